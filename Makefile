@@ -1,0 +1,45 @@
+# Everything happens in .venv, which every target prepares by itself.
+# Needs Python 3.11 or newer, make and a package index.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint full bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+install: $(READY) ## prepare .venv with the extra `all` and the development tools
+
+$(READY): pyproject.toml Makefile
+	@test -n "$(PYTHON)" || { echo "install Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "install Python 3.11 or newer: $(PYTHON) is too old"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "install the venv module (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
+	@touch $@
+
+demo: $(READY) ## an agent is killed in mid-run and resumes
+	@$(BIN)/python examples/resume.py
+
+lint: $(READY) ## style, types and the contracts of the floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: lint ## lint and all fast tests: what CI runs
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+
+full: lint ## everything, also what is slow
+	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/python -m benchmarks.foundation --quick
+
+bench: $(READY) ## measure, and write docs/benchmarks/foundation.md
+	$(BIN)/python -m benchmarks.foundation --write
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Floor 1: the engines. They never import each other."""

@@ -1,0 +1,280 @@
+"""The engine in memory: the shortest honest implementation, and the oracle of the others.
+
+Everything lives as long as the store. One lock makes each call one step.
+"""
+
+import heapq
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+
+from holdfast.core import commits
+from holdfast.core.commits import Line, Verdict
+from holdfast.core.notes import NoteRow, note_of, written_note
+from holdfast.core.rows import Row, info_of
+from holdfast.errors import InvalidInput
+from holdfast.model import ANY, Expect, Note, ScopeInfo, ScopeKey, SnapshotInfo
+from holdfast.protocol import Append, Commit, Found, NoteWrite, Query
+
+
+class _Scope:
+    """One scope: snapshots by place, places by id, and notes by address."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.order: list[int] = []
+        self.places: dict[str, int] = {}
+        self.notes: dict[tuple[str, str], NoteRow] = {}
+        self.head: int | None = None
+        self.floor = ""
+        self.fence: str | None = None
+
+    @property
+    def head_row(self) -> Row | None:
+        return None if self.head is None else self.rows[self.head]
+
+    def row(self, snapshot_id: str | None) -> Row | None:
+        place = self.head if snapshot_id is None else self.places.get(snapshot_id)
+        return None if place is None else self.rows[place]
+
+    def newest_kept(self) -> Row | None:
+        return next((self.rows[p] for p in reversed(self.order) if self.rows[p].kept), None)
+
+    def put(self, row: Row, body: bytes) -> None:
+        if row.seq not in self.rows:
+            insort(self.order, row.seq)
+        self.rows[row.seq] = row
+        self.bodies[row.seq] = body
+        self.places[row.id] = row.seq
+
+    def drop(self, row: Row) -> None:
+        del self.rows[row.seq], self.bodies[row.seq], self.places[row.id]
+        del self.order[bisect_left(self.order, row.seq)]
+
+    def newest_first(self, after: int | None) -> Iterator[Row]:
+        end = len(self.order) if after is None else bisect_left(self.order, after)
+        return (self.rows[self.order[at]] for at in range(end - 1, -1, -1))
+
+    def holds_anything(self) -> bool:
+        return bool(self.rows or self.notes or self.fence)
+
+
+class MemoryBackend:
+    """An engine whose storage is this object."""
+
+    blocking = False
+    capabilities = frozenset({"index"})
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._scopes: dict[ScopeKey, _Scope] = {}
+        self._next_seq = 1
+        self._next_saved_at = 0
+        self._closed = False
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        with self._open():
+            scope = self._scopes.get(commit.scope) or _Scope()
+            if commit.again:
+                for row in scope.rows.values():
+                    if row.nonce == commit.stamp.nonce:
+                        return info_of(commit.scope, row)
+            existing = None if commit.id is None else scope.row(commit.id)
+            line = Line(
+                scope.head_row, scope.floor, scope.fence, self._next_seq, self._next_saved_at
+            )
+            verdict = commits.judge(
+                commit,
+                line,
+                existing,
+                lambda: existing is not None and scope.bodies[existing.seq] == commit.body,
+            )
+            if existing is not None and verdict is Verdict.UNCHANGED:
+                return info_of(commit.scope, existing)
+            body = commit.body
+            if isinstance(body, Append):
+                body = commits.appended(
+                    body, None if scope.head is None else scope.bodies[scope.head]
+                )
+            if existing is not None:
+                row = commits.replaced_row(commit, existing, size=len(body))
+                scope.put(row, body)
+                return info_of(commit.scope, row)
+            return info_of(commit.scope, self._insert(commit, scope, line, body))
+
+    def _insert(self, commit: Commit, scope: _Scope, line: Line, body: bytes) -> Row:
+        newest = scope.newest_kept()
+        row = commits.new_row(
+            commit, line, size=len(body), newest_kept=lambda: None if newest is None else newest.id
+        )
+        self._scopes[commit.scope] = scope
+        self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
+        scope.floor = commits.floor_after(commit, line, row)
+        if commit.head:
+            if line.head is not None and not line.head.kept:
+                scope.drop(line.head)
+            scope.head = row.seq
+        scope.put(row, body)
+        return row
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        with self._open():
+            found = self._scopes.get(scope) or _Scope()
+            rows = [row for each in ids if (row := found.row(each)) is not None]
+            return [(info_of(scope, row), found.bodies[row.seq]) for row in rows]
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        with self._open():
+            row = (self._scopes.get(scope) or _Scope()).row(snapshot_id)
+            return None if row is None else info_of(scope, row)
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        with self._open():
+            keys = [query.scope] if query.scope is not None else list(self._scopes)
+            found = heapq.nlargest(
+                limit,
+                (
+                    (row.seq, info)
+                    for key in keys
+                    if key in self._scopes and key.session_id.startswith(query.prefix)
+                    for row, info in self._matches(key, query, limit)
+                ),
+                key=lambda pair: pair[0],
+            )
+            return [info for _, info in found]
+
+    def _matches(
+        self, key: ScopeKey, query: Query, limit: int
+    ) -> Iterator[tuple[Row, SnapshotInfo]]:
+        for row in self._scopes[key].newest_first(query.after):
+            if not row.kept or (query.id is not None and query.id != row.id):
+                continue
+            info = info_of(key, row)
+            wanted = all(info.labels.get(name) == value for name, value in query.labels)
+            if not wanted or (query.status is not None and query.status != row.status):
+                continue
+            yield row, info
+            limit -= 1
+            if not limit:
+                return
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        with self._open():
+            found = self._scopes.get(scope) or _Scope()
+            greater = (row.id for row in found.rows.values() if row.kept and row.id > after)
+            return heapq.nsmallest(limit, greater)
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        with self._open():
+            names = {
+                key.session_id
+                for key, scope in self._scopes.items()
+                if key.session_id.startswith(prefix)
+                and key.session_id > after
+                and scope.holds_anything()
+            }
+            return heapq.nsmallest(limit, names)
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        with self._open():
+            keys = (
+                key
+                for key, scope in self._scopes.items()
+                if key.session_id.startswith(prefix)
+                and (session_id is None or key.session_id == session_id)
+                and (kind is None or key.kind == kind)
+                and (after is None or _scope_order(key) > _scope_order(after))
+                and scope.holds_anything()
+            )
+            page = heapq.nsmallest(limit, keys, key=_scope_order)
+            return [ScopeInfo(key, self.read_info(key, None)) for key in page]
+
+    def delete_snapshot(self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None) -> int:
+        with self._open():
+            found = self._scopes.get(scope) or _Scope()
+            commits.check_fence(fence, found.fence, scope)
+            for on, name in [at for at in found.notes if at[0] == snapshot_id]:
+                del found.notes[on, name]
+            row = found.row(snapshot_id)
+            if row is None:
+                return 0
+            found.drop(row)
+            if found.head == row.seq:
+                newest = found.newest_kept()
+                found.head = None if newest is None else newest.seq
+            return 1
+
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
+        with self._open():
+            found = self._scopes.get(scope) or _Scope()
+            commits.check_fence(fence, found.fence, scope)
+            commits.check_expect(expect, found.head_row, scope)
+            self._scopes.pop(scope, None)
+            return len(found.rows)
+
+    def delete_session(self, session_id: str) -> int:
+        with self._open():
+            doomed = [key for key in self._scopes if key.session_id == session_id]
+            return sum(len(self._scopes.pop(key).rows) for key in doomed)
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        with self._open():
+            found = self._scopes.get(scope) or _Scope()
+            places = {each or "": at for at, each in enumerate(on)}
+            rows = (
+                row
+                for row in found.notes.values()
+                if row.on in places
+                and (name is None or row.name == name)
+                and (places[row.on] > 0 or row.name > after)
+            )
+            page = heapq.nsmallest(limit, rows, key=lambda row: (places[row.on], row.name))
+            return [note_of(row) for row in page]
+
+    def write_note(self, write: NoteWrite) -> Note:
+        with self._open():
+            scope = self._scopes.get(write.scope) or _Scope()
+            at = (write.on or "", write.name)
+            row = written_note(write, scope.notes.get(at))
+            self._scopes[write.scope] = scope
+            scope.notes[at] = row
+            return note_of(row)
+
+    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+        with self._open():
+            found = self._scopes.get(scope) or _Scope()
+            return 0 if found.notes.pop((on or "", name), None) is None else 1
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._scopes.clear()
+
+    def _open(self) -> threading.RLock:
+        # Read without the lock: a call that begins while close() runs may end as it would have.
+        if self._closed:
+            raise InvalidInput("the store is closed")
+        return self._lock
+
+
+def _scope_order(key: ScopeKey) -> tuple[str, str, str]:
+    return key.session_id, key.kind, key.scope_id

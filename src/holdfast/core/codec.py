@@ -1,0 +1,245 @@
+"""Exact JSON, and the pipeline that turns an encoded state into stored bytes and back.
+
+Encoding. A value is one byte string: what `orjson` writes. Integers beyond 64 bits are written by
+the standard library instead, behind one leading space: legal JSON, and the mark that such bytes
+must be read by a parser that keeps them exact.
+
+Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. `marshal`
+accepts no type but the built-in ones, so what both accept is built of JSON's own types; and the
+floats in marshal's output show whether one of them is not finite. All of that costs less than one
+pass in Python. Only what does not get through is walked, to be refused with its path or taken.
+
+Pipeline. `pack`: encode, (delta,) compress, checksum, seal. `unpack` is its exact inverse.
+"""
+
+import json
+import marshal
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+import xxhash
+import zstandard
+
+from holdfast.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
+from holdfast.errors import Corrupt, InvalidInput
+from holdfast.model import JSON
+
+# orjson nests at most 254 levels. Wrapped in that many lists less our own limit, a state that is
+# nested too deeply does not get through, and no walk is needed to find out.
+_ORJSON_DEPTH = 254
+_WRAPS = _ORJSON_DEPTH - DEPTH_MAX
+
+_MARSHAL_VERSION = 4
+_MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
+_FALSE_ALARMS_MAX = 1_000
+_WIDE = b" "
+
+
+def encode(value: JSON, *, what: str = "state") -> bytes:
+    """Return the bytes of a JSON value; they depend on nothing that happens to it afterwards.
+
+    Raises:
+        InvalidInput: something in it is not JSON; the message has its path (a JSON Pointer).
+    """
+    wrapped = value
+    for _ in range(_WRAPS):
+        wrapped = [wrapped]
+    try:
+        encoded = orjson.dumps(wrapped)
+        shape = marshal.dumps(value, _MARSHAL_VERSION)
+    except (TypeError, ValueError):
+        return _encode_walking(value, what)
+    if _may_hold_nonfinite(shape):
+        return _encode_walking(value, what)
+    return encoded[_WRAPS:-_WRAPS]
+
+
+def decode(encoded: bytes) -> JSON:
+    """Return a new value from the bytes that `encode` gave.
+
+    Raises:
+        Corrupt: the bytes are not JSON.
+    """
+    try:
+        if encoded.startswith(_WIDE):
+            return json.loads(encoded)
+        return orjson.loads(encoded)
+    except ValueError as cause:
+        raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
+
+
+def _may_hold_nonfinite(shape: bytes) -> bool:
+    """Tell whether marshal's output may hold NaN or an infinity; False is certain.
+
+    The last two bytes of such a float are F0..FF, then 7F or FF, which never meet in UTF-8 text.
+    """
+    alarms = 0
+    for last in (b"\x7f", b"\xff"):
+        at = shape.find(last)
+        while at >= 0:
+            if at >= 8 and shape[at - 1] >= 0xF0 and shape[at - 8] in _MARSHAL_FLOATS:
+                return True
+            alarms += 1
+            if alarms > _FALSE_ALARMS_MAX:
+                return True
+            at = shape.find(last, at + 1)
+    return False
+
+
+def _encode_walking(value: JSON, what: str) -> bytes:
+    plain, wide = _Walk(what).plain(value)
+    if not wide:
+        return orjson.dumps(plain)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _WIDE + text.encode()
+
+
+class _Walk:
+    """A pass over a value that refuses what is not JSON and says where it stands."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._path: list[str | int] = []
+        self._wide = False
+
+    def plain(self, value: JSON) -> tuple[JSON, bool]:
+        """Return the value in built-in types, and whether it holds integers beyond 64 bits."""
+        return self._visit(value, 0), self._wide
+
+    def _refuse(self, why: str) -> InvalidInput:
+        pointer = "".join(
+            "/" + str(part).replace("~", "~0").replace("/", "~1") for part in self._path
+        )
+        shown = pointer.encode("utf-8", "backslashreplace").decode()
+        return InvalidInput(f"{self._what} {why}. path=`{shown}`")
+
+    def _visit(self, value: Any, depth: int) -> JSON:
+        # One frame a level, so that a caller deep inside a framework does not run out of stack.
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return self._integer(value)
+        if isinstance(value, float):
+            if value != value or value in (float("inf"), float("-inf")):
+                raise self._refuse("holds a number that is not finite")
+            return value if kind is float else float.__pos__(value)
+        if not isinstance(value, dict | list | tuple):
+            raise self._refuse(f"holds a value that is not JSON. type=`{kind.__name__}`")
+        if depth >= DEPTH_MAX:
+            raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
+        path = self._path
+        if not isinstance(value, dict):
+            items: list[JSON] = []
+            for index, item in enumerate(value):
+                path.append(index)
+                items.append(self._visit(item, depth + 1))
+                path.pop()
+            return items
+        members: dict[str, JSON] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise self._refuse(f"has a key that is not text. type=`{type(key).__name__}`")
+            path.append(key)
+            name = self._text(key)
+            if name in members:
+                raise self._refuse("has the same key twice")
+            members[name] = self._visit(item, depth + 1)
+            path.pop()
+        return members
+
+    def _text(self, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise self._refuse("holds a lone surrogate") from None
+        return value if type(value) is str else str.__str__(value)
+
+    def _integer(self, value: int) -> int:
+        plain = value if type(value) is int else int.__pos__(value)
+        if not -(2**63) <= plain < 2**64:
+            self._wide = True
+            # An integer of 14,280 bits is below 10 ** 4300, so most need no big power.
+            if plain.bit_length() > 14_280 and abs(plain) >= 10**INTEGER_DIGITS_MAX:
+                raise self._refuse(f"holds an integer of more than {INTEGER_DIGITS_MAX} digits")
+        return plain
+
+
+class Seal(Protocol):
+    """What protects stored bytes at rest; it sits below compression and deltas."""
+
+    def seal(self, body: bytes) -> bytes:
+        """Return the bytes to store."""
+        ...
+
+    def unseal(self, body: bytes) -> bytes:
+        """Return what `seal` was given, or raise Corrupt."""
+        ...
+
+
+class NoSeal:
+    """The identity: bytes are stored as they are."""
+
+    def seal(self, body: bytes) -> bytes:
+        """Return the bytes unchanged."""
+        return body
+
+    def unseal(self, body: bytes) -> bytes:
+        """Return the bytes unchanged."""
+        return body
+
+
+NO_SEAL = NoSeal()
+
+PLAIN = 0  # the encoding itself
+ZSTD = 1  # one zstd frame of it
+
+_ZSTD_LEVEL = 1
+_COMPRESS_BYTES_MIN = 96  # a frame's own header eats what a shorter text would gain
+
+
+class Packed(NamedTuple):
+    """One stored body: how it is written, the bytes, and a checksum over both."""
+
+    encoding: int
+    body: bytes
+    checksum: int
+
+
+def checksum_of(*parts: bytes) -> int:
+    """Return a signed 64-bit checksum of the parts, which fits an integer column everywhere."""
+    unsigned = xxhash.xxh3_64_intdigest(b"".join(parts))
+    return unsigned - 2**64 if unsigned >= 2**63 else unsigned
+
+
+def pack(encoded: bytes, *, seal: Seal = NO_SEAL) -> Packed:
+    """Return what an engine stores for an encoded state."""
+    encoding, body = PLAIN, encoded
+    if len(encoded) >= _COMPRESS_BYTES_MIN:
+        frame = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(encoded)
+        if len(frame) < len(encoded):
+            encoding, body = ZSTD, frame
+    body = seal.seal(body)
+    return Packed(encoding, body, checksum_of(bytes((encoding,)), body))
+
+
+def unpack(packed: Packed, *, seal: Seal = NO_SEAL) -> bytes:
+    """Return the encoded state again.
+
+    Raises:
+        Corrupt: the bytes are not those that were stored, or their encoding is unknown.
+    """
+    encoding, body, checksum = packed
+    if encoding not in (PLAIN, ZSTD):
+        raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
+    if checksum_of(bytes((encoding,)), body) != checksum:
+        raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
+    body = seal.unseal(body)
+    if encoding == PLAIN:
+        return body
+    try:
+        return zstandard.ZstdDecompressor().decompress(body)
+    except zstandard.ZstdError as cause:
+        raise Corrupt(f"a body does not decompress. bytes=`{len(body)}`") from cause

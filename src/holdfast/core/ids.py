@@ -1,0 +1,63 @@
+"""Ids and revisions: UUIDv7 on a hybrid logical clock, and the token that compare-and-set compares."""
+
+import re
+
+from holdfast.errors import InvalidInput
+
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_RANDOM_BITS = 74
+_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_STEP_MASK = (1 << 32) - 1
+
+
+def mint(now_us: int, bits: int, floor: str) -> str:
+    """Return a UUIDv7 that is greater than `floor`, the greatest one minted before ("" for none).
+
+    It carries the time given, unless that does not exceed the floor (equal clocks, a clock that
+    stepped back): then it is a random little more than the floor.
+    """
+    value = (max(0, now_us // 1000) << _RANDOM_BITS) | (bits & _RANDOM_MASK)
+    if floor:
+        lowest = _value_of(floor) + 1
+        if value < lowest:
+            value = lowest + (bits & _STEP_MASK)
+    return _text_of(value)
+
+
+def _value_of(text: str) -> int:
+    """Return the 122 free bits of a UUIDv7: 48 of time, 12 and 62 random ones."""
+    if not _UUID7.fullmatch(text):
+        raise InvalidInput("the floor is not a UUIDv7")
+    whole = int(text.replace("-", ""), 16)
+    time = whole >> 80
+    high = (whole >> 64) & 0xFFF
+    low = whole & ((1 << 62) - 1)
+    return (time << _RANDOM_BITS) | (high << 62) | low
+
+
+def _text_of(value: int) -> str:
+    time = value >> _RANDOM_BITS
+    high = (value >> 62) & 0xFFF
+    low = value & ((1 << 62) - 1)
+    text = f"{(time << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def revision(seq: int, rev: int, nonce: str) -> str:
+    """Return the token of one written version of a snapshot."""
+    return f"{seq:x}.{rev:x}.{nonce}"
+
+
+def seq_of(token: str) -> int:
+    """Return the place in history that a snapshot's revision holds, or raise InvalidInput.
+
+    It lets a listing go on behind a snapshot that has been deleted meanwhile.
+    """
+    place, dot, _ = token.partition(".")
+    try:
+        seq = int(place, 16)
+    except ValueError:
+        seq = -1
+    if not dot or seq < 0:
+        raise InvalidInput("the cursor is not a snapshot's info of this store")
+    return seq

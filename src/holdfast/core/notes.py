@@ -1,0 +1,55 @@
+"""One note as an engine keeps it."""
+
+from typing import NamedTuple
+
+import orjson
+
+from holdfast.core import times
+from holdfast.core.codec import checksum_of, decode
+from holdfast.errors import Conflict
+from holdfast.model import ANY, Note
+from holdfast.protocol import NoteWrite
+
+
+class NoteRow(NamedTuple):
+    """The facts of one note. `on` is "" for a note of the scope itself."""
+
+    on: str
+    name: str
+    rev: int
+    nonce: str
+    updated_at: int
+    value: bytes
+
+    @property
+    def revision(self) -> str:
+        """The token that compare-and-set compares."""
+        return f"{self.rev:x}.{self.nonce}"
+
+
+def note_checksum(row: NoteRow, owner: int) -> int:
+    """Return the checksum over everything in the row and the key of the scope that owns it."""
+    facts = orjson.dumps((owner, row.on, row.name, row.rev, row.nonce, row.updated_at))
+    return checksum_of(facts, row.value)
+
+
+def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
+    """Return the row that a write makes, or raise Conflict if the note is not at `expect`."""
+    found = None if existing is None else existing.revision
+    if write.expect is not ANY and write.expect != found:
+        on = "" if write.on is None else f" on=`{write.on}`"
+        raise Conflict(f"the note has changed. name=`{write.name}`{on} found=`{found}`")
+    rev = 0 if existing is None else existing.rev + 1
+    now, nonce, _ = write.stamp
+    return NoteRow(write.on or "", write.name, rev, nonce, now, write.value)
+
+
+def note_of(row: NoteRow) -> Note:
+    """Return the public record of a row, with a value of its own."""
+    return Note(
+        name=row.name,
+        value=decode(row.value),
+        revision=row.revision,
+        updated_at=times.from_us(row.updated_at),
+        snapshot_id=row.on or None,
+    )

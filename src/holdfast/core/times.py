@@ -1,0 +1,23 @@
+"""Moments as whole microseconds since 1970, which every engine stores alike."""
+
+from datetime import UTC, datetime, timedelta
+
+from holdfast.errors import Corrupt, InvalidInput
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_us(name: str, moment: object) -> int:
+    """Return an aware datetime as microseconds, or raise InvalidInput."""
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise InvalidInput(f"{name} must be a datetime with a time zone")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_us(microseconds: int) -> datetime:
+    """Return the moment in UTC."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError as cause:
+        raise Corrupt(f"a stored time is out of range. microseconds=`{microseconds}`") from cause

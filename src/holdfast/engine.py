@@ -1,0 +1,102 @@
+"""What the two faces of one opened store share: the engine, its life, and the tools it was given."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.errors import InvalidInput
+from holdfast.model import ScopeKey
+from holdfast.protocol import Backend, Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Time, chance and limits, injected by the composition point."""
+
+    draw: Callable[[], Stamp]
+    monotonic: Callable[[], float]
+    jitter: Callable[[], float]
+    sleep: Callable[[float], None]
+    state_bytes_max: int
+    workers: int
+
+
+class Engine:
+    """A backend that is opened once, by its first use, and closed once for both faces."""
+
+    def __init__(self, opener: Callable[[], Backend], tools: Tools) -> None:
+        self.tools = tools
+        self._opener = opener
+        self._backend: Backend | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._at_close: list[Callable[[], None]] = []
+
+    @property
+    def backend(self) -> Backend:
+        """The backend, opened if it is not open yet; InvalidInput once it is closed."""
+        return self._backend or self.open()
+
+    @property
+    def may_block(self) -> bool:
+        """Whether a call may wait for storage; opening the backend may."""
+        if self._closed:
+            raise InvalidInput("the store is closed")
+        return self._backend is None or self._backend.blocking
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed
+
+    def open(self) -> Backend:
+        """Open the backend if it is not open yet."""
+        with self._lock:
+            if self._closed:
+                raise InvalidInput("the store is closed")
+            if self._backend is None:
+                self._backend = self._opener()
+            return self._backend
+
+    def at_close(self, action: Callable[[], None]) -> None:
+        """Have something else let go when the engine is closed."""
+        self._at_close.append(action)
+
+    def close(self) -> None:
+        """Close the backend and whatever joined it. May be repeated."""
+        with self._lock:
+            backend, self._backend, self._closed = self._backend, None, True
+        if backend is not None:
+            backend.close()
+        while self._at_close:
+            self._at_close.pop()()
+
+
+class Address:
+    """The names of a scope, which both of its faces show."""
+
+    def __init__(self, key: ScopeKey) -> None:
+        self._key = key
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"
+
+    @property
+    def key(self) -> ScopeKey:
+        """The address of this scope."""
+        return self._key
+
+    @property
+    def session_id(self) -> str:
+        """The session that it belongs to."""
+        return self._key.session_id
+
+    @property
+    def scope_id(self) -> str:
+        """Its name inside the session."""
+        return self._key.scope_id
+
+    @property
+    def kind(self) -> str:
+        """What sort of state it holds."""
+        return self._key.kind

@@ -1,0 +1,169 @@
+"""The composition point: from a URL to an engine to a face.
+
+The only file that names the engines, the clock, randomness and the environment. A new engine is
+one function here and one file in `backends/`.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from holdfast.aio import AsyncStore
+from holdfast.core import limits
+from holdfast.engine import Engine, Tools
+from holdfast.errors import InvalidInput
+from holdfast.protocol import Backend, Stamp
+from holdfast.store import Store
+
+DEFAULT_URL = "sqlite:///holdfast.db"
+
+
+def open(url: str | None = None, **options: Any) -> Store:
+    """Open a store by its URL, as a context manager.
+
+    Without a URL: `$HOLDFAST_URL`, else the file `holdfast.db` in this folder. Options may stand in
+    the URL's query or be given by name: `state_bytes_max`, `workers` (threads of the async face);
+    for SQLite `lock_wait_s` and `synchronous` (`full`, `normal` or `off`).
+
+    Raises:
+        InvalidInput: the URL or an option is not understood, or the file is not Holdfast's.
+        Unsupported: the file was written by a newer version.
+        Unavailable: the storage cannot be opened.
+        Corrupt: the file is damaged.
+    """
+    engine = _engine(url, options)
+    engine.open()
+    return Store(engine)
+
+
+def open_async(url: str | None = None, **options: Any) -> AsyncStore:
+    """Async twin of `open`; not awaited. The engine is opened by `async with`, or by first use."""
+    return Store(_engine(url, options)).aio
+
+
+def store_over(backend: Backend, **options: Any) -> Store:
+    """Return a store over an engine of your own; `.aio` is its async face."""
+    common, rest = _common(options)
+    if rest:
+        raise InvalidInput(f"there is no such option. option=`{min(rest)}`")
+    engine = Engine(lambda: backend, _tools(common))
+    engine.open()
+    return Store(engine)
+
+
+def draw() -> Stamp:
+    """Draw the time and the chance of one write."""
+    chance = os.urandom(18)
+    return Stamp(time.time_ns() // 1000, chance[:8].hex(), int.from_bytes(chance[8:]))
+
+
+def _tools(common: Mapping[str, Any]) -> Tools:
+    return Tools(
+        draw=draw,
+        monotonic=time.monotonic,
+        jitter=random.random,
+        sleep=time.sleep,
+        state_bytes_max=common.get("state_bytes_max", limits.STATE_BYTES_MAX),
+        workers=common.get("workers", 8),
+    )
+
+
+def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
+    if url is None:
+        url = os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+    if not isinstance(url, str):
+        raise InvalidInput(f"the URL must be text. type=`{type(url).__name__}`")
+    parts = urlsplit(url)
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None:
+        known = ", ".join(f"{name}:" for name in _SCHEMES)
+        raise InvalidInput(f"the URL's scheme is not known. scheme=`{parts.scheme}` known=`{known}`")
+    given: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
+    twice = given.keys() & options.keys()
+    if twice:
+        raise InvalidInput(f"the option is given twice. option=`{min(twice)}`")
+    common, own = _common({**given, **options})
+    # The path is everything between the scheme and the query, so that no `#` or `;` gets lost.
+    address = unquote(url.partition(":")[2].partition("?")[0])
+    engine = Engine(scheme.opener(address, _checked(own, scheme.options)), _tools(common))
+    if scheme.instant:
+        engine.open()
+    return engine
+
+
+def _open_memory(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    from holdfast.backends.memory import MemoryBackend
+
+    if address:
+        raise InvalidInput("the URL of the memory engine is `memory:`, without a path")
+    return MemoryBackend
+
+
+def _open_sqlite(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    from holdfast.backends.sqlite import SqliteBackend
+
+    path = address.removeprefix("///")
+    if path == address or not path or path == ":memory:":
+        raise InvalidInput("write sqlite:///relative.db or sqlite:////absolute.db, or memory:")
+    return lambda: SqliteBackend(path, **options)
+
+
+def _positive_int(value: Any) -> int:
+    number = int(value)
+    if number < 1 or isinstance(value, bool | float):
+        raise ValueError
+    return number
+
+
+def _seconds(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number < float("inf"):
+        raise ValueError
+    return number
+
+
+def _durability(value: Any) -> str:
+    if value not in ("full", "normal", "off"):
+        raise ValueError
+    return str(value)
+
+
+class _Scheme(NamedTuple):
+    opener: Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
+    options: Mapping[str, Callable[[Any], Any]]
+    instant: bool = False
+
+
+_COMMON: Mapping[str, Callable[[Any], Any]] = {
+    "state_bytes_max": _positive_int,
+    "workers": _positive_int,
+}
+_SCHEMES: Mapping[str, _Scheme] = {
+    "memory": _Scheme(_open_memory, {}, instant=True),
+    "sqlite": _Scheme(_open_sqlite, {"lock_wait_s": _seconds, "synchronous": _durability}),
+}
+
+
+def _common(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split the options that every engine has from an engine's own."""
+    common = {name: value for name, value in options.items() if name in _COMMON}
+    own = {name: value for name, value in options.items() if name not in _COMMON}
+    return _checked(common, _COMMON), own
+
+
+def _checked(
+    options: Mapping[str, Any], known: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidInput(f"there is no such option. option=`{name}`")
+        try:
+            checked[name] = known[name](value)
+        except (TypeError, ValueError):
+            # The value may be a secret in the wrong place, so it is not shown.
+            raise InvalidInput(f"the option's value is not acceptable. option=`{name}`") from None
+    return checked

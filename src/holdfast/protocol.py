@@ -1,0 +1,232 @@
+"""What an engine must do: the `Backend` protocol, and the values that cross it.
+
+An engine stores bytes and decides atomically; it never sees a caller's objects. Every write
+carries the time and the chance it needs (`Stamp`), drawn before it, so that an engine has no clock
+and can be replayed. Each docstring below is a promise that `holdfast.testing.conformance` tests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+from holdfast.model import (
+    ANY,
+    HEAD,
+    Expect,
+    Note,
+    Parent,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotRef,
+)
+
+
+class Stamp(NamedTuple):
+    """The time and the chance that one write may use: microseconds, 16 hex digits, 80 bits."""
+
+    now: int
+    nonce: str
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A body that is the head's state with items added to one of its top-level lists.
+
+    `items` is an encoded list. Without a head the state is an object with that one list.
+    """
+
+    key: str
+    items: bytes
+    state_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One write of one snapshot: the only way in which a snapshot comes into being or changes.
+
+    `labels` and `metadata` are encoded objects, labels in the order of their names. `replaces`
+    makes it an update in place: the revision that the snapshot `id` must still have. `fence` is the
+    lease that the scope must still carry. `again` says that the same commit may already be stored,
+    its answer lost: an engine then looks for its nonce before it stores anything.
+    """
+
+    scope: ScopeKey
+    body: bytes | Append
+    status: str
+    labels: bytes
+    metadata: bytes
+    stamp: Stamp
+    id: str | None = None
+    parent: Parent = HEAD
+    keep: bool = True
+    head: bool = True
+    overwrite: bool = False
+    expect: Expect = ANY
+    replaces: str | None = None
+    created_at: int | None = None
+    forked_from: SnapshotRef | None = None
+    fence: str | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which kept snapshots to list: of one scope, or of all whose session begins with `prefix`.
+
+    `labels` must all be there with these values. `after` is the place (the `seq` of a revision)
+    of the last one seen; what is older follows.
+    """
+
+    scope: ScopeKey | None = None
+    prefix: str = ""
+    id: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    status: str | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWrite:
+    """One write of one note. `value` is encoded; `expect` compares the note's own revision."""
+
+    scope: ScopeKey
+    name: str
+    on: str | None
+    value: bytes
+    stamp: Stamp
+    expect: Expect = ANY
+
+
+Found: TypeAlias = tuple[SnapshotInfo, bytes]
+"""A snapshot's facts and its encoded state."""
+
+
+class Backend(Protocol):
+    """An engine. Safe to call from many threads; every method is one atomic step.
+
+    All raise Unavailable when the storage does not answer and Corrupt when asked by id for bytes
+    that fail their check; listings leave such snapshots out. Text is ordered by code points.
+    """
+
+    @property
+    def blocking(self) -> bool:
+        """Whether calls may wait for storage, so that an event loop must not make them itself."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What this engine can do of what not every engine can; the rest raises Unsupported.
+
+        `durable`: what was acknowledged survives the process. `index`: snapshots are found by id
+        and by labels across scopes.
+        """
+        ...
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        """Store a snapshot and, if asked, make it the head of its scope, as one step.
+
+        Durable when it returns. A new snapshot takes the last place in history; one that is
+        replaced keeps its place, its `created_at`, and its parent unless another is given. A head
+        that is not kept disappears when another one takes its place. Without an id the engine
+        mints one that is greater than all it minted before in this scope. Repeating a commit (same
+        id and same body, or `again`) changes nothing and succeeds, whatever `expect` says.
+
+        Raises:
+            AlreadyExists: the id is there with another body, and `overwrite` is not set.
+            Conflict: the head is not `expect`, the snapshot is not `replaces`, or the scope does
+                not carry `fence`. Nothing was stored.
+            NotFound: `replaces` is given and there is no such snapshot.
+            InvalidInput: an `Append` does not fit the state of the head.
+        """
+        ...
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        """Return the snapshots that exist, in the order asked; None asks for the head."""
+        ...
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        """Return the facts of one snapshot (None: of the head), or None if there is none."""
+        ...
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        """Return a page of kept snapshots, the last saved first. Fewer than `limit`: the end."""
+        ...
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        """Return a page of kept ids in text order, all greater than `after`."""
+        ...
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        """Return a page of the sessions that hold anything, in text order."""
+        ...
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        """Return a page of the scopes that hold a snapshot, a note or a lease.
+
+        Ordered by session, then kind, then scope id.
+        """
+        ...
+
+    def delete_snapshot(self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None) -> int:
+        """Remove one snapshot and the notes on its id; return 1, or 0 if there was none.
+
+        No other snapshot changes. If it was the head, the newest kept one becomes the head.
+        """
+        ...
+
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
+        """Remove a scope with its notes; return the number of snapshots removed.
+
+        Raises:
+            Conflict: the head is not `expect`. Nothing was removed.
+        """
+        ...
+
+    def delete_session(self, session_id: str) -> int:
+        """Remove everything of one session; return the number of snapshots removed."""
+        ...
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        """Return a page of notes: for each of `on` in the order asked, by the order of names.
+
+        None stands for the notes of the scope itself; the others are snapshot ids, each given
+        once. `name` asks for the notes of that name alone. Of the first of `on` only names greater
+        than `after` are returned, so that a listing can go on where it stopped.
+        """
+        ...
+
+    def write_note(self, write: NoteWrite) -> Note:
+        """Store a note as one step; it needs no snapshot, and creates its scope.
+
+        Raises:
+            Conflict: the note is not at `expect` (None: it must not exist yet).
+        """
+        ...
+
+    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+        """Remove a note; return 1, or 0 if there was none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything held. May be repeated; calls under way end as they would have."""
+        ...
