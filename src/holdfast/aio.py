@@ -256,7 +256,7 @@ class AsyncScope(Address):
     async def update(
         self,
         id: str,
-        fn: Callable[[Snapshot], Snapshot | None | Awaitable[Snapshot | None]],
+        fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
     ) -> SnapshotInfo | None:
         """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
         return await self._store._drive(steps.update(self._tools, self._key, id, fn))
@@ -296,6 +296,4 @@ class AsyncScope(Address):
     async def delete_note(self, name: str, *, on: str | None = None) -> int:
         """Async twin of `Scope.delete_note`."""
         name, on = prepare.note_address(name, on)
-        return await self._store._run(
-            lambda backend: backend.delete_note(self._key, name, on=on)
-        )
+        return await self._store._run(lambda backend: backend.delete_note(self._key, name, on=on))

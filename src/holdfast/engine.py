@@ -1,4 +1,4 @@
-"""What the two faces of one opened store share: the engine, its life, and the tools it was given."""
+"""What the two faces of one opened store share: the engine, its life, and its tools."""
 
 import threading
 from collections.abc import Callable

@@ -28,8 +28,8 @@ ANY: Final = Sentinel.ANY
 
 SAME: Final = Sentinel.SAME
 
-Parent: TypeAlias = str | None | Literal[Sentinel.HEAD]
-Expect: TypeAlias = str | None | Literal[Sentinel.ANY]
+Parent: TypeAlias = str | Literal[Sentinel.HEAD] | None
+Expect: TypeAlias = str | Literal[Sentinel.ANY] | None
 Same: TypeAlias = Literal[Sentinel.SAME]
 
 
@@ -81,7 +81,7 @@ class SnapshotInfo:
 class Snapshot(SnapshotInfo):
     """A snapshot with its state, which is the reader's own copy."""
 
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None
 
     state: JSON
 

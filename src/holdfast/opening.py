@@ -80,7 +80,9 @@ def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None:
         known = ", ".join(f"{name}:" for name in _SCHEMES)
-        raise InvalidInput(f"the URL's scheme is not known. scheme=`{parts.scheme}` known=`{known}`")
+        raise InvalidInput(
+            f"the URL's scheme is not known. scheme=`{parts.scheme}` known=`{known}`"
+        )
     given: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
     twice = given.keys() & options.keys()
     if twice:

@@ -177,7 +177,9 @@ class Backend(Protocol):
         """
         ...
 
-    def delete_snapshot(self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None) -> int:
+    def delete_snapshot(
+        self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None
+    ) -> int:
         """Remove one snapshot and the notes on its id; return 1, or 0 if there was none.
 
         No other snapshot changes. If it was the head, the newest kept one becomes the head.

@@ -118,9 +118,7 @@ def info(scope: ScopeKey, snapshot_id: str | None) -> Work[SnapshotInfo | None]:
     return lambda backend: backend.read_info(scope, snapshot_id)
 
 
-def pages(
-    fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int | None
-) -> Walk[T]:
+def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int | None) -> Walk[T]:
     """Walk a listing: each page begins behind the last item of the one before."""
     remaining = limit
     last: T | None = None
@@ -196,7 +194,8 @@ def update(
         commit = prepare.replacement(
             before, after, stamp=tools.draw(), state_bytes_max=tools.state_bytes_max
         )
-        return (yield lambda backend: backend.commit(commit))
+        stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
+        return stored
 
     def changed(backend: Backend) -> bool:
         now = backend.read_info(scope, snapshot_id)
@@ -311,7 +310,8 @@ def set_note(
 
 
 def _once(work: Work[T]) -> Steps[T]:
-    return (yield work)
+    answer: T = yield work
+    return answer
 
 
 def check_prefix(value: object, name: str = "prefix") -> str:

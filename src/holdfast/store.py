@@ -267,9 +267,7 @@ class Scope(Address):
         """Yield kept ids in text order, those greater than `after`, which need not exist."""
         return self._store._stream(steps.list_ids(self._key, after=after, limit=limit))
 
-    def update(
-        self, id: str, fn: Callable[[Snapshot], Snapshot | None]
-    ) -> SnapshotInfo | None:
+    def update(self, id: str, fn: Callable[[Snapshot], Snapshot | None]) -> SnapshotInfo | None:
         """Change one snapshot in place, atomically: read, `fn`, compare-and-set.
 
         `fn` gets the snapshot and returns it with another state, status, labels or metadata (see
@@ -324,9 +322,7 @@ class Scope(Address):
         Raises:
             Conflict: the note's revision is not `expect` (None: it must not exist yet).
         """
-        verb = steps.set_note(
-            self._tools, self._key, name, value_or_fn, on=on, expect=expect
-        )
+        verb = steps.set_note(self._tools, self._key, name, value_or_fn, on=on, expect=expect)
         return self._store._drive(verb)
 
     def delete_note(self, name: str, *, on: str | None = None) -> int:

@@ -198,7 +198,9 @@ class MemoryBackend:
             page = heapq.nsmallest(limit, keys, key=_scope_order)
             return [ScopeInfo(key, self.read_info(key, None)) for key in page]
 
-    def delete_snapshot(self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None) -> int:
+    def delete_snapshot(
+        self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None
+    ) -> int:
         with self._open():
             found = self._scopes.get(scope) or _Scope()
             commits.check_fence(fence, found.fence, scope)

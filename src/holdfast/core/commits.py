@@ -89,9 +89,7 @@ def _where(scope: ScopeKey, snapshot_id: str | None = None) -> str:
     return f"session=`{scope.session_id}` scope=`{scope.scope_id}` kind=`{scope.kind}`{named}"
 
 
-def new_row(
-    commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], str | None]
-) -> Row:
+def new_row(commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], str | None]) -> Row:
     """Return the row of a new snapshot; `newest_kept` is asked only when its parent needs it."""
     parent_id = commit.parent
     if parent_id is HEAD:

@@ -1,4 +1,4 @@
-"""Ids and revisions: UUIDv7 on a hybrid logical clock, and the token that compare-and-set compares."""
+"""Ids (UUIDv7 on a hybrid logical clock), and the revisions that compare-and-set compares."""
 
 import re
 

@@ -101,7 +101,7 @@ def append(
 
 
 def replacement(before: Snapshot, after: object, *, stamp: Stamp, state_bytes_max: int) -> Commit:
-    """Return the commit of an update: what a caller's function made of the snapshot it was given."""
+    """Return the commit of an update: what a caller's function made of the snapshot it got."""
     if not isinstance(after, Snapshot):
         raise InvalidInput(
             f"the function must return a Snapshot or None. type=`{type(after).__name__}`"
@@ -187,9 +187,7 @@ def check_expect(expect: Expect) -> Expect:
     """Return a revision to compare, None or ANY; whole snapshots are a common mistake."""
     if expect is ANY or expect is None or isinstance(expect, str):
         return expect
-    raise InvalidInput(
-        f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`"
-    )
+    raise InvalidInput(f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`")
 
 
 def check_ref(name: str, ref: object) -> SnapshotRef:
