@@ -201,7 +201,7 @@ _COMPRESS_BYTES_MIN = 96  # a frame's own header eats what a shorter text would 
 
 
 class Packed(NamedTuple):
-    """One stored body: how it is written, the bytes, and a checksum over both."""
+    """One stored body: how it is written, the bytes, and a checksum over both and its address."""
 
     encoding: int
     body: bytes
@@ -214,27 +214,36 @@ def checksum_of(*parts: bytes) -> int:
     return unsigned - 2**64 if unsigned >= 2**63 else unsigned
 
 
-def pack(encoded: bytes, *, seal: Seal = NO_SEAL) -> Packed:
-    """Return what an engine stores for an encoded state."""
+def squeeze(encoded: bytes, *, seal: Seal = NO_SEAL) -> tuple[int, bytes]:
+    """Return how an encoded state is written, and its bytes: compressed if shorter, and sealed."""
     encoding, body = PLAIN, encoded
     if len(encoded) >= _COMPRESS_BYTES_MIN:
         frame = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(encoded)
         if len(frame) < len(encoded):
             encoding, body = ZSTD, frame
-    body = seal.seal(body)
-    return Packed(encoding, body, checksum_of(bytes((encoding,)), body))
+    return encoding, seal.seal(body)
 
 
-def unpack(packed: Packed, *, seal: Seal = NO_SEAL) -> bytes:
+def pack(encoded: bytes, *, seal: Seal = NO_SEAL, address: bytes = b"") -> Packed:
+    """Return what an engine stores for an encoded state at an address (its key in the engine)."""
+    return address_body(*squeeze(encoded, seal=seal), address=address)
+
+
+def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
+    """Return squeezed bytes with a checksum that holds at this address only."""
+    return Packed(encoding, body, checksum_of(address, bytes((encoding,)), body))
+
+
+def unpack(packed: Packed, *, seal: Seal = NO_SEAL, address: bytes = b"") -> bytes:
     """Return the encoded state again.
 
     Raises:
-        Corrupt: the bytes are not those that were stored, or their encoding is unknown.
+        Corrupt: the bytes are not those that were stored there, or their encoding is unknown.
     """
     encoding, body, checksum = packed
     if encoding not in (PLAIN, ZSTD):
         raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
-    if checksum_of(bytes((encoding,)), body) != checksum:
+    if checksum_of(address, bytes((encoding,)), body) != checksum:
         raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
     body = seal.unseal(body)
     if encoding == PLAIN:

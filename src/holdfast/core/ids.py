@@ -2,7 +2,7 @@
 
 import re
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import Corrupt, InvalidInput
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _RANDOM_BITS = 74
@@ -27,7 +27,7 @@ def mint(now_us: int, bits: int, floor: str) -> str:
 def _value_of(text: str) -> int:
     """Return the 122 free bits of a UUIDv7: 48 of time, 12 and 62 random ones."""
     if not _UUID7.fullmatch(text):
-        raise InvalidInput("the floor is not a UUIDv7")
+        raise Corrupt("the greatest id minted in a scope is not a UUIDv7")
     whole = int(text.replace("-", ""), 16)
     time = whole >> 80
     high = (whole >> 64) & 0xFFF

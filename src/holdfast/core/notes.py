@@ -6,7 +6,7 @@ import orjson
 
 from holdfast.core import times
 from holdfast.core.codec import checksum_of, decode
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Corrupt
 from holdfast.model import ANY, Note
 from holdfast.protocol import NoteWrite
 
@@ -25,6 +25,16 @@ class NoteRow(NamedTuple):
     def revision(self) -> str:
         """The token that compare-and-set compares."""
         return f"{self.rev:x}.{self.nonce}"
+
+
+def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
+    """Return the row, or raise Corrupt if it is not what was stored."""
+    try:
+        if note_checksum(row, owner) == checksum:
+            return row
+    except TypeError:
+        pass  # text that is not UTF-8 does not even encode
+    raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
 
 
 def note_checksum(row: NoteRow, owner: int) -> int:

@@ -36,6 +36,16 @@ class Row(NamedTuple):
         return ids.revision(self.seq, self.rev, self.nonce)
 
 
+def verify_row(row: Row, owner: int, checksum: int) -> Row:
+    """Return the row, or raise Corrupt if it is not what was stored."""
+    try:
+        if row_checksum(row, owner) == checksum:
+            return row
+    except TypeError:
+        pass  # text that is not UTF-8 does not even encode
+    raise Corrupt(f"the facts of a snapshot fail their checksum. seq=`{row.seq}`")
+
+
 def row_checksum(row: Row, owner: int) -> int:
     """Return the checksum over everything in the row and the key of the scope that owns it."""
     facts = orjson.dumps(
@@ -45,7 +55,7 @@ def row_checksum(row: Row, owner: int) -> int:
             row.id,
             row.rev,
             row.nonce,
-            row.kept,
+            bool(row.kept),
             row.parent_id,
             None if row.forked_from is None else row.forked_from.decode("utf-8", "replace"),
             row.status,

@@ -1,0 +1,218 @@
+-- The statements of the SQLite engine. The columns of a snapshot always come in the order of
+-- core.rows.Row, then its checksum.
+
+-- name: newest_place
+-- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
+SELECT seq, saved_at FROM snapshots ORDER BY seq DESC LIMIT 1;
+
+-- name: scope
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence
+  FROM sessions AS x
+  JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
+ WHERE x.session_id = :session_id;
+
+-- name: add_session
+INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
+
+-- name: add_scope
+INSERT INTO scopes (session_pk, kind, scope_id, next_seq)
+SELECT pk, :kind, :scope_id, 1 FROM sessions WHERE session_id = :session_id
+RETURNING pk;
+
+-- name: snapshot_by_id
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM snapshots AS n
+ WHERE n.scope_pk = ? AND n.id = ?;
+
+-- name: seq_of_id
+SELECT seq FROM snapshots WHERE scope_pk = ? AND id = ?;
+
+-- name: snapshot_by_seq
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM snapshots AS n
+ WHERE n.scope_pk = ? AND n.seq = ?;
+
+-- name: snapshot_by_nonce
+-- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM snapshots AS n
+ WHERE n.scope_pk = ? AND n.nonce = ?
+ ORDER BY n.seq DESC LIMIT 1;
+
+-- name: add_snapshot
+INSERT INTO snapshots (seq, id, rev, nonce, kept, parent_id, forked_from, status, labels, metadata,
+                       created_at, updated_at, saved_at, size, checksum, scope_pk)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: replace_snapshot
+UPDATE snapshots
+   SET rev = ?, nonce = ?, kept = ?, parent_id = ?, forked_from = ?, status = ?, labels = ?,
+       metadata = ?, created_at = ?, updated_at = ?, saved_at = ?, size = ?, checksum = ?
+ WHERE seq = ?;
+
+-- name: remove_snapshot
+DELETE FROM snapshots WHERE seq = ?;
+
+-- name: add_body
+INSERT INTO bodies (seq, base, encoding, body, checksum) VALUES (?, ?, ?, ?, ?);
+
+-- name: body
+SELECT encoding, body, checksum, base FROM bodies WHERE seq = ?;
+
+-- name: remove_body
+DELETE FROM bodies WHERE seq = ?;
+
+-- name: add_label
+INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
+
+-- name: remove_labels
+DELETE FROM labels WHERE seq = ?;
+
+-- name: move_scope
+UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ? WHERE pk = ?;
+
+-- name: uncover
+-- After a snapshot was removed: the newest kept one is the tip, and the head if the head is gone.
+UPDATE scopes
+   SET tip_seq  = t.seq,
+       head_seq = CASE WHEN head_seq = :seq THEN t.seq ELSE head_seq END
+  FROM (SELECT max(seq) AS seq FROM snapshots WHERE scope_pk = :pk AND kept) AS t
+ WHERE pk = :pk;
+
+-- name: history_of_scope
+-- Newest first; the reader stops when its page is full.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, :session_id, :scope_id, :kind
+  FROM snapshots AS n
+ WHERE n.scope_pk = :pk
+   AND n.seq < :before
+   AND n.kept
+   AND (:status IS NULL OR n.status = :status)
+   AND (:id IS NULL OR n.id = :id)
+   AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
+                    WHERE NOT EXISTS (SELECT 1 FROM labels AS l
+                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
+ ORDER BY n.seq DESC;
+
+-- name: history_of_sessions
+-- Over all sessions in a range of ids, by place. CROSS JOIN keeps SQLite from sorting.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM snapshots AS n
+ CROSS JOIN scopes AS s ON s.pk = n.scope_pk
+ CROSS JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE n.seq < :before
+   AND n.kept
+   AND (:status IS NULL OR n.status = :status)
+   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+ ORDER BY n.seq DESC;
+
+-- name: history_by_label
+-- The same for those that carry a label, read from its index; the other labels are checked.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM labels AS f
+ CROSS JOIN snapshots AS n ON n.seq = f.seq
+ CROSS JOIN scopes AS s ON s.pk = n.scope_pk
+ CROSS JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE f.name = :name AND f.value = :value AND f.seq < :before
+   AND n.kept
+   AND (:status IS NULL OR n.status = :status)
+   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
+                    WHERE NOT EXISTS (SELECT 1 FROM labels AS l
+                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
+ ORDER BY f.seq DESC;
+
+-- name: find
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM snapshots AS n
+ CROSS JOIN scopes AS s ON s.pk = n.scope_pk
+ CROSS JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE n.id = :id
+   AND n.seq < :before
+   AND n.kept
+   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+ ORDER BY n.seq DESC;
+
+-- name: list_ids
+SELECT n.id
+  FROM snapshots AS n
+ WHERE n.scope_pk = :pk AND n.id > :after AND n.kept
+ ORDER BY n.id LIMIT :limit;
+
+-- name: list_sessions
+-- A session counts if one of its scopes holds a snapshot, a note or a lease.
+SELECT x.session_id
+  FROM sessions AS x
+ WHERE x.session_id > :after
+   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND EXISTS (SELECT 1 FROM scopes AS s
+                WHERE s.session_pk = x.pk
+                  AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+                       OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk)))
+ ORDER BY x.session_id LIMIT :limit;
+
+-- name: list_scopes
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.pk, x.session_id, s.scope_id, s.kind
+  FROM sessions AS x
+  JOIN scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN snapshots AS n ON n.seq = s.head_seq
+ WHERE x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND (:kind IS NULL OR s.kind = :kind)
+   AND (x.session_id, s.kind, s.scope_id) > (:after_session, :after_kind, :after_scope)
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
+ ORDER BY x.session_id, s.kind, s.scope_id LIMIT :limit;
+
+-- name: count_scope
+SELECT count(*) FROM snapshots WHERE scope_pk = ?;
+
+-- name: remove_scope_bodies
+DELETE FROM bodies WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
+
+-- name: remove_scope
+DELETE FROM scopes WHERE pk = ?;
+
+-- name: remove_empty_session
+DELETE FROM sessions
+ WHERE session_id = ? AND NOT EXISTS (SELECT 1 FROM scopes WHERE session_pk = sessions.pk);
+
+-- name: session_scopes
+SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.session_id = ?;
+
+-- name: note
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM notes WHERE scope_pk = ? AND on_id = ? AND name = ?;
+
+-- name: put_note
+INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (scope_pk, on_id, name) DO UPDATE
+   SET rev = excluded.rev, nonce = excluded.nonce, updated_at = excluded.updated_at,
+       value = excluded.value, checksum = excluded.checksum;
+
+-- name: list_notes
+-- For each snapshot id in :on (a JSON array; '' is the scope itself), in that order, by name.
+SELECT o.on_id, o.name, o.rev, o.nonce, o.updated_at, o.value, o.checksum
+  FROM json_each(:on) AS w
+ CROSS JOIN notes AS o ON o.scope_pk = :pk AND o.on_id = w.value
+ WHERE (:name IS NULL OR o.name = :name)
+   AND (w.key > 0 OR o.name > :after)
+ ORDER BY w.key, o.name;
+
+-- name: remove_note
+DELETE FROM notes WHERE scope_pk = ? AND on_id = ? AND name = ?;
+
+-- name: remove_notes_on
+DELETE FROM notes WHERE scope_pk = ? AND on_id = ?;

@@ -1,0 +1,203 @@
+"""The tables of a SQLite file inside one transaction: rows in, rows out, each verified."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import orjson
+
+from holdfast.backends import _sql
+from holdfast.core import codec
+from holdfast.core.notes import NoteRow, note_checksum, verify_note
+from holdfast.core.rows import NO_LABELS, Row, row_checksum, verify_row
+from holdfast.errors import Corrupt
+from holdfast.model import ScopeKey
+
+_STATEMENTS = _sql.load_queries("queries.sqlite.sql")
+_COLUMNS = len(Row._fields)
+
+
+class Scope(NamedTuple):
+    """A row of `scopes`, without its names."""
+
+    pk: int
+    head_seq: int | None
+    tip_seq: int | None
+    next_seq: int
+    floor: str
+    fence: str | None
+
+
+class Tables:
+    """What one transaction can do. Asking for a damaged row raises Corrupt."""
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._conn = conn
+
+    def _execute(self, name: str, values: Any) -> sqlite3.Cursor:
+        return self._conn.execute(_STATEMENTS[name], values)
+
+    def _one(self, name: str, values: Any) -> Any:
+        return self._execute(name, values).fetchone()
+
+    def all(self, name: str, values: Any) -> list[Any]:
+        """Return all rows of a listing that bounds itself."""
+        return self._execute(name, values).fetchall()
+
+    def each(self, name: str, values: Any) -> Iterator[Any]:
+        """Yield the rows of a listing, whose reader stops when it has enough."""
+        with closing(self._execute(name, values)) as rows:
+            yield from rows
+
+    # Scopes
+
+    def scope(self, key: ScopeKey) -> Scope | None:
+        """Return a scope, or None if there is none."""
+        found = self._one("scope", key._asdict())
+        return None if found is None else Scope._make(found)
+
+    def add_scope(self, key: ScopeKey) -> Scope:
+        """Create a scope, and its session if that is missing."""
+        self._execute("add_session", key._asdict())
+        # All rows are fetched, or the statement would still be running at the commit.
+        ((pk,),) = self.all("add_scope", key._asdict())
+        return Scope(pk, None, None, 1, "", None)
+
+    def move_scope(self, scope: Scope) -> None:
+        """Store the head, tip, next place and floor of a scope."""
+        values = (scope.head_seq, scope.tip_seq, scope.next_seq, scope.floor, scope.pk)
+        self._execute("move_scope", values)
+
+    def uncover(self, scope: Scope, removed: int) -> None:
+        """Set the tip, and the head if that was removed, to the newest kept snapshot."""
+        self._execute("uncover", {"pk": scope.pk, "seq": removed})
+
+    def remove_scope(self, pk: int) -> int:
+        """Remove a scope with all it holds; return the number of snapshots."""
+        (count,) = self._one("count_scope", (pk,))
+        self._execute("remove_scope_bodies", (pk,))
+        self._execute("remove_scope", (pk,))
+        return int(count)
+
+    def remove_empty_session(self, session_id: str) -> None:
+        """Remove a session that has no scope."""
+        self._execute("remove_empty_session", (session_id,))
+
+    # Snapshots
+
+    def newest_place(self) -> tuple[int, int]:
+        """Return the greatest place given and its logical time; (0, -1) in an empty store."""
+        return self._one("newest_place", ()) or (0, -1)
+
+    def head(self, scope: Scope) -> Row | None:
+        """Return the snapshot that a scope shows."""
+        if scope.head_seq is None:
+            return None
+        row = self.row("snapshot_by_seq", scope, scope.head_seq)
+        if row is None:
+            raise Corrupt(f"the head of a scope is missing. seq=`{scope.head_seq}`")
+        return row
+
+    def named(self, scope: Scope, snapshot_id: str | None) -> Row | None:
+        """Return a snapshot by its id; None asks for the head."""
+        if snapshot_id is None:
+            return self.head(scope)
+        return self.row("snapshot_by_id", scope, snapshot_id)
+
+    def newest_kept(self, scope: Scope) -> Row | None:
+        """Return the newest kept snapshot of a scope."""
+        if scope.tip_seq is None:
+            return None
+        return self.row("snapshot_by_seq", scope, scope.tip_seq)
+
+    def row(self, name: str, scope: Scope, value: str | int) -> Row | None:
+        """Return the one row of a statement about a scope's snapshots."""
+        found = self._one(name, (scope.pk, value))
+        return None if found is None else verified(found, scope.pk)
+
+    def seq_of(self, scope: Scope, snapshot_id: str) -> int | None:
+        """Return the place of a snapshot, damaged or not."""
+        found = self._one("seq_of_id", (scope.pk, snapshot_id))
+        return None if found is None else found[0]
+
+    def insert(self, scope: Scope, row: Row, squeezed: tuple[int, bytes]) -> None:
+        """Add a snapshot with its body and labels."""
+        self._execute("add_snapshot", (*row, row_checksum(row, scope.pk), scope.pk))
+        self._add_body(row.seq, squeezed)
+        self._add_labels(row)
+
+    def replace(self, scope: Scope, before: Row, row: Row, squeezed: tuple[int, bytes]) -> None:
+        """Store another version of a snapshot in its place."""
+        self._execute("replace_snapshot", (*row[2:], row_checksum(row, scope.pk), row.seq))
+        # Deleting and inserting gives pages back, which a shorter UPDATE does not.
+        self._execute("remove_body", (row.seq,))
+        self._add_body(row.seq, squeezed)
+        if row.labels != before.labels:
+            self._execute("remove_labels", (row.seq,))
+            self._add_labels(row)
+
+    def remove(self, seq: int) -> None:
+        """Remove a snapshot with its body and labels."""
+        self._execute("remove_body", (seq,))
+        self._execute("remove_snapshot", (seq,))
+
+    def body(self, seq: int) -> bytes:
+        """Return an encoded state."""
+        found = self._one("body", (seq,))
+        if found is None:
+            raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
+        *packed, base = found
+        return codec.unpack(codec.Packed(*packed), address=_address(seq, base))
+
+    def _add_body(self, seq: int, squeezed: tuple[int, bytes]) -> None:
+        encoding, body, checksum = codec.address_body(*squeezed, address=_address(seq, None))
+        self._execute("add_body", (seq, None, encoding, body, checksum))
+
+    def _add_labels(self, row: Row) -> None:
+        if row.labels != NO_LABELS:
+            for name, value in codec.decode(row.labels).items():
+                self._execute("add_label", (name, value, row.seq))
+
+    # Notes
+
+    def note(self, scope: Scope, on: str, name: str) -> NoteRow | None:
+        """Return one note."""
+        found = self._one("note", (scope.pk, on, name))
+        return None if found is None else verified_note(found, scope.pk)
+
+    def notes(self, scope: Scope, on: Sequence[str], name: str | None, after: str) -> Iterator[Any]:
+        """Yield the raw rows of notes on several ids, in that order, by name."""
+        places = orjson.dumps(on).decode()
+        return self.each("list_notes", {"on": places, "pk": scope.pk, "name": name, "after": after})
+
+    def put_note(self, scope: Scope, row: NoteRow) -> None:
+        """Add or replace a note."""
+        self._execute("put_note", (scope.pk, *row, note_checksum(row, scope.pk)))
+
+    def remove_note(self, scope: Scope, on: str, name: str) -> int:
+        """Remove a note; return how many there were."""
+        return self._execute("remove_note", (scope.pk, on, name)).rowcount
+
+    def remove_notes_on(self, scope: Scope, on: str) -> None:
+        """Remove all notes on a snapshot id."""
+        self._execute("remove_notes_on", (scope.pk, on))
+
+
+def verified(found: Sequence[Any], pk: int) -> Row:
+    """Return the row at the beginning of a result, or raise Corrupt."""
+    return verify_row(Row._make(found[:_COLUMNS]), pk, found[_COLUMNS])
+
+
+def verified_note(found: Sequence[Any], pk: int) -> NoteRow:
+    """Return the note that a result holds, or raise Corrupt."""
+    return verify_note(NoteRow._make(found[:-1]), pk, found[-1])
+
+
+def rest_of(found: Sequence[Any]) -> Sequence[Any]:
+    """Return what stands behind a snapshot's columns in a result."""
+    return found[_COLUMNS + 1 :]
+
+
+def _address(seq: int, base: int | None) -> bytes:
+    return f"{seq}:{'' if base is None else base}:".encode()
