@@ -42,8 +42,7 @@ class Append:
     state_bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """One write of one snapshot: the only way in which a snapshot comes into being or changes.
 
     `labels` and `metadata` are encoded objects, labels in the order of their names. `replaces`

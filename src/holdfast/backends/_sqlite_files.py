@@ -23,6 +23,7 @@ APPLICATION_ID = 0x48464153  # "HFAS", which `file` and others find in the heade
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
 _PREPARE_TRIES_MAX = 1_000
+_NO_CODE = sqlite3.SQLITE_INTERNAL
 
 _open_files: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
 
@@ -100,7 +101,7 @@ class SqliteFile:
         committing = False
         try:
             conn.execute(begin)
-            result = action(conn)
+            result = _despite_damage(conn, action)
             committing = True
             conn.execute("COMMIT")
             return result
@@ -121,8 +122,6 @@ class SqliteFile:
                 check_same_thread=False,  # a connection is used by one thread at a time
                 cached_statements=128,
             )
-            # Text that is not UTF-8 can only be damage: it must fail its checksum, not the page.
-            conn.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             conn.execute("PRAGMA foreign_keys = ON")
             conn.execute("PRAGMA trusted_schema = OFF")
             conn.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -212,9 +211,26 @@ class SqliteFile:
         return Unavailable(f"SQLite did not answer. {where}", outcome_known=not committing)
 
 
+def _despite_damage(conn: sqlite3.Connection, action: Callable[[sqlite3.Connection], T]) -> T:
+    """Run an action; if text in its way is not UTF-8, again with such text passed through.
+
+    It can only be damage, and must fail the checksum of its own row, not the whole listing.
+    """
+    try:
+        return action(conn)
+    except sqlite3.OperationalError as cause:
+        if _primary(cause) != _NO_CODE:
+            raise
+    conn.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+    try:
+        return action(conn)
+    finally:
+        conn.text_factory = str
+
+
 def _primary(cause: sqlite3.Error) -> int:
     # Errors of the Python module itself have no code: a connection closed under a call, say.
-    return getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_INTERNAL) & 0xFF
+    return getattr(cause, "sqlite_errorcode", _NO_CODE) & 0xFF
 
 
 def _roll_back(conn: sqlite3.Connection) -> None:

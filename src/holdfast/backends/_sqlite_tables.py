@@ -10,7 +10,7 @@ import orjson
 from holdfast.backends import _sql
 from holdfast.core import codec
 from holdfast.core.notes import NoteRow, note_checksum, verify_note
-from holdfast.core.rows import NO_LABELS, Row, row_checksum, verify_row
+from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
 
@@ -19,7 +19,7 @@ _COLUMNS = len(Row._fields)
 
 
 class Scope(NamedTuple):
-    """A row of `scopes`, without its names."""
+    """A row of `scopes`, and the raw columns of the snapshot it shows, not verified yet."""
 
     pk: int
     head_seq: int | None
@@ -27,6 +27,7 @@ class Scope(NamedTuple):
     next_seq: int
     floor: str
     fence: str | None
+    shown: Sequence[Any] = ()
 
 
 class Tables:
@@ -54,8 +55,8 @@ class Tables:
 
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope, or None if there is none."""
-        found = self._one("scope", key._asdict())
-        return None if found is None else Scope._make(found)
+        found = self._one("scope", key)
+        return None if found is None else Scope._make((*found[:6], found[6:]))
 
     def add_scope(self, key: ScopeKey) -> Scope:
         """Create a scope, and its session if that is missing."""
@@ -94,10 +95,9 @@ class Tables:
         """Return the snapshot that a scope shows."""
         if scope.head_seq is None:
             return None
-        row = self.row("snapshot_by_seq", scope, scope.head_seq)
-        if row is None:
+        if scope.shown[0] is None:
             raise Corrupt(f"the head of a scope is missing. seq=`{scope.head_seq}`")
-        return row
+        return verified(scope.shown, scope.pk)
 
     def named(self, scope: Scope, snapshot_id: str | None) -> Row | None:
         """Return a snapshot by its id; None asks for the head."""
@@ -155,7 +155,7 @@ class Tables:
         self._execute("add_body", (seq, None, encoding, body, checksum))
 
     def _add_labels(self, row: Row) -> None:
-        if row.labels != NO_LABELS:
+        if row.labels != EMPTY:
             for name, value in codec.decode(row.labels).items():
                 self._execute("add_label", (name, value, row.seq))
 

@@ -197,7 +197,10 @@ PLAIN = 0  # the encoding itself
 ZSTD = 1  # one zstd frame of it
 
 _ZSTD_LEVEL = 1
-_COMPRESS_BYTES_MIN = 96  # a frame's own header eats what a shorter text would gain
+
+# Below this a body takes at most a few pages, stays readable in any SQL shell, and compressing it
+# would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
+_COMPRESS_BYTES_MIN = 16 * 1024
 
 
 class Packed(NamedTuple):

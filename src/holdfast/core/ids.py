@@ -16,12 +16,8 @@ def mint(now_us: int, bits: int, floor: str) -> str:
     It carries the time given, unless that does not exceed the floor (equal clocks, a clock that
     stepped back): then it is a random little more than the floor.
     """
-    value = (max(0, now_us // 1000) << _RANDOM_BITS) | (bits & _RANDOM_MASK)
-    if floor:
-        lowest = _value_of(floor) + 1
-        if value < lowest:
-            value = lowest + (bits & _STEP_MASK)
-    return _text_of(value)
+    text = _text_of((max(0, now_us // 1000) << _RANDOM_BITS) | (bits & _RANDOM_MASK))
+    return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
 
 
 def _value_of(text: str) -> int:

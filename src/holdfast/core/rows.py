@@ -9,7 +9,7 @@ from holdfast.core.codec import checksum_of, decode
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey, SnapshotInfo, SnapshotRef
 
-NO_LABELS = b"{}"
+EMPTY = b"{}"  # an encoded object without members
 
 
 class Row(NamedTuple):
@@ -86,16 +86,20 @@ def unpack_ref(packed: bytes | None) -> SnapshotRef | None:
 
 def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:
     """Return the public facts of a row, in containers of their own."""
+    created_at = times.from_us(row.created_at)
+    updated_at = created_at
+    if row.updated_at != row.created_at:
+        updated_at = times.from_us(row.updated_at)
     return SnapshotInfo(
         scope=scope,
         id=row.id,
         parent_id=row.parent_id,
         forked_from=unpack_ref(row.forked_from),
         status=row.status,
-        labels=decode(row.labels),
-        metadata=decode(row.metadata),
-        created_at=times.from_us(row.created_at),
-        updated_at=times.from_us(row.updated_at),
+        labels={} if row.labels == EMPTY else decode(row.labels),
+        metadata={} if row.metadata == EMPTY else decode(row.metadata),
+        created_at=created_at,
+        updated_at=updated_at,
         revision=row.revision,
         kept=bool(row.kept),
         size=row.size,

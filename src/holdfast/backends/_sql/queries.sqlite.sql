@@ -6,10 +6,14 @@
 SELECT seq, saved_at FROM snapshots ORDER BY seq DESC LIMIT 1;
 
 -- name: scope
-SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence
+-- A scope, and the snapshot it shows.
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence,
+       n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
- WHERE x.session_id = :session_id;
+  JOIN scopes AS s ON s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
+  LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
+ WHERE x.session_id = ?1;
 
 -- name: add_session
 INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;

@@ -62,16 +62,6 @@ class Kit:
                 path.write_bytes(stored.replace(text, text[:-1] + b"!"))
         return found
 
-    def labelled(self, scope: Scope, labels: dict[str, str]) -> list[str] | None:
-        """Return the ids with these labels, newest first; None where the engine refuses to look.
-
-        An engine without an index may refuse a filter by labels; it may not answer wrongly.
-        """
-        try:
-            return names(scope.history(labels=labels))
-        except Unsupported:
-            return None
-
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
         """An empty folder."""
@@ -148,6 +138,19 @@ def finds(backend: Backend, store: Store) -> bool:
     with pytest.raises(Unsupported):
         store.find("a")
     return False
+
+
+def assert_labelled(
+    backend: Backend, scope: Scope, labels: dict[str, str], expected: list[str]
+) -> None:
+    """See that a filter by labels gives these ids.
+
+    An engine without an index may refuse to filter by labels; it may not answer wrongly.
+    """
+    try:
+        assert names(scope.history(labels=labels)) == expected
+    except Unsupported:
+        assert "index" not in backend.capabilities
 
 
 def present(found: T | None) -> T:

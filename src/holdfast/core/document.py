@@ -1,0 +1,251 @@
+r"""The document that directories and object stores keep: a Strands snapshot with our header in it.
+
+    {"scope":<kind>,"schemaVersion":"1.0","createdAt":<text>,
+     "appData":{"holdfast":{"n":<n>,"sum":<hex>,"data_sum":<hex>,<header>}},"data":<state>}
+
+without white space. The first `n` bytes are all but `"data":<state>}`, so that the beginning of a
+document lists it. `sum` covers those bytes except itself, `data_sum` the ones after them: a header
+is proved by itself, and both together prove the whole. Header fields at their default are left out;
+fields that are not known are ignored.
+
+An encoded value that begins with a space holds integers beyond 64 bits (see `codec`). A state keeps
+that space behind `"data":`; a header with such metadata gets one before its own brace.
+
+A live document is never shorter than `LIVE_BYTES_MIN`, its frame alone is longer, and a tombstone
+never longer than `TOMBSTONE_BYTES_MAX`: the sizes in a listing tell them apart.
+"""
+
+import re
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from holdfast.core import codec, ids, times
+from holdfast.errors import Corrupt, InvalidInput
+from holdfast.model import JSON
+
+LIVE_BYTES_MIN: Final = 128
+TOMBSTONE_BYTES_MAX: Final = 120
+OPENING_BYTES_MAX: Final = 256  # by then every document of ours has said how long its header is
+WHOLE_BYTES: Final = 2**63 - 1  # asked for where only the whole document tells
+
+_DATA = b'"data":'
+_SUMS = rb'"n":([1-9]\d{0,11}),"sum":"([0-9a-f]{16})","data_sum":"([0-9a-f]{16})",'
+_OPENING = re.compile(
+    rb'\{"scope":"([a-zA-Z0-9_-]{1,64})","schemaVersion":"1\.0","createdAt":"[0-9T:.-]{23}Z",'
+    rb'"appData":\{"holdfast":( ?)\{' + _SUMS
+)
+_OURS = re.compile(_SUMS)
+_MAYBE_WIDE = re.compile(rb"\d{19}")
+_DELETED = b'{"holdfast":"deleted",'
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything about a snapshot except its state, and what the commit protocol needs.
+
+    `labels`, `metadata` and `forked_from` are encoded, as in `rows.Row`. `created_at` and
+    `updated_at` are microseconds; `at` is the logical commit time in milliseconds. `nonce` is that
+    of the revision, `w` that of this very write, `trail` those of the last ones. `last` is the
+    greatest `seq` given in the line, `tip` the newest kept id (a hint), `pending` the line that
+    must still live at `forked_from`. `session_id` and `scope_id` are there where the key has them
+    clipped. A document without a snapshot to show is `void`.
+    """
+
+    id: str
+    line: str | None
+    seq: int
+    rev: int
+    nonce: str
+    born: str
+    w: str
+    created_at: int
+    updated_at: int
+    at: int
+    size: int
+    last: int = 0
+    kept: bool = True
+    void: bool = False
+    trail: tuple[str, ...] = ()
+    floor: str = ""
+    fence: str | None = None
+    tip: str | None = None
+    pending: str | None = None
+    session_id: str | None = None
+    scope_id: str | None = None
+    parent: str | None = None
+    forked_from: bytes | None = None
+    status: str = ""
+    labels: bytes = b"{}"
+    metadata: bytes = b"{}"
+
+    @property
+    def revision(self) -> str:
+        """The token that compare-and-set compares."""
+        return ids.revision(self.seq, self.rev, self.nonce)
+
+
+_FIELDS = tuple((each.name, each.default) for each in fields(Header))
+_ENCODED = ("forked_from", "labels", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as it was read.
+
+    `body` is the encoded state. A foreign document, written by another tool, has no header;
+    `envelope` is then everything in it but the state, and empty otherwise.
+    """
+
+    kind: str
+    body: bytes
+    header: Header | None
+    envelope: dict[str, JSON] = field(default_factory=dict)
+
+
+class Tombstone(NamedTuple):
+    """What stands in the place of a deleted copy, so that no late writer brings it back."""
+
+    line: str | None
+    seq: int
+    born: str
+
+
+def write(header: Header, kind: str, body: bytes) -> bytes:
+    """Return the document of a snapshot: the same bytes for the same arguments, always.
+
+    `body` is an encoded state; `read` gives it back byte for byte.
+    """
+    data = b"".join((_DATA, body, b"}"))
+    facts, wide = _encode(header), header.metadata.startswith(b" ")
+    created = times.from_us(header.created_at).replace(tzinfo=None).isoformat("T", "milliseconds")
+    before = (
+        f'{{"scope":"{kind}","schemaVersion":"1.0","createdAt":"{created}Z",'
+        f'"appData":{{"holdfast":{" " if wide else ""}{{"n":'
+    ).encode()
+    between = b',"sum":"'
+    after = b'","data_sum":"%s",%s},' % (_sum(data), facts[1:])
+    n = _counted(len(before) + len(between) + len(_sum()) + len(after))
+    before = b"%s%d%s" % (before, n, between)
+    return b"".join((before, _sum(before, after), after, data))
+
+
+def _counted(others: int) -> int:
+    """Return the length of a text that has `others` characters and that length in digits."""
+    total = others + 1
+    while total != others + len(str(total)):
+        total += 1
+    return total
+
+
+def _sum(*parts: bytes) -> bytes:
+    return b"%016x" % (codec.checksum_of(*parts) % 2**64)
+
+
+def _encode(header: Header) -> bytes:
+    facts: dict[str, Any] = {}
+    for name, default in _FIELDS:
+        value = getattr(header, name)
+        if default is MISSING or value != default:
+            facts[name] = orjson.Fragment(value) if isinstance(value, bytes) else value
+    return orjson.dumps(facts)
+
+
+def read(stored: bytes) -> Document:
+    """Return what a whole document holds.
+
+    Raises:
+        Corrupt: the bytes are not those that were written, or they are no document at all: empty,
+            cut short, not JSON, not an object, without `data`, a tombstone.
+    """
+    opening = _OPENING.match(stored)
+    if opening is None:
+        return _read_foreign(stored)
+    n = int(opening[3])
+    header = _read_header(stored, opening)
+    data = stored[n:]
+    if _sum(data) != opening[5] or not data.startswith(_DATA):
+        raise Corrupt(f"a document fails its checksum. bytes=`{len(stored)}`")
+    return Document(opening[1].decode(), data[len(_DATA) : -1], header)
+
+
+def read_header(first: bytes) -> Header | int:
+    """Return the header from the first bytes of a document, or how many of them it takes.
+
+    The data is neither needed nor looked at. `WHOLE_BYTES` means that the document is not of our
+    making. Whoever has no more bytes to give has the whole document, and lets `read` decide.
+
+    Raises:
+        Corrupt: the header is not the one that was written.
+    """
+    opening = _OPENING.match(first)
+    if opening is None:
+        return OPENING_BYTES_MAX if len(first) < OPENING_BYTES_MAX else WHOLE_BYTES
+    n = int(opening[3])
+    return n if len(first) < n else _read_header(first, opening)
+
+
+def _read_header(first: bytes, opening: re.Match[bytes]) -> Header:
+    n, place = int(opening[3]), opening.span(4)
+    if len(first) < n or _sum(first[: place[0]], first[place[1] : n]) != opening[4]:
+        raise Corrupt(f"the header of a document fails its checksum. bytes=`{len(first)}`")
+    # What is proved was written by `write`: only a later version can have made it differently.
+    try:
+        frame = codec.decode(b"%s%s}" % (opening[2], first[: n - 1]))
+        found = frame["appData"]["holdfast"]
+        facts = {name: found[name] for name, _ in _FIELDS if name in found}
+        for name in _ENCODED:
+            if name in facts:
+                facts[name] = codec.encode(facts[name])
+        facts["trail"] = tuple(facts.get("trail", ()))
+        return Header(**facts)
+    except (KeyError, TypeError) as cause:
+        raise Corrupt("the header of a document is not one that is known") from cause
+
+
+def _read_foreign(stored: bytes) -> Document:
+    try:
+        envelope = codec.decode(stored)
+        if _MAYBE_WIDE.search(stored):
+            # Foreign bytes bear no mark, and the fast parser would round long integers.
+            envelope = codec.decode(b" " + stored)
+        if not isinstance(envelope, dict) or "data" not in envelope:
+            raise Corrupt(f"stored bytes are no snapshot. bytes=`{len(stored)}`")
+        body = codec.encode(envelope.pop("data"))
+    except (InvalidInput, RecursionError) as cause:
+        raise Corrupt(f"a foreign document is not exact JSON. bytes=`{len(stored)}`") from cause
+    # One of ours that was damaged or rewritten must not pass for foreign, which nothing checks.
+    # No single damage hides both the place of the header and its first fields.
+    app_data = envelope.get("appData")
+    named = isinstance(app_data, dict) and "holdfast" in app_data
+    if named or _OURS.search(stored, 0, OPENING_BYTES_MAX):
+        raise Corrupt(f"a document is not as it was written. bytes=`{len(stored)}`")
+    kind = envelope.get("scope")
+    return Document(kind if isinstance(kind, str) else "", body, None, envelope)
+
+
+def write_tombstone(tombstone: Tombstone) -> bytes:
+    """Return the bytes of a tombstone: at most 120, which a UUID, 63 bits and 16 digits fit.
+
+    Raises:
+        InvalidInput: its parts are longer than that, so that it might pass for a live document.
+    """
+    stored = orjson.dumps({"holdfast": "deleted", **tombstone._asdict()})
+    if len(stored) > TOMBSTONE_BYTES_MAX:
+        raise InvalidInput(f"a tombstone is too long. line=`{tombstone.line}`")
+    return stored
+
+
+def read_tombstone(stored: bytes) -> Tombstone | None:
+    """Return the tombstone, or None if the bytes are not one; then they are for `read`."""
+    if len(stored) > TOMBSTONE_BYTES_MAX or not stored.startswith(_DELETED):
+        return None
+    try:
+        found = codec.decode(stored)
+    except Corrupt:
+        return None
+    match found:
+        case {"line": str() | None as line, "seq": int(seq), "born": str(born)}:
+            return Tombstone(line, seq, born)
+    return None
