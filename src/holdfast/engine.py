@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import InvalidInput
 from holdfast.model import ScopeKey
-from holdfast.protocol import Backend, Stamp
+from holdfast.protocol import Backend, Clock, Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +14,7 @@ class Tools:
     """Time, chance and limits, injected by the composition point."""
 
     draw: Callable[[], Stamp]
-    monotonic: Callable[[], float]
-    jitter: Callable[[], float]
-    sleep: Callable[[float], None]
+    clock: Clock
     state_bytes_max: int
     workers: int
 

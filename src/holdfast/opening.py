@@ -15,7 +15,7 @@ from holdfast.aio import AsyncStore
 from holdfast.core import limits
 from holdfast.engine import Engine, Tools
 from holdfast.errors import InvalidInput
-from holdfast.protocol import Backend, Stamp
+from holdfast.protocol import Backend, Clock, Stamp
 from holdfast.store import Store
 
 DEFAULT_URL = "sqlite:///holdfast.db"
@@ -54,6 +54,14 @@ def store_over(backend: Backend, **options: Any) -> Store:
     return Store(engine)
 
 
+def open_backend(url: str, **options: Any) -> Backend:
+    """Open an engine without a face: for layers and for tests of the engine itself."""
+    return _engine(url, options).open()
+
+
+CLOCK = Clock(time.monotonic, time.sleep, random.random)
+
+
 def draw() -> Stamp:
     """Draw the time and the chance of one write."""
     chance = os.urandom(18)
@@ -63,9 +71,7 @@ def draw() -> Stamp:
 def _tools(common: Mapping[str, Any]) -> Tools:
     return Tools(
         draw=draw,
-        monotonic=time.monotonic,
-        jitter=random.random,
-        sleep=time.sleep,
+        clock=CLOCK,
         state_bytes_max=common.get("state_bytes_max", limits.STATE_BYTES_MAX),
         workers=common.get("workers", 8),
     )
@@ -110,7 +116,7 @@ def _open_sqlite(address: str, options: Mapping[str, Any]) -> Callable[[], Backe
     path = address.removeprefix("///")
     if path == address or not path or path == ":memory:":
         raise InvalidInput("write sqlite:///relative.db or sqlite:////absolute.db, or memory:")
-    return lambda: SqliteBackend(path, **options)
+    return lambda: SqliteBackend(path, clock=CLOCK, **options)
 
 
 def _positive_int(value: Any) -> int:

@@ -5,7 +5,7 @@ carries the time and the chance it needs (`Stamp`), drawn before it, so that an 
 and can be replayed. Each docstring below is a promise that `holdfast.testing.conformance` tests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -28,6 +28,14 @@ class Stamp(NamedTuple):
     now: int
     nonce: str
     bits: int
+
+
+class Clock(NamedTuple):
+    """How to wait: monotonic seconds, a pause, and a random number from 0 to 1 to vary it."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    jitter: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)

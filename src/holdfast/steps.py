@@ -57,7 +57,8 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
     A Conflict counts as contention only if `changed` says that what was compared has moved since;
     otherwise another condition failed (a lease), which waiting does not mend.
     """
-    deadline = tools.monotonic() + limits.CONTENTION_WAIT_S_MAX
+    clock = tools.clock
+    deadline = clock.monotonic() + limits.CONTENTION_WAIT_S_MAX
     pause_s = _PAUSE_S_MIN
     while True:
         try:
@@ -65,11 +66,11 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
         except Conflict:
             if not (yield changed):
                 raise
-            if tools.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise Unavailable(
                     f"others kept getting in first. waited_s=`{limits.CONTENTION_WAIT_S_MAX:g}`"
                 ) from None
-        yield Pause(tools.jitter() * pause_s)
+        yield Pause(clock.jitter() * pause_s)
         pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
 

@@ -118,7 +118,7 @@ class Store:
 
     def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
         if isinstance(step, Pause):
-            return self._engine.tools.sleep(step.seconds)
+            return self._engine.tools.clock.sleep(step.seconds)
         if not isinstance(step, Ask):
             return self._run(step)
         answer = step.function(step.argument)

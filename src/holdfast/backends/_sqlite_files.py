@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from holdfast.backends import _sql
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unavailable, Unsupported
+from holdfast.protocol import Clock
 
 T = TypeVar("T")
 
@@ -23,6 +24,9 @@ APPLICATION_ID = 0x48464153  # "HFAS", which `file` and others find in the heade
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
 _PREPARE_TRIES_MAX = 1_000
+_BUSY_MS = 2  # SQLite's own waiting inside one attempt
+_PAUSE_S_MIN = 0.0005
+_PAUSE_S_MAX = 0.01
 _NO_CODE = sqlite3.SQLITE_INTERNAL
 
 _open_files: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
@@ -31,12 +35,13 @@ _open_files: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
 class SqliteFile:
     """A pool of connections to one file of ours, created or brought up to date when opened."""
 
-    def __init__(self, path: str, *, lock_wait_s: float, synchronous: str) -> None:
+    def __init__(self, path: str, *, clock: Clock, lock_wait_s: float, synchronous: str) -> None:
         """Open the file, or raise why it cannot be ours."""
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise Unsupported(f"SQLite is too old. found=`{sqlite3.sqlite_version}` min=`3.37`")
         # Absolute, so that a later change of directory does not lead to another file.
         self._path = os.path.abspath(path)
+        self._clock = clock
         self._lock_wait_s = lock_wait_s
         self._synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
@@ -48,7 +53,7 @@ class SqliteFile:
 
     def read(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run statements that all see one moment of the store."""
-        return self._with_connection(lambda conn: self._transact(conn, "BEGIN", action))
+        return self._with_connection("BEGIN", action)
 
     def write(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run statements as one step, durable when this returns, or not at all."""
@@ -56,9 +61,7 @@ class SqliteFile:
         if not self._turn.acquire(timeout=self._lock_wait_s):
             raise Unavailable(f"other writers hold the file. waited_s=`{self._lock_wait_s:g}`")
         try:
-            return self._with_connection(
-                lambda conn: self._transact(conn, "BEGIN IMMEDIATE", action)
-            )
+            return self._with_connection("BEGIN IMMEDIATE", action)
         finally:
             self._turn.release()
 
@@ -79,23 +82,46 @@ class SqliteFile:
         self._idle = []
         self._turn = threading.Lock()
 
-    def _with_connection(self, action: Callable[[sqlite3.Connection], T]) -> T:
+    def _with_connection(self, begin: str, action: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed:
             raise InvalidInput("the store is closed")
         try:
             conn = self._idle.pop()
         except IndexError:
-            conn = self._connect()
+            conn = self._connect_to_wait()
         try:
-            return action(conn)
+            return self._transact(conn, begin, action)
         finally:
             # A connection that could not end its transaction must not be used again.
-            if conn.in_transaction or self._closed:
+            if conn.in_transaction:
                 conn.close()
             else:
                 self._idle.append(conn)
+            if self._closed:
+                self.close()
 
     def _transact(
+        self, conn: sqlite3.Connection, begin: str, action: Callable[[sqlite3.Connection], T]
+    ) -> T:
+        """Try until it is our turn among the processes that use the file.
+
+        SQLite's own waiting doubles its pauses up to a tenth of a second, which starves some
+        writers for seconds when there are many; short pauses of random length are fair to all.
+        """
+        deadline = None
+        pause_s = _PAUSE_S_MIN
+        while True:
+            try:
+                return self._attempt(conn, begin, action)
+            except _Busy as busy:
+                now = self._clock.monotonic()
+                deadline = now + self._lock_wait_s if deadline is None else deadline
+                if now >= deadline:
+                    raise self._translated(busy.cause) from busy.cause
+            self._clock.sleep(pause_s * (0.5 + self._clock.jitter()))
+            pause_s = min(pause_s * 1.5, _PAUSE_S_MAX)
+
+    def _attempt(
         self, conn: sqlite3.Connection, begin: str, action: Callable[[sqlite3.Connection], T]
     ) -> T:
         committing = False
@@ -107,6 +133,8 @@ class SqliteFile:
             return result
         except sqlite3.Error as cause:
             _roll_back(conn)
+            if _primary(cause) == sqlite3.SQLITE_BUSY and not committing:
+                raise _Busy(cause) from None
             raise self._translated(cause, committing=committing) from cause
         except BaseException:
             _roll_back(conn)
@@ -130,6 +158,12 @@ class SqliteFile:
             if conn is not None:
                 conn.close()
             raise self._translated(cause) from cause
+        return conn
+
+    def _connect_to_wait(self) -> sqlite3.Connection:
+        """Return a connection for `_transact`, which waits in its own way."""
+        conn = self._connect()
+        conn.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         return conn
 
     def _prepare(self) -> None:
@@ -209,6 +243,13 @@ class SqliteFile:
                 return InvalidInput(f"a value is too large for SQLite. {where}")
         # A sync that fails during COMMIT leaves it open whether the pages reached the disk.
         return Unavailable(f"SQLite did not answer. {where}", outcome_known=not committing)
+
+
+class _Busy(Exception):
+    """It is not our turn yet; nothing has happened."""
+
+    def __init__(self, cause: sqlite3.Error) -> None:
+        self.cause = cause
 
 
 def _despite_damage(conn: sqlite3.Connection, action: Callable[[sqlite3.Connection], T]) -> T:

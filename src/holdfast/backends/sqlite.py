@@ -22,7 +22,7 @@ from holdfast.core.ranges import prefix_end
 from holdfast.core.rows import Row, info_of
 from holdfast.errors import Corrupt
 from holdfast.model import ANY, Expect, Note, ScopeInfo, ScopeKey, SnapshotInfo
-from holdfast.protocol import Append, Commit, Found, NoteWrite, Query
+from holdfast.protocol import Append, Clock, Commit, Found, NoteWrite, Query
 
 T = TypeVar("T")
 
@@ -36,10 +36,15 @@ class SqliteBackend:
     capabilities = frozenset({"durable", "index"})
 
     def __init__(
-        self, path: str, *, lock_wait_s: float = LOCK_WAIT_S_MAX, synchronous: str = "full"
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+        synchronous: str = "full",
     ) -> None:
         """Open the file, creating it or bringing its tables up to date."""
-        self._file = SqliteFile(path, lock_wait_s=lock_wait_s, synchronous=synchronous)
+        self._file = SqliteFile(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
 
     def close(self) -> None:
         self._file.close()
