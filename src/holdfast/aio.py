@@ -5,14 +5,12 @@ this face owns; arguments are checked and encoded before that, in the caller's t
 await does not stop a write that has begun.
 """
 
-import asyncio
 import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import steps
 from holdfast.core import limits, prepare
@@ -34,7 +32,13 @@ from holdfast.model import (
 from holdfast.steps import Ask, Pause, Steps, Walk, Work
 from holdfast.store import Store
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 T = TypeVar("T")
+
+# asyncio and its pools are imported where they are used: they take longer to load than all of
+# Holdfast, and whoever awaits has them already.
 
 
 class AsyncStore:
@@ -121,6 +125,8 @@ class AsyncStore:
 
     async def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
         if isinstance(step, Pause):
+            import asyncio
+
             return await asyncio.sleep(step.seconds)
         if not isinstance(step, Ask):
             return await self._run(step)
@@ -141,12 +147,16 @@ class AsyncStore:
     async def _offload(self, fn: Callable[..., T], *args: Any) -> T:
         if not self._engine.may_block:
             return fn(*args)
+        import asyncio
+
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads(), fn, *args)
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _threads(self) -> "ThreadPoolExecutor":
         # Threads do not survive a fork, so a child makes a pool of its own.
         if self._pool is None or self._pool_pid != os.getpid():
+            from concurrent.futures import ThreadPoolExecutor
+
             workers = self._engine.tools.workers
             pool = ThreadPoolExecutor(workers, thread_name_prefix="holdfast")
             self._pool, self._pool_pid = pool, os.getpid()

@@ -6,10 +6,11 @@ one function here and one file in `backends/`.
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from holdfast.aio import AsyncStore
 from holdfast.core import limits
@@ -18,6 +19,7 @@ from holdfast.errors import InvalidInput
 from holdfast.protocol import Backend, Clock, Stamp
 from holdfast.store import Store
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 DEFAULT_URL = "sqlite:///holdfast.db"
 
 
@@ -82,20 +84,28 @@ def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
         url = os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     if not isinstance(url, str):
         raise InvalidInput(f"the URL must be text. type=`{type(url).__name__}`")
-    parts = urlsplit(url)
-    scheme = _SCHEMES.get(parts.scheme)
-    if scheme is None:
+    found = _SCHEME.match(url)
+    name = "" if found is None else found[1].lower()
+    scheme = _SCHEMES.get(name)
+    if found is None or scheme is None:
+        # The rest of the URL is not shown: it may hold a password.
         known = ", ".join(f"{name}:" for name in _SCHEMES)
-        raise InvalidInput(
-            f"the URL's scheme is not known. scheme=`{parts.scheme}` known=`{known}`"
-        )
-    given: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-    twice = given.keys() & options.keys()
-    if twice:
-        raise InvalidInput(f"the option is given twice. option=`{min(twice)}`")
-    common, own = _common({**given, **options})
-    # The path is everything between the scheme and the query, so that no `#` or `;` gets lost.
-    address = unquote(url.partition(":")[2].partition("?")[0])
+        raise InvalidInput(f"the URL's scheme is not known. scheme=`{name}` known=`{known}`")
+    # The path is everything up to the query, so that no `#` or `;` in it gets lost.
+    path, _, query = url[found.end() :].partition("?")
+    try:
+        address = unquote(path, errors="strict")
+        given = parse_qsl(query, keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise InvalidInput("the URL holds an escape that is not UTF-8") from None
+    if "\0" in address:
+        raise InvalidInput("the URL holds NUL")
+    merged: dict[str, Any] = dict(options)
+    for option, value in given:
+        if option in merged:
+            raise InvalidInput(f"the option is given twice. option=`{option}`")
+        merged[option] = value
+    common, own = _common(merged)
     engine = Engine(scheme.opener(address, _checked(own, scheme.options)), _tools(common))
     if scheme.instant:
         engine.open()
@@ -171,7 +181,7 @@ def _checked(
             raise InvalidInput(f"there is no such option. option=`{name}`")
         try:
             checked[name] = known[name](value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             # The value may be a secret in the wrong place, so it is not shown.
             raise InvalidInput(f"the option's value is not acceptable. option=`{name}`") from None
     return checked

@@ -5,15 +5,18 @@ the standard library instead, behind one leading space: legal JSON, and the mark
 must be read by a parser that keeps them exact.
 
 Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. `marshal`
-accepts no type but the built-in ones, so what both accept is built of JSON's own types; and the
-floats in marshal's output show whether one of them is not finite. All of that costs less than one
-pass in Python. Only what does not get through is walked, to be refused with its path or taken.
+accepts no type but the built-in ones, so what both accept is built of JSON's own types; the floats
+in marshal's output show whether one of them is not finite; and the garbage collector's view of
+what refers to what gives the depth of nesting. All of that runs in C and costs less than one pass
+in Python. Only what does not get through is walked, to be refused with its path or taken.
 
 Pipeline. `pack`: encode, (delta,) compress, checksum, seal. `unpack` is its exact inverse.
 """
 
+import gc
 import json
 import marshal
+import math
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -24,10 +27,8 @@ from holdfast.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from holdfast.errors import Corrupt, InvalidInput
 from holdfast.model import JSON
 
-# orjson nests at most 254 levels. Wrapped in that many lists less our own limit, a state that is
-# nested too deeply does not get through, and no walk is needed to find out.
-_ORJSON_DEPTH = 254
-_WRAPS = _ORJSON_DEPTH - DEPTH_MAX
+# A dataclass that is also a buffer would get through marshal.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
 
 _MARSHAL_VERSION = 4
 _MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
@@ -41,17 +42,14 @@ def encode(value: JSON, *, what: str = "state") -> bytes:
     Raises:
         InvalidInput: something in it is not JSON; the message has its path (a JSON Pointer).
     """
-    wrapped = value
-    for _ in range(_WRAPS):
-        wrapped = [wrapped]
     try:
-        encoded = orjson.dumps(wrapped)
         shape = marshal.dumps(value, _MARSHAL_VERSION)
+        # Before orjson, which does not count tuples and overruns its memory when nested too deep.
+        if _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape):
+            return orjson.dumps(value, option=_OPTIONS)
     except (TypeError, ValueError):
-        return _encode_walking(value, what)
-    if _may_hold_nonfinite(shape):
-        return _encode_walking(value, what)
-    return encoded[_WRAPS:-_WRAPS]
+        pass  # not JSON, or JSON that needs care: the walk tells which
+    return _encode_walking(value, what)
 
 
 def decode(encoded: bytes) -> JSON:
@@ -62,10 +60,31 @@ def decode(encoded: bytes) -> JSON:
     """
     try:
         if encoded.startswith(_WIDE):
-            return json.loads(encoded)
+            return json.loads(encoded, parse_constant=_refuse_constant)
         return orjson.loads(encoded)
     except ValueError as cause:
         raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_shallow(value: JSON, parts_max: int) -> bool:
+    """Tell whether a value that marshal took is nested within the limit; True is certain.
+
+    marshal writes at least one byte for each part. More parts than that are parts met again and
+    again (a cycle), or something that is no JSON and leads all over the interpreter.
+    """
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = gc.get_referents(*level)
+        if not level:
+            return True
+        parts_max -= len(level)
+        if parts_max < 0:
+            return False
+    return not any(isinstance(each, dict | list | tuple) for each in level)
 
 
 def _may_hold_nonfinite(shape: bytes) -> bool:
@@ -123,9 +142,10 @@ class _Walk:
         if isinstance(value, int):
             return self._integer(value)
         if isinstance(value, float):
-            if value != value or value in (float("inf"), float("-inf")):
+            number = float.__pos__(value)
+            if not math.isfinite(number):
                 raise self._refuse("holds a number that is not finite")
-            return value if kind is float else float.__pos__(value)
+            return number
         if not isinstance(value, dict | list | tuple):
             raise self._refuse(f"holds a value that is not JSON. type=`{kind.__name__}`")
         if depth >= DEPTH_MAX:
@@ -142,7 +162,7 @@ class _Walk:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise self._refuse(f"has a key that is not text. type=`{type(key).__name__}`")
-            path.append(key)
+            path.append(str.__str__(key))
             name = self._text(key)
             if name in members:
                 raise self._refuse("has the same key twice")
@@ -151,11 +171,12 @@ class _Walk:
         return members
 
     def _text(self, value: str) -> str:
+        plain = str.__str__(value)
         try:
-            value.encode()
+            plain.encode()
         except UnicodeEncodeError:
             raise self._refuse("holds a lone surrogate") from None
-        return value if type(value) is str else str.__str__(value)
+        return plain
 
     def _integer(self, value: int) -> int:
         plain = value if type(value) is int else int.__pos__(value)

@@ -7,6 +7,7 @@ from holdfast.errors import Corrupt, InvalidInput
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _RANDOM_BITS = 74
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_TIME_MAX = (1 << 48) - 1
 _STEP_MASK = (1 << 32) - 1
 
 
@@ -16,7 +17,8 @@ def mint(now_us: int, bits: int, floor: str) -> str:
     It carries the time given, unless that does not exceed the floor (equal clocks, a clock that
     stepped back): then it is a random little more than the floor.
     """
-    text = _text_of((max(0, now_us // 1000) << _RANDOM_BITS) | (bits & _RANDOM_MASK))
+    now_ms = min(max(0, now_us // 1000), _TIME_MAX)
+    text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
     return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
 
 
@@ -33,6 +35,8 @@ def _value_of(text: str) -> int:
 
 def _text_of(value: int) -> str:
     time = value >> _RANDOM_BITS
+    if time > _TIME_MAX:
+        raise Corrupt("no greater id can be minted: the floor is at the end of time")
     high = (value >> 62) & 0xFFF
     low = value & ((1 << 62) - 1)
     text = f"{(time << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low:032x}"

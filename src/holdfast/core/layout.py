@@ -27,7 +27,7 @@ INDEX_NAME_BYTES_MAX = 48  # up to five names stand in one file name
 
 INDEX = ".holdfast/index/"
 
-_ESCAPED = re.compile(rb"[^a-z0-9_-]")
+_UNSAFE = re.compile(rb"[^a-z0-9_-]")
 _BYTE = re.compile(rb"\+([0-9a-f]{2})")
 _DIGEST_CHARS = 32
 _MARK_BYTES = 1 + _DIGEST_CHARS
@@ -73,7 +73,7 @@ Name: TypeAlias = str | Clipped
 
 def escape(id: str) -> str:
     """Return an id in the letters of keys: no two ids alike, and a prefix stays a prefix."""
-    return _ESCAPED.sub(lambda found: b"+%02x" % found[0][0], id.encode()).decode()
+    return _UNSAFE.sub(lambda found: b"+%02x" % found[0][0], id.encode()).decode()
 
 
 def unescape(name: str, bytes_max: int = NAME_BYTES_MAX) -> Name | None:

@@ -30,24 +30,25 @@ CONTENTION_WAIT_S_MAX = 30.0  # contention is waited out in time; counting attem
 FACADE_KEYS = frozenset({"strands", "genkit", "agentos", "runs", "langgraph"})
 
 _KIND = re.compile(r"[a-z0-9_-]{1,64}")
-_KINDS_MORE = frozenset({"multiAgent"})
+_KIND_MIXED = "multiAgent"
 
 
 def check_text(name: str, value: object, *, chars_max: int, chars_min: int = 0) -> str:
     """Return `value` as a plain str, or raise InvalidInput if it cannot be a name or a label."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} must be text. type=`{type(value).__name__}`")
-    if not chars_min <= len(value) <= chars_max:
+    plain = str.__str__(value)
+    if not chars_min <= len(plain) <= chars_max:
         raise InvalidInput(
-            f"{name} must have {chars_min} to {chars_max} characters. found=`{len(value)}`"
+            f"{name} must have {chars_min} to {chars_max} characters. found=`{len(plain)}`"
         )
-    if "\0" in value:
+    if "\0" in plain:
         raise InvalidInput(f"{name} must not contain NUL")
     try:
-        value.encode()
+        plain.encode()
     except UnicodeEncodeError as cause:
         raise InvalidInput(f"{name} contains a lone surrogate. at=`{cause.start}`") from None
-    return value if type(value) is str else str.__str__(value)
+    return plain
 
 
 def check_id(name: str, value: object) -> str:
@@ -58,7 +59,8 @@ def check_id(name: str, value: object) -> str:
 def check_scope(session_id: object, scope_id: object, kind: object) -> ScopeKey:
     """Return the address of a scope after checking its three parts."""
     kind = check_text("kind", kind, chars_max=KIND_CHARS_MAX, chars_min=1)
-    if kind not in _KINDS_MORE and not _KIND.fullmatch(kind):
+    # Kinds are folder names as they are, so that two must not differ by case alone.
+    if kind != _KIND_MIXED and (not _KIND.fullmatch(kind) or kind == _KIND_MIXED.lower()):
         raise InvalidInput(f"kind must match [a-z0-9_-] or be multiAgent. kind=`{kind}`")
     return ScopeKey(check_id("session_id", session_id), check_id("scope_id", scope_id), kind)
 

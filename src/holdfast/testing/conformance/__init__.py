@@ -9,18 +9,23 @@ An engine of your own is put to the test with one class::
             return MyBackend(place / "x")
 
 `place` is an empty folder; `open_backend` is called with it again to re-open what was stored there.
-What an engine cannot do (see `Backend.capabilities`) is tested as a refusal, never skipped.
+What an engine cannot do (see `Backend.capabilities`) is tested as a refusal, never skipped. To be
+put to the test with damaged storage, a durable engine that keeps its bytes anywhere but in files of
+that folder overrides `Suite.damage` as well.
 """
 
 from holdfast.testing.conformance._faces import Face
 from holdfast.testing.conformance.appending import Appending
 from holdfast.testing.conformance.bad_input import BadInput
+from holdfast.testing.conformance.damage import Damage
 from holdfast.testing.conformance.deleting import Deleting
 from holdfast.testing.conformance.drafts import Drafts
 from holdfast.testing.conformance.engine import EngineSeam
+from holdfast.testing.conformance.exactness import Exactness
 from holdfast.testing.conformance.faces import Faces
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.notes import Notes
+from holdfast.testing.conformance.order import Order
 from holdfast.testing.conformance.promises import PROMISES, Promises
 from holdfast.testing.conformance.reading import Reading
 from holdfast.testing.conformance.repeating import Repeating
@@ -33,6 +38,9 @@ __all__ = ["PROMISES", "Face", "Suite"]
 
 class Suite(
     Promises,
+    Exactness,
+    Order,
+    Damage,
     Saving,
     Drafts,
     Repeating,

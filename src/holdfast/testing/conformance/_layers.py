@@ -1,8 +1,7 @@
 """Engines wrapped so that a test can set the clock, watch the calls, or get in between."""
 
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from holdfast.model import ScopeKey, SnapshotInfo
@@ -34,7 +33,7 @@ class Clocked(Layer):
     def commit(self, commit: Commit) -> SnapshotInfo:
         """Commit at the next time."""
         stamp = commit.stamp._replace(now=next(self._times))
-        return self._below.commit(replace(commit, stamp=stamp))
+        return self._below.commit(commit._replace(stamp=stamp))
 
 
 class Watched(Layer):
@@ -98,3 +97,16 @@ class Gated(Layer):
             return self._below.commit(commit)
         finally:
             self.ended.set()
+
+
+class ClosedMeanwhile(Layer):
+    """Is asked whether it blocks just before a call; that is when somebody else may close it."""
+
+    close_in_between: Callable[[], None] | None = None
+
+    @property
+    def blocking(self) -> bool:
+        """Close, if told to, and answer as if nothing had happened."""
+        if self.close_in_between is not None:
+            self.close_in_between()
+        return True

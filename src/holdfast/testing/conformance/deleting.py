@@ -31,7 +31,7 @@ class Deleting(Kit):
         assert list(scope.ids()) == []
 
     def test_deleting_the_head_uncovers_the_newest_kept(self, scope: Scope) -> None:
-        """The newest kept snapshot of the scope becomes the head, whatever its parent; else none."""
+        """The newest kept snapshot becomes the head, whatever its parent; else there is none."""
         first = scope.save(1, id="a")
         scope.save(2, id="b")
         side = scope.save(3, id="side", head=False, parent=None)
@@ -77,13 +77,13 @@ class Deleting(Kit):
         """Children keep their `parent_id`; every state and every fact stays as it was."""
         for n in range(40):
             scope.save({"turns": [f"turn {m} " * 8 for m in range(n)]}, id=f"{n:02}")
-        before = {s.id: s for s in scope.load_many(scope.ids())}
+        before = {s.id: s for s in scope.load_many(list(scope.ids()))}
 
         for doomed in ("00", "17", "16", "39", "30"):
             scope.delete_snapshot(doomed)
             del before[doomed]
 
-        assert {s.id: s for s in scope.load_many(scope.ids())} == before
+        assert {s.id: s for s in scope.load_many(list(scope.ids()))} == before
         assert names(scope.history()) == sorted(before, reverse=True)
         assert present(scope.info("18")).parent_id == "17"
         assert present(scope.info()).id == "38"

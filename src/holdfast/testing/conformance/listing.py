@@ -25,9 +25,7 @@ class Listing(Kit):
 
         assert list(store.sessions()) == sorted(ids)
 
-    def test_sessions_go_on_after_what_need_not_exist(
-        self, store: Store, small_pages: int
-    ) -> None:
+    def test_sessions_go_on_after_what_need_not_exist(self, store: Store, small_pages: int) -> None:
         """`after` is a text that all that follows is greater than; `limit` counts."""
         for each in "bdfhjln":
             store.scope(each).save(1)

@@ -16,6 +16,7 @@ class Repeating(Kit):
 
     def test_the_same_body_again_changes_nothing(self, store: Store, scope: Scope) -> None:
         """Same id, state, status, labels and metadata: the same answer, and nothing changes."""
+
         def save(labels: dict[str, str]) -> SnapshotInfo:
             return scope.save({"a": 1}, id="x", status="s", labels=labels, metadata={"m": [1]})
 

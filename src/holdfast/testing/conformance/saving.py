@@ -155,7 +155,10 @@ class Saving(Kit):
         """Taking a scope creates nothing; it knows its parts, and `info.scope` leads back to it."""
         scope = store.scope("alice/chat", kind="run")
 
-        assert (scope.key, scope.session_id) == (ScopeKey("alice/chat", "main", "run"), "alice/chat")
+        assert (scope.key, scope.session_id) == (
+            ScopeKey("alice/chat", "main", "run"),
+            "alice/chat",
+        )
         assert (scope.scope_id, scope.kind) == ("main", "run")
         assert list(store.sessions()) == []
         saved = scope.save(1)
@@ -191,6 +194,15 @@ class Saving(Kit):
         assert scope.save(2, id="b", head=False).parent_id == "a"
         scope.save(3, parent=None, keep=False)
         assert scope.save(4, id="c").parent_id == "b"
+
+    def test_default_parent_is_never_the_snapshot_itself(self, scope: Scope) -> None:
+        """A draft may name what was deleted since; saved again, that is not its own parent."""
+        scope.save(1, id="a")
+        scope.save(2, id="d", keep=False)
+        scope.delete_snapshot("a")
+
+        assert present(scope.info("d")).parent_id == "a"
+        assert scope.save(3, id="a").parent_id is None
 
     def test_a_parent_is_a_statement(self, scope: Scope) -> None:
         """A parent may name what has not arrived yet, or what is gone."""

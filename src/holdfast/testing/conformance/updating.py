@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import NotFound
-from holdfast.model import Snapshot
+from holdfast.model import JSON, Snapshot
 from holdfast.protocol import Backend
 from holdfast.store import Scope, Store
 from holdfast.testing.conformance._kit import Kit, assert_labelled, dump, names, present
@@ -11,6 +11,10 @@ from holdfast.testing.conformance._kit import Kit, assert_labelled, dump, names,
 
 class _Whim(Exception):
     """An error of the caller's own."""
+
+
+def _never(snapshot: Snapshot) -> None:
+    pytest.fail("there is nothing to ask about")
 
 
 class Updating(Kit):
@@ -59,7 +63,7 @@ class Updating(Kit):
         assert dump(store) == before
 
     def test_update_that_returns_a_snapshot_always_writes(self, scope: Scope) -> None:
-        """Even an equal snapshot makes a new revision: the caller said that it was to be written."""
+        """Even an equal snapshot makes a new revision: whoever returns one wants it written."""
         before = scope.save(1, id="a")
 
         after = present(scope.update("a", lambda s: s))
@@ -115,9 +119,9 @@ class Updating(Kit):
 
         for missing in ("missing", draft.id):
             with pytest.raises(NotFound):
-                scope.update(missing, pytest.fail)
+                scope.update(missing, _never)
         with pytest.raises(NotFound):
-            store.scope("chat-42", "other").update("a", pytest.fail)
+            store.scope("chat-42", "other").update("a", _never)
         assert dump(store) == before
 
     def test_update_goes_round_when_somebody_else_was_faster(
@@ -212,7 +216,9 @@ class Updating(Kit):
 
     def test_update_leaves_the_others_alone(self, scope: Scope) -> None:
         """To rewrite one snapshot of a long line changes no other, before it or after it."""
-        texts = [{"turns": [f"turn {n} " * 9 for n in range(last)]} for last in range(40)]
+        texts: list[dict[str, JSON]] = [
+            {"turns": [f"turn {n} " * 9 for n in range(last)]} for last in range(40)
+        ]
         for n, state in enumerate(texts):
             scope.save(state, id=f"{n:02}")
         for n in (0, 7, 39, 20, 0):

@@ -1,0 +1,1 @@
+"""What Holdfast costs, measured against the bare storage beneath it."""

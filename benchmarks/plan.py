@@ -1,0 +1,34 @@
+"""How much is measured: the whole, or a quick look."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The sizes of one run, and the folder on the disk that is measured."""
+
+    folder: Path
+    repetitions: int = 5
+    calls: int = 300
+    long_history: int = 100_000
+    short_history: int = 1_000
+    processes: int = 8
+    updates: int = 200
+    quick: bool = False
+
+    @contextmanager
+    def place(self) -> Iterator[Path]:
+        """Give an empty folder, which is removed afterwards."""
+        with TemporaryDirectory(dir=self.folder, prefix="holdfast-bench-") as name:
+            yield Path(name)
+
+
+def quick_plan(folder: Path, repetitions: int) -> Plan:
+    """Return a plan for a run of well under a minute."""
+    return Plan(
+        folder, repetitions, calls=60, long_history=10_000, processes=8, updates=25, quick=True
+    )

@@ -1,0 +1,53 @@
+"""What `import holdfast` costs a new interpreter."""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from benchmarks.measuring import order_of
+from benchmarks.plan import Plan
+from benchmarks.report import Result, milliseconds, spread
+
+IMPORT_S_MAX = 0.150
+PROGRAMS = {
+    "bare": "pass",
+    "import": "import holdfast",
+    "sqlite": "import holdfast, holdfast.backends.sqlite",
+    "asyncio": "import asyncio",
+}
+
+
+def start(program: str) -> tuple[float, float]:
+    """Run a program in a new interpreter; return the seconds of CPU and wall."""
+    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, wall
+
+
+def measure(plan: Plan) -> Iterator[Result]:
+    """Yield how much longer an interpreter takes that imports something than one that does not."""
+    extra: dict[str, list[tuple[float, float]]] = {name: [] for name in PROGRAMS}
+    for program in PROGRAMS.values():
+        start(program)  # compiled to bytecode, and in the cache of the file system
+    for number in range((1 if plan.quick else 4) * plan.repetitions):
+        spent = {name: start(PROGRAMS[name]) for name in order_of(list(PROGRAMS), number)}
+        bare_cpu, bare_wall = spent["bare"]
+        for name, (cpu, wall) in spent.items():
+            extra[name].append((cpu - bare_cpu, wall - bare_wall))
+    walls = [1000 * wall for _, wall in extra["import"]]
+    yield Result(
+        measure="`import holdfast` in a new interpreter, minus a bare start, wall",
+        goal=f"< {milliseconds(IMPORT_S_MAX)}",
+        measured=spread(walls, "ms", 0),
+        met=median(walls) < 1000 * IMPORT_S_MAX,
+    )
+    for name, what in (
+        ("import", "the same, CPU"),
+        ("asyncio", "`import asyncio` alone, which is part of it, CPU"),
+        ("sqlite", "`import holdfast` and its SQLite engine, CPU"),
+    ):
+        yield Result(what, spread([1000 * cpu for cpu, _ in extra[name]], "ms", 0))

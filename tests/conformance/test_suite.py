@@ -1,0 +1,62 @@
+"""The suite itself: it covers the promises, and it says what each of its tests is about."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncScope
+from holdfast.backends.memory import MemoryBackend
+from holdfast.opening import store_over
+from holdfast.testing import conformance
+from holdfast.testing.conformance import PROMISES, Suite, promises
+from holdfast.testing.conformance._faces import close_loop, through
+
+TESTS: dict[str, Callable[..., None]] = {
+    name: test for name, test in inspect.getmembers(Suite) if name.startswith("test_")
+}
+
+
+def test_there_are_twelve_promises() -> None:
+    assert list(PROMISES) == list(range(1, 13))
+
+
+@pytest.mark.parametrize(("number", "name"), PROMISES.items())
+def test_every_promise_has_a_test(number: int, name: str) -> None:
+    expected = f"test_promise_{number:02}_{name}"
+    assert expected in TESTS
+    assert expected in vars(promises.Promises)
+
+
+def test_every_promise_test_belongs_to_a_promise() -> None:
+    known = tuple(f"test_promise_{number:02}_{name}" for number, name in PROMISES.items())
+    assert [name for name in TESTS if name.startswith("test_promise")] == [
+        name for name in TESTS if name.startswith(known)
+    ]
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_every_test_states_a_property(name: str) -> None:
+    assert inspect.getdoc(TESTS[name])
+
+
+def test_no_chapter_hides_a_test_of_another() -> None:
+    chapters = Suite.__bases__
+    names = [name for chapter in chapters for name in vars(chapter) if name.startswith("test_")]
+    assert len(names) == len(set(names)) == len(TESTS)
+
+
+def test_both_faces_are_really_looked_through() -> None:
+    with store_over(MemoryBackend()) as store:
+        assert through("sync", store) is store
+        driven: Any = through("async", store)
+        assert driven._target is store.aio
+        assert isinstance(driven.scope("s")._target, AsyncScope)
+        assert driven.scope("s").save(1) == store.scope("s").info()
+        close_loop()
+
+
+def test_an_engine_must_say_how_it_is_opened() -> None:
+    with pytest.raises(NotImplementedError, match="open_backend"):
+        conformance.Suite().open_backend(None)  # type: ignore[arg-type]

@@ -1,0 +1,320 @@
+"""What is not JSON is refused with its path, wherever it hides, before anything is written."""
+
+import array
+import ctypes
+import datetime
+import decimal
+import enum
+import struct
+import traceback
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from holdfast.core.codec import decode, encode
+from holdfast.core.limits import INTEGER_DIGITS_MAX
+from holdfast.errors import InvalidInput
+
+NAN = float("nan")
+INF = float("inf")
+
+
+def refusal(value: Any) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        encode(value)
+    return str(caught.value)
+
+
+def refused_at(value: Any) -> str:
+    """Return the JSON Pointer at which `value` is refused."""
+    return refusal(value).partition(" path=`")[2].removesuffix("`")
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    pass
+
+
+class Real(float):
+    pass
+
+
+class Colour(str, enum.Enum):  # noqa: UP042  # the older spelling prints as `Colour.RED`
+    RED = "red/~"
+
+
+class Plain(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@dataclass
+class Record:
+    x: int = 1
+
+
+@dataclass
+class BufferRecord(bytearray):
+    """Both `orjson` (as a dataclass) and `marshal` (as a buffer) take this."""
+
+    x: int = 1
+
+
+class OwnEquality(float):
+    """Like a unit of measure: equal only to its own kind, and compared by its text."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnEquality) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+class OwnEncode(str):
+    """Text that has a method of the name `encode`, which is not that of text."""
+
+    __slots__ = ()
+
+    def encode(self, *, body: bytes) -> bytes:  # type: ignore[override]
+        return body
+
+
+class OwnHash(str):
+    """Text that a dict takes for another key than the same plain text."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+# Refusals.
+
+NOT_JSON: list[tuple[str, Any]] = [
+    ("nan", NAN),
+    ("inf", INF),
+    ("-inf", -INF),
+    ("nan of a subclass", Real("nan")),
+    ("inf of a subclass", Real("-inf")),
+    ("nan with its own equality", OwnEquality("nan")),
+    ("inf with its own equality", OwnEquality("inf")),
+    ("UUID", uuid.UUID(int=7)),
+    ("datetime", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)),
+    ("date", datetime.date(2024, 1, 1)),
+    ("time", datetime.time(1, 2)),
+    ("timedelta", datetime.timedelta(1)),
+    ("Decimal", decimal.Decimal("1.5")),
+    ("bytes", b"bytes"),
+    ("bytearray", bytearray(b"bytes")),
+    ("memoryview", memoryview(b"bytes")),
+    ("array", array.array("d", [1.0, 2.0])),
+    ("ctypes", (ctypes.c_double * 2)(1.0, 2.0)),
+    ("set", {1}),
+    ("frozenset", frozenset({1})),
+    ("range", range(2)),
+    ("generator", (x for x in "ab")),
+    ("dict view", {}.keys()),
+    ("complex", 1j),
+    ("dataclass", Record()),
+    ("dataclass that is a buffer", BufferRecord()),
+    ("plain Enum", Plain.RED),
+    ("class", int),
+    ("function", len),
+    ("code", compile("1", "x", "eval")),
+    ("Ellipsis", ...),
+    ("StopIteration", StopIteration),
+    ("NotImplemented", NotImplemented),
+    ("object", object()),
+    ("orjson.Fragment", orjson.Fragment(b'{"a":1}')),
+    ("lone high surrogate", "a\ud800"),
+    ("lone low surrogate", "\udfffa"),
+    ("a pair of surrogates", "\ud83d\ude00"),
+    ("lone surrogate of a subclass", Text("\ud800")),
+    ("lone surrogate with its own encode", OwnEncode("\ud800")),
+    ("too many digits", 10**INTEGER_DIGITS_MAX),
+    ("too many digits below zero", -(10**INTEGER_DIGITS_MAX)),
+    ("far too many digits", 1 << 100_000),
+    ("too many digits of a subclass", Whole(10**INTEGER_DIGITS_MAX)),
+]
+BAD = pytest.mark.parametrize(
+    "bad", [bad for _, bad in NOT_JSON], ids=[name for name, _ in NOT_JSON]
+)
+
+
+@BAD
+def test_what_is_not_json_is_refused_with_its_path(bad: Any) -> None:
+    assert refused_at(bad) == ""
+    assert refused_at([bad]) == "/0"
+    assert refused_at((1, bad)) == "/1"
+    assert refused_at({"a": [0, {"b": bad}]}) == "/a/1/b"
+    assert refused_at({"": bad}) == "/"
+    assert refused_at({"a/b": {"m~n": {"~1": bad}}}) == "/a~1b/m~0n/~01"
+    assert refused_at({"a": bad, "wide": 2**70}) == "/a"
+
+
+@BAD
+def test_what_is_not_json_is_found_among_thousands(bad: Any) -> None:
+    """Neither many nulls nor many texts nor many numbers can hide it."""
+    fillers: list[Any] = [None, -1, 1.5, True, "text", "g" * 127, "é" * 200, [], {}]
+    for filler in fillers:
+        items = [filler] * 3_000
+        for at in (0, 1_234, 3_000):
+            assert refused_at([*items[:at], bad, *items[at:]]) == f"/{at}"
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (1, "int"),
+        (1.5, "float"),
+        (True, "bool"),
+        (None, "NoneType"),
+        ((1, 2), "tuple"),
+        (b"k", "bytes"),
+        (Plain.RED, "Plain"),
+        (Level.LOW, "Level"),
+        (uuid.UUID(int=7), "UUID"),
+        (datetime.date(2024, 1, 1), "date"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_keys_that_are_not_text_are_refused(key: Any, kind: str) -> None:
+    for at, state in (("", {key: 1}), ("/a/1", {"a": [0, {"b": 1, key: 2}]})):
+        assert f"type=`{kind}`" in refusal(state)
+        assert refused_at(state) == at
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["\ud800", "a\udfff", Text("\ud83d"), OwnEncode("\udc00")],
+    ids=lambda key: type(key).__name__,
+)
+def test_lone_surrogates_in_keys_are_refused(key: str) -> None:
+    shown = str.encode(key, "utf-8", "backslashreplace").decode()
+    assert refused_at({key: 1}) == f"/{shown}"
+    assert refused_at({"a": [{key: 1}]}) == f"/a/0/{shown}"
+
+
+def test_a_path_shows_the_text_of_a_key_whatever_it_prints_as() -> None:
+    assert refused_at({Colour.RED: NAN}) == "/red~1~0"
+
+
+def test_keys_of_the_same_text_are_refused() -> None:
+    assert refused_at([{"k": 1, OwnHash("k"): 2}]) == "/0/k"
+
+
+def test_circles_are_refused() -> None:
+    items: list[Any] = []
+    items.append(items)
+    assert "levels deep" in refusal(items)
+    members: dict[str, Any] = {}
+    members["a"] = [members, members]
+    assert "levels deep" in refusal({"x": members})
+    assert "levels deep" in refusal([2**70, items])
+
+
+def test_the_caller_names_what_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^metadata holds .* path=`/a`$"):
+        encode({"a": NAN}, what="metadata")
+    assert refusal({"a": NAN}).startswith("state ")
+
+
+# The search for floats that are not finite in marshal's output.
+
+
+def float_of(bits: int) -> float:
+    number: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+    return number
+
+
+NONFINITE = [
+    float_of(bits)
+    for bits in (
+        0x7FF0000000000000,  # the infinities
+        0xFFF0000000000000,
+        0x7FF8000000000000,  # quiet, also with payloads and below zero
+        0xFFF8000000000000,
+        0x7FFFFFFFFFFFFFFF,
+        0xFFFFFFFFFFFFFFFF,
+        0x7FF8DEADBEEF7FFF,
+        0x7FF0000000000001,  # signalling
+        0xFFF0000000000001,
+        0x7FF7FFFFFFFFFFFF,
+        0xFFF4000000000000,
+    )
+]
+
+
+@pytest.mark.parametrize("bad", NONFINITE, ids=lambda bad: struct.pack(">d", bad).hex())
+def test_every_nonfinite_float_is_refused(bad: float) -> None:
+    assert refused_at(bad) == ""
+    assert refused_at([bad, bad]) == "/0"  # marshal writes the second as a reference
+    assert refused_at({"a": 1.5, "b": [None] * 2_000, "c": bad}) == "/c"
+    assert refused_at([-1] * 2_000 + [bad]) == "/2000"
+    assert refused_at(["g" * length for length in range(300)] + [bad]) == "/300"
+
+
+@pytest.mark.parametrize(
+    "near",
+    [
+        float_of(0x7FEFFFFFFFFFFFFF),
+        float_of(0xFFEFFFFFFFFFFFFF),
+        float_of(0x000000000000FF7F),
+        float_of(0x3FF0FFFFFFFFFFFF),
+        float_of(0x7F7F7F7F7F7F7F7F),
+        float_of(0x0000E7FFF0000000),
+    ],
+)
+def test_finite_floats_near_the_edge_are_kept(near: float) -> None:
+    state = {"a": [near, near, None], "b": near}
+    assert repr(decode(encode(state))) == repr(state)
+
+
+FALSE_ALARMS: dict[str, Callable[[int], list[Any]]] = {
+    "-1": lambda count: [-1] * count,
+    "other ints": lambda count: [(at << 8) | 0x7F for at in range(count)],
+    "g before -1": lambda count: ["g", -1, "g", -1, -1] * count,
+    "text of 127": lambda count: ["g" * 127] * count,
+    "distinct texts of 127 and 255": lambda count: [
+        f"{at:07}".rjust(length, "g") for at in range(count) for length in (127, 255)
+    ],
+    "DEL": lambda count: ["g\x7f\x7f"] * count + [f"ggggggg\x7f{at}" for at in range(count)],
+    "ÿ": lambda count: [f"ÿ\x7f{at}" for at in range(count)],
+    "wide floats": lambda count: [1.7976931348623157e308 - at * 1e300 for at in range(count)],
+    "None": lambda count: [None] * count,
+}
+
+
+@pytest.mark.parametrize("count", [1, 127, 255, 499, 500, 501, 999, 1_000, 1_001, 5_000])
+@pytest.mark.parametrize("name", FALSE_ALARMS)
+def test_false_alarms_neither_refuse_nor_hide(name: str, count: int) -> None:
+    items = FALSE_ALARMS[name](count)
+    assert repr(decode(encode(items))) == repr(items)
+    assert refused_at([*items, NAN]) == f"/{len(items)}"
+    assert refused_at({"a": [NAN], "b": items}) == "/a/0"
+
+
+# Messages.
+
+
+@BAD
+def test_no_message_holds_the_text_of_a_state(bad: Any) -> None:
+    secret = "-".join(("my", "pass", "word"))
+    state = [secret, {"a": secret, "b": [bad, secret]}, (secret, 2**70)]
+    for value in (state, [secret + "\ud800"], {"a": {secret: secret}, "b": bad}):
+        with pytest.raises(InvalidInput) as caught:
+            encode(value)
+        assert secret not in "".join(traceback.format_exception(caught.value))

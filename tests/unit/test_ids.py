@@ -1,0 +1,175 @@
+"""Minted ids are UUIDv7 and always grow, whatever the clock does; revisions name a place."""
+
+import contextlib
+import uuid
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.ids import mint, revision, seq_of
+from holdfast.errors import Corrupt, HoldfastError, InvalidInput
+
+YEAR_US = 365 * 24 * 3600 * 1_000_000
+NOW_US = 1_750_000_000_123_456
+RANDOM_BITS = 74
+ONES = (1 << RANDOM_BITS) - 1
+
+
+def uuid7(time_ms: int, free: int) -> str:
+    """Build a UUIDv7 from its parts, independently of the code under test."""
+    high, low = free >> 62, free & ((1 << 62) - 1)
+    return str(uuid.UUID(int=(time_ms << 80) | (7 << 76) | (high << 64) | (2 << 62) | low))
+
+
+def time_of(text: str) -> int:
+    return uuid.UUID(text).int >> 80
+
+
+def free_of(text: str) -> int:
+    whole = uuid.UUID(text).int
+    return ((whole >> 64) & 0xFFF) << 62 | whole & ((1 << 62) - 1)
+
+
+def assert_valid(text: str) -> None:
+    parsed = uuid.UUID(text)
+    assert str(parsed) == text
+    assert parsed.version == 7
+    assert parsed.variant == uuid.RFC_4122
+
+
+# Up to the year 9999, and back to before 1970.
+clocks = st.integers(-(2**50), 253_402_300_799_999_999)
+bits = st.integers(0, 2**80 - 1)
+floors = st.just("") | st.builds(uuid7, st.integers(0, 2**48 - 2), st.integers(0, ONES))
+
+moderate = settings(max_examples=300, deadline=None)
+
+
+@moderate
+@given(clocks, bits)
+def test_a_minted_id_is_a_uuid7_that_carries_the_time(now: int, chance: int) -> None:
+    minted = mint(now, chance, "")
+    assert_valid(minted)
+    assert time_of(minted) == max(0, now // 1000)
+    assert free_of(minted) == chance & ONES
+
+
+@moderate
+@given(clocks, bits, floors)
+@example(NOW_US, 0, uuid7(NOW_US // 1000, 0))
+@example(NOW_US, 0, uuid7(NOW_US // 1000, ONES))
+@example(NOW_US, 2**80 - 1, uuid7(NOW_US // 1000, ONES))
+@example(NOW_US, 2**80 - 1, uuid7(NOW_US // 1000, ONES - 1))
+@example(0, 0, uuid7(0, 0))
+@example(-YEAR_US, 0, uuid7(0, 0))
+def test_a_minted_id_is_greater_than_the_floor(now: int, chance: int, floor: str) -> None:
+    minted = mint(now, chance, floor)
+    assert_valid(minted)
+    assert minted > floor
+    assert time_of(minted) >= max(0, now // 1000)
+    if floor and time_of(minted) > time_of(floor) + 1:
+        assert minted == mint(now, chance, "")
+
+
+@moderate
+@given(st.lists(st.tuples(st.integers(-10 * YEAR_US, 10 * YEAR_US), bits), max_size=30))
+def test_ids_grow_while_the_clock_jumps(jumps: list[tuple[int, int]]) -> None:
+    minted = [""]
+    for jump, chance in jumps:
+        minted.append(mint(NOW_US + jump, chance, minted[-1]))
+    assert all(before < after for before, after in pairwise(minted))
+
+
+@pytest.mark.parametrize("back", [0, 1, 999, 1000, 10 * YEAR_US, NOW_US, 2 * NOW_US])
+def test_a_clock_that_stands_or_steps_back_is_held(back: int) -> None:
+    """Time stays where the floor is, so that ids do not run ahead of the clock."""
+    floor = first = mint(NOW_US, 12345, "")
+    for _ in range(1_000):
+        minted = mint(NOW_US - back, 0, floor)
+        assert minted > floor
+        assert time_of(minted) == time_of(first)
+        floor = minted
+    assert time_of(mint(NOW_US + 1000, 0, floor)) == time_of(first) + 1
+
+
+def test_two_writers_with_the_same_floor_mint_different_ids() -> None:
+    floor = mint(NOW_US, ONES // 2, "")
+    assert len({mint(NOW_US - YEAR_US, chance, floor) for chance in range(0, 2**32, 2**20)}) == 4096
+
+
+def test_overflow_carries_into_the_time() -> None:
+    floor = uuid7(NOW_US // 1000, ONES)
+    minted = mint(NOW_US, 0, floor)
+    assert minted == uuid7(NOW_US // 1000 + 1, 0)
+    over_the_high_part = uuid7(NOW_US // 1000, (1 << 62) - 1)
+    assert mint(0, 0, over_the_high_part) == uuid7(NOW_US // 1000, 1 << 62)
+
+
+@pytest.mark.parametrize("now", [0, 1, 999, -1, -1000, -NOW_US])
+def test_time_before_1970_counts_as_its_start(now: int) -> None:
+    assert mint(now, 0, "") == "00000000-0000-7000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("now", "floor"),
+    [
+        (NOW_US, uuid7(2**48 - 1, ONES)),
+        (NOW_US, uuid7(2**48 - 1, ONES - 5)),
+        (1000 * 2**48, ""),
+        (1000 * 2**60, uuid7(0, 0)),
+    ],
+)
+def test_at_the_end_of_time_nothing_malformed_is_minted(now: int, floor: str) -> None:
+    """Such a floor or clock can only be damage; it is refused, or a valid greater id is found."""
+    try:
+        minted = mint(now, 2**32 - 1, floor)
+    except HoldfastError:
+        return
+    assert_valid(minted)
+    assert minted > floor
+
+
+@pytest.mark.parametrize(
+    "floor",
+    [
+        "x",
+        "snapshot-1",
+        "018f2b6e-0000-4000-8000-000000000000",
+        "018f2b6e-0000-7000-c000-000000000000",
+        "018F2B6E-0000-7000-8000-00000000000A",
+        "018f2b6e00007000800000000000000a",
+        "018f2b6e-0000-7000-8000-000000000000\n",
+    ],
+)
+def test_a_floor_that_was_not_minted_is_corrupt(floor: str) -> None:
+    """Where the clock is behind, so that the floor must be understood to be exceeded."""
+    with pytest.raises(Corrupt):
+        mint(0, 0, floor)
+
+
+@moderate
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.binary(min_size=8, max_size=8))
+def test_a_revision_gives_its_place_back(seq: int, rev: int, nonce: bytes) -> None:
+    token = revision(seq, rev, nonce.hex())
+    assert seq_of(token) == seq
+    assert token == f"{seq:x}.{rev:x}.{nonce.hex()}"
+
+
+def test_revisions_differ_in_every_part() -> None:
+    tokens = {revision(seq, rev, nonce) for seq in (1, 17) for rev in (1, 17) for nonce in "ab"}
+    assert len(tokens) == 8
+
+
+@pytest.mark.parametrize("token", ["", ".", ".1.a", "1", "g.0.a", "-1.0.a", "1 2.0.a", "x1.0.a"])
+def test_a_token_without_a_place_is_refused(token: str) -> None:
+    with pytest.raises(InvalidInput):
+        seq_of(token)
+
+
+@moderate
+@given(st.text())
+def test_any_token_has_a_place_or_is_refused(token: str) -> None:
+    with contextlib.suppress(InvalidInput):
+        assert seq_of(token) >= 0

@@ -1,0 +1,366 @@
+"""From a URL to an engine: what is understood, what is refused, and what no message shows."""
+
+import asyncio
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncStore, HoldfastError, InvalidInput, Store
+from holdfast.backends.memory import MemoryBackend
+from holdfast.core import limits
+from holdfast.opening import draw, open_async, store_over
+
+SECRET = "".join(("s3", "cr", "et"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test in a folder of its own, and without a URL in the environment."""
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refusal(url: Any, **options: Any) -> str:
+    """Return how a URL is refused, which both faces do alike and without leaving a file."""
+    with pytest.raises(InvalidInput) as caught:
+        holdfast.open(url, **options)
+    with pytest.raises(InvalidInput) as caught_async:
+        open_async(url, **options)
+    assert str(caught.value) == str(caught_async.value)
+    assert os.listdir() == []
+    return str(caught.value)
+
+
+def main_file() -> str:
+    """Return the one database file that was made in this folder."""
+    (name,) = (name for name in os.listdir() if not name.endswith(("-wal", "-shm")))
+    return name
+
+
+def use(store: Store) -> None:
+    with store:
+        store.scope("s").save({"a": 1})
+
+
+# Schemes.
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme"),
+    [
+        ("mysql://host/db", "mysql"),
+        ("sqlite3:///x.db", "sqlite3"),
+        ("http://host/", "http"),
+        ("x:", "x"),
+        ("", ""),
+        (":", ""),
+        ("agents.db", ""),
+        ("/absolute/agents.db", ""),
+        ("//host/path", ""),
+        ("memory", ""),
+        ("?workers=1", ""),
+    ],
+)
+def test_an_unknown_scheme_is_refused(url: str, scheme: str) -> None:
+    message = refusal(url)
+    assert f"scheme=`{scheme}`" in message
+    assert "memory:" in message
+    assert "sqlite:" in message
+
+
+@pytest.mark.parametrize("url", [b"memory:", Path("agents.db"), 1, ["memory:"], False])
+def test_a_url_is_text(url: Any) -> None:
+    assert f"type=`{type(url).__name__}`" in refusal(url)
+
+
+@pytest.mark.parametrize("url", ["memory:", "MEMORY:", "memory:?", "memory:?workers=3"])
+def test_memory_is_opened(url: str) -> None:
+    with holdfast.open(url) as store:
+        assert store.scope("s").save(1).size == 1
+        assert store.sync is store
+        assert isinstance(store.aio, AsyncStore)
+
+
+@pytest.mark.parametrize("url", ["memory:///", "memory://", "memory:x", "memory:/x", "memory:#x"])
+def test_memory_has_no_path(url: str) -> None:
+    assert "without a path" in refusal(url)
+
+
+def test_every_memory_store_is_its_own() -> None:
+    with holdfast.open("memory:") as one, holdfast.open("memory:") as other:
+        one.scope("s").save(1)
+        assert other.scope("s").load() is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:",
+        "sqlite:x.db",
+        "sqlite:/x.db",
+        "sqlite://",
+        "sqlite://x.db",
+        "sqlite://host/x.db",
+        "sqlite:///",
+        "sqlite:///?synchronous=off",
+        "sqlite:///:memory:",
+        "sqlite:///%3Amemory%3A",
+        "sqlite:///:memory:?lock_wait_s=1",
+    ],
+)
+def test_a_sqlite_url_has_three_slashes_and_a_file(url: str) -> None:
+    assert "sqlite:///relative.db" in refusal(url)
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("agents.db", "agents.db"),
+        ("./agents.db", "agents.db"),
+        ("a%20b.db", "a b.db"),
+        ("a b.db", "a b.db"),
+        ("100%25.db", "100%.db"),
+        ("100%.db", "100%.db"),
+        ("what%3F.db", "what?.db"),
+        ("what%3fworkers=0", "what?workers=0"),
+        ("a%23b.db", "a#b.db"),
+        ("a#b.db", "a#b.db"),
+        ("a;b&c=d.db", "a;b&c=d.db"),
+        ("a+b.db", "a+b.db"),
+        ("a:b@c.db", "a:b@c.db"),
+        ("%C3%A9%F0%9F%98%80.db", "é😀.db"),
+        ("é😀.db", "é😀.db"),
+        ("file:x.db", "file:x.db"),
+        (":memory:x", ":memory:x"),
+        ("[x.db", "[x.db"),
+    ],
+)
+def test_a_relative_path_is_a_file_in_this_folder(path: str, name: str) -> None:
+    use(holdfast.open(f"sqlite:///{path}?synchronous=off"))
+    assert main_file() == name
+
+
+def test_an_absolute_path_has_four_slashes(folder: Path, tmp_path_factory: Any) -> None:
+    elsewhere: Path = tmp_path_factory.mktemp("else") / "agents.db"
+    use(holdfast.open(f"sqlite:///{elsewhere}"))
+    assert elsewhere.exists()
+    assert os.listdir() == []
+
+
+def test_a_folder_may_be_escaped() -> None:
+    os.mkdir("sub")
+    use(holdfast.open("sqlite:///sub%2Fagents.db"))
+    assert os.path.exists("sub/agents.db")
+
+
+def test_a_scheme_may_be_in_capitals() -> None:
+    use(holdfast.open("SQLite:///agents.db"))
+    assert main_file() == "agents.db"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a%00b.db", "sqlite:///a\0b.db"])
+def test_a_path_with_nul_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        holdfast.open(url)
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("url", ["sqlite:///%ff.db", "sqlite:///%C3.db", "sqlite:///%ED%A0%80.db"])
+def test_escapes_that_are_not_text_are_refused(url: str) -> None:
+    """Otherwise `%ff` and `%fe` would both become one file that neither of them names."""
+    with pytest.raises(InvalidInput):
+        holdfast.open(url)
+    assert os.listdir() == []
+
+
+def test_a_folder_that_is_missing_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="folder"):
+        holdfast.open("sqlite:///missing/agents.db")
+    assert os.listdir() == []
+
+
+def test_open_async_opens_by_first_use() -> None:
+    async def work() -> None:
+        store = open_async("sqlite:///agents.db")
+        assert os.listdir() == []
+        async with store:
+            assert main_file() == "agents.db"
+            await store.scope("s").save(1)
+
+    asyncio.run(work())
+
+
+# No URL.
+
+
+def test_without_a_url_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///from-env.db?workers=2")
+    use(holdfast.open())
+    assert main_file() == "from-env.db"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_an_environment_it_is_a_file_here(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("HOLDFAST_URL", value)
+    use(holdfast.open())
+    assert main_file() == "holdfast.db"
+
+
+def test_a_url_that_is_given_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "nonsense:")
+    with holdfast.open("memory:"):
+        assert os.listdir() == []
+    assert "scheme=`nonsense`" in refusal(None)
+
+
+def test_options_count_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "memory:")
+    with holdfast.open(state_bytes_max=3) as store, pytest.raises(InvalidInput, match="max=`3`"):
+        store.scope("s").save("long")
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "name"),
+    [
+        ("memory:?nonsense=1", {}, "nonsense"),
+        ("memory:?nonsense", {}, "nonsense"),
+        ("memory:", {"nonsense": 1}, "nonsense"),
+        ("memory:", {"lock_wait_s": 1}, "lock_wait_s"),
+        ("memory:?synchronous=full", {}, "synchronous"),
+        ("sqlite:///x.db?cache=shared", {}, "cache"),
+        ("sqlite:///x.db?Workers=1", {}, "Workers"),
+        ("sqlite:///x.db", {"path": "y.db"}, "path"),
+        ("sqlite:///x#y.db?nonsense=1", {}, "nonsense"),
+    ],
+)
+def test_an_unknown_option_is_refused(url: str, options: dict[str, Any], name: str) -> None:
+    assert refusal(url, **options) == f"there is no such option. option=`{name}`"
+
+
+COUNTS = (0, -1, 1.5, 2.0, True, None, "", "x", "1.5", "-1", "0", [1], float("inf"), float("nan"))
+SECONDS = (-1, "-1", "", "x", None, [1], "nan", "inf", float("nan"), float("inf"), 10**400)
+DURABILITIES = ("", "FULL", "extra", "1", 0, None, True, ["full"], {"full": 1})
+BAD_VALUES: list[tuple[str, Any]] = [
+    *(("workers", value) for value in COUNTS),
+    *(("state_bytes_max", value) for value in COUNTS),
+    *(("lock_wait_s", value) for value in SECONDS),
+    *(("synchronous", value) for value in DURABILITIES),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_VALUES, ids=lambda each: repr(each)[:20])
+def test_a_bad_value_is_refused(name: str, value: Any) -> None:
+    expected = f"the option's value is not acceptable. option=`{name}`"
+    assert refusal("sqlite:///x.db", **{name: value}) == expected
+    if isinstance(value, str):
+        assert refusal(f"sqlite:///x.db?{name}={value}") == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("sqlite:///x.db?workers=1", {"workers": 1}),
+        ("sqlite:///x.db?synchronous=full", {"synchronous": "off"}),
+        ("sqlite:///x.db?workers=1&workers=2", {}),
+        ("sqlite:///x.db?synchronous=full&workers=1&synchronous=off", {}),
+    ],
+)
+def test_an_option_is_given_once(url: str, options: dict[str, Any]) -> None:
+    assert "given twice" in refusal(url, **options)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "workers=3",
+        "state_bytes_max=100",
+        "lock_wait_s=0",
+        "lock_wait_s=1.5",
+        "synchronous=normal",
+        "synchronous=off&lock_wait_s=2&workers=1&state_bytes_max=%31%30%30",
+    ],
+)
+def test_options_stand_in_the_query_or_are_given_by_name(query: str) -> None:
+    use(holdfast.open(f"sqlite:///one.db?{query}"))
+    pairs = (pair.split("=") for pair in query.replace("%31%30%30", "100").split("&"))
+    use(holdfast.open("sqlite:///two.db", **dict(pairs)))
+
+
+def test_an_option_counts_wherever_it_stands() -> None:
+    for store in (
+        holdfast.open("memory:?state_bytes_max=3"),
+        holdfast.open("memory:", state_bytes_max="3"),
+        holdfast.open("memory:", state_bytes_max=3),
+        store_over(MemoryBackend(), state_bytes_max=3),
+    ):
+        with store, pytest.raises(InvalidInput, match="max=`3`"):
+            store.scope("s").save("long")
+
+
+def test_a_store_over_an_engine_of_your_own() -> None:
+    backend = MemoryBackend()
+    use(store_over(backend))
+    with pytest.raises(InvalidInput, match="option=`lock_wait_s`"):
+        store_over(MemoryBackend(), lock_wait_s=1)
+    with store_over(MemoryBackend()) as store:
+        assert store._engine.tools.state_bytes_max == limits.STATE_BYTES_MAX
+
+
+# Secrets.
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u:{SECRET}@h/db",
+        f"postgresql://u:{SECRET}@h:5432/db?sslmode={SECRET}",
+        f"postgresql://u:{SECRET}@[h/db",
+        f"postgresql://u:{SECRET}@h]/db",
+        f"postgresql://u:{SECRET}@h\u2100/db",
+        f"postgresql://u:{SECRET}@[::1]:x/db",
+        f"sqlite://u:{SECRET}@h/db",
+        f"sqlite:///x.db?workers={SECRET}",
+        f"sqlite:///x.db?synchronous={SECRET}&lock_wait_s={SECRET}",
+        f"memory://u:{SECRET}@h",
+        f"//u:{SECRET}@h/db",
+        f"u:{SECRET}@h/db",
+        f":{SECRET}",
+    ],
+)
+def test_no_message_shows_a_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SECRET not in refusal(url)
+    monkeypatch.setenv("HOLDFAST_URL", url)
+    with pytest.raises(HoldfastError) as caught:
+        holdfast.open()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("name", ["workers", "lock_wait_s", "synchronous", "password"])
+def test_no_message_shows_the_value_of_an_option(name: str) -> None:
+    assert SECRET not in refusal("sqlite:///x.db", **{name: SECRET})
+
+
+# Time and chance.
+
+
+def test_every_write_draws_its_own_chance() -> None:
+    stamps = [draw() for _ in range(1_000)]
+    assert len({stamp.nonce for stamp in stamps}) == 1_000
+    assert len({stamp.bits for stamp in stamps}) == 1_000
+    assert all(len(stamp.nonce) == 16 and int(stamp.nonce, 16) >= 0 for stamp in stamps)
+    assert all(0 <= stamp.bits < 2**80 for stamp in stamps)
+    assert 1.6e15 < stamps[0].now < 4e15

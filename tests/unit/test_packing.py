@@ -1,0 +1,113 @@
+"""The body pipeline: what is packed is unpacked, and damage is found."""
+
+import random
+
+import pytest
+import zstandard
+
+from holdfast.core import codec
+from holdfast.core.codec import PLAIN, ZSTD, Packed, encode, pack, unpack
+from holdfast.errors import Corrupt
+
+
+class XorSeal:
+    def __init__(self) -> None:
+        self.sealed: list[bytes] = []
+
+    def seal(self, body: bytes) -> bytes:
+        self.sealed.append(body)
+        return self.unseal(body)
+
+    def unseal(self, body: bytes) -> bytes:
+        return bytes(byte ^ 0x5A for byte in body)
+
+
+SHORT = b'{"a":1}'
+LONG = encode({"messages": [{"role": "user", "content": "hello there"}] * 2_000})
+BYTES = bytes(range(256))
+NOISE = random.Random(7).randbytes(len(LONG))
+
+
+@pytest.mark.parametrize("encoded", [b"", b"1", SHORT, BYTES, LONG, NOISE, LONG * 100])
+def test_what_is_packed_is_unpacked(encoded: bytes) -> None:
+    packed = pack(encoded)
+    assert unpack(packed) == encoded
+    assert unpack(Packed(*packed)) == encoded
+    assert -(2**63) <= packed.checksum < 2**63
+    assert packed == pack(encoded)
+
+
+def test_only_what_gains_is_compressed() -> None:
+    assert pack(SHORT)[:2] == (PLAIN, SHORT)
+    assert pack(NOISE)[:2] == (PLAIN, NOISE)
+    assert pack(LONG).encoding == ZSTD
+    assert len(pack(LONG).body) < len(LONG) / 10
+
+
+@pytest.mark.parametrize("encoded", [b"", SHORT, BYTES, LONG])
+@pytest.mark.parametrize("seal", [codec.NO_SEAL, XorSeal()], ids=["open", "sealed"])
+def test_every_flipped_bit_is_corrupt(encoded: bytes, seal: codec.Seal) -> None:
+    packed = pack(encoded, seal=seal)
+    damaged = [packed._replace(encoding=packed.encoding ^ (1 << bit)) for bit in range(8)]
+    damaged += [packed._replace(checksum=packed.checksum ^ (1 << bit)) for bit in range(63)]
+    for bit in range(8 * len(packed.body)):
+        body = bytearray(packed.body)
+        body[bit // 8] ^= 1 << bit % 8
+        damaged.append(packed._replace(body=bytes(body)))
+    for each in damaged:
+        with pytest.raises(Corrupt):
+            unpack(each, seal=seal)
+
+
+@pytest.mark.parametrize("encoded", [SHORT, BYTES, LONG])
+def test_a_body_cut_short_or_grown_is_corrupt(encoded: bytes) -> None:
+    packed = pack(encoded)
+    bodies = [packed.body[:end] for end in range(len(packed.body))]
+    bodies += [packed.body + b"\0", b"\0" + packed.body, packed.body * 2]
+    for body in bodies:
+        with pytest.raises(Corrupt):
+            unpack(packed._replace(body=body))
+
+
+@pytest.mark.parametrize("encoding", [-1, 2, 3, 255, 256, 2**63])
+def test_an_unknown_encoding_is_corrupt(encoding: int) -> None:
+    body = pack(SHORT).body
+    checksum = codec.checksum_of(bytes((encoding & 0xFF,)), body)
+    with pytest.raises(Corrupt, match=rf"encoding=`{encoding}`"):
+        unpack(Packed(encoding, body, checksum))
+
+
+@pytest.mark.parametrize("body", [b"", b"not a frame", zstandard.compress(LONG)[:-3]])
+def test_what_does_not_decompress_is_corrupt(body: bytes) -> None:
+    with pytest.raises(Corrupt):
+        unpack(Packed(ZSTD, body, codec.checksum_of(bytes((ZSTD,)), body)))
+
+
+@pytest.mark.parametrize(("encoded", "encoding"), [(SHORT, PLAIN), (LONG, ZSTD)])
+def test_the_seal_sits_below_compression(encoded: bytes, encoding: int) -> None:
+    seal = XorSeal()
+    packed = pack(encoded, seal=seal)
+    assert packed.encoding == encoding
+    (sealed,) = seal.sealed
+    assert packed.body == seal.unseal(sealed)
+    assert packed.body != sealed
+    assert (zstandard.decompress(sealed) if encoding == ZSTD else sealed) == encoded
+    assert unpack(packed, seal=seal) == encoded
+
+
+def test_a_checksum_covers_the_parts_joined() -> None:
+    assert codec.checksum_of(b"ab", b"c") == codec.checksum_of(b"abc")
+    assert codec.checksum_of(b"abc") != codec.checksum_of(b"abd")
+    signs = {codec.checksum_of(bytes((byte,))) < 0 for byte in range(64)}
+    assert signs == {True, False}
+
+
+@pytest.mark.parametrize("encoded", [b"", SHORT, LONG])
+def test_a_body_counts_at_its_own_address_only(encoded: bytes) -> None:
+    packed = pack(encoded, address=b"7")
+    assert unpack(packed, address=b"7") == encoded
+    assert packed[:2] == codec.squeeze(encoded) == pack(encoded)[:2]
+    assert packed == codec.address_body(*codec.squeeze(encoded), address=b"7")
+    for elsewhere in (b"", b"8", b"77"):
+        with pytest.raises(Corrupt):
+            unpack(packed, address=elsewhere)

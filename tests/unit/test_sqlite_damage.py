@@ -1,0 +1,353 @@
+"""Promise 10 on SQLite: damage to one row stays there, whatever column it hits."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Corrupt, Scope, ScopeKey, Store
+
+IDS = ["id-0", "id-1", "id-2", "id-3"]
+HEAD = IDS[-1]
+LABELS = {"kind": "x"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    """A store of two sessions, the second of which must never notice anything."""
+    with holdfast.open(f"sqlite:///{path}", synchronous="off") as store:
+        for session in ("s", "other"):
+            for id in IDS:
+                scope = store.scope(session)
+                scope.save(state_of(id), id=id, labels=LABELS, metadata={"m": id}, status="good")
+                scope.set_note("on it", id, on=id)
+            store.scope(session).set_note("a", 1)
+            store.scope(session).set_note("b", 2)
+        yield store
+
+
+def state_of(id: str) -> dict[str, Any]:
+    return {"id": id, "text": "lorem ipsum " * 50}
+
+
+def damage(path: Path, statement: str, id: str = HEAD) -> None:
+    """Change one row behind the store's back; `:seq` and `:pk` are those of a snapshot in `s`."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        pk, seq = conn.execute(
+            "SELECT n.scope_pk, n.seq FROM snapshots AS n JOIN scopes AS s ON s.pk = n.scope_pk"
+            " JOIN sessions AS x ON x.pk = s.session_pk WHERE x.session_id = 's' AND n.id = ?",
+            (id,),
+        ).fetchone()
+        assert conn.execute(statement, {"pk": pk, "seq": seq}).rowcount >= 1
+
+
+def flipped(column: str) -> str:
+    """Return an expression for a value of bytes of which the middle one has become another."""
+    start = f"substr({column}, 1, length({column}) / 2)"
+    rest = f"substr({column}, length({column}) / 2 + 2)"
+    middle = f"substr({column}, length({column}) / 2 + 1, 1)"
+    return f"CAST({start} || CASE {middle} WHEN x'31' THEN x'32' ELSE x'31' END || {rest} AS BLOB)"
+
+
+BAD_TEXT = "CAST(x'ff80' AS TEXT)"
+ROWS = {
+    "metadata": f"UPDATE snapshots SET metadata = {flipped('metadata')} WHERE seq = :seq",
+    "metadata gone": "UPDATE snapshots SET metadata = x'' WHERE seq = :seq",
+    "metadata other": """UPDATE snapshots SET metadata = x'7b7d' WHERE seq = :seq""",
+    "labels": f"UPDATE snapshots SET labels = {flipped('labels')} WHERE seq = :seq",
+    "labels other": """
+        UPDATE snapshots SET labels = CAST('{"kind":"y"}' AS BLOB) WHERE seq = :seq""",
+    "status": "UPDATE snapshots SET status = 'bad' WHERE seq = :seq",
+    "status no text": f"UPDATE snapshots SET status = {BAD_TEXT} WHERE seq = :seq",
+    "status with NUL": "UPDATE snapshots SET status = 'good' || char(0) WHERE seq = :seq",
+    "nonce": "UPDATE snapshots SET nonce = 'x' WHERE seq = :seq",
+    "nonce no text": f"UPDATE snapshots SET nonce = {BAD_TEXT} WHERE seq = :seq",
+    "parent": "UPDATE snapshots SET parent_id = 'id-9' WHERE seq = :seq",
+    "parent no text": f"UPDATE snapshots SET parent_id = {BAD_TEXT} WHERE seq = :seq",
+    "forked_from": "UPDATE snapshots SET forked_from = x'ff' WHERE seq = :seq",
+    "rev": "UPDATE snapshots SET rev = 7 WHERE seq = :seq",
+    "created_at": "UPDATE snapshots SET created_at = created_at - 1 WHERE seq = :seq",
+    "created_at huge": f"UPDATE snapshots SET created_at = {2**63 - 1} WHERE seq = :seq",
+    "updated_at": "UPDATE snapshots SET updated_at = -1 WHERE seq = :seq",
+    "saved_at": "UPDATE snapshots SET saved_at = saved_at + 1 WHERE seq = :seq",
+    "size": "UPDATE snapshots SET size = -1 WHERE seq = :seq",
+    "checksum": "UPDATE snapshots SET checksum = checksum + 1 WHERE seq = :seq",
+}
+BODIES = {
+    "body": f"UPDATE bodies SET body = {flipped('body')} WHERE seq = :seq",
+    "body short": "UPDATE bodies SET body = substr(body, 1, length(body) / 2) WHERE seq = :seq",
+    "body empty": "UPDATE bodies SET body = x'' WHERE seq = :seq",
+    "encoding": "UPDATE bodies SET encoding = 1 - encoding WHERE seq = :seq",
+    "encoding unknown": "UPDATE bodies SET encoding = 77 WHERE seq = :seq",
+    "base": "UPDATE bodies SET base = 1 WHERE seq = :seq",
+    "body checksum": "UPDATE bodies SET checksum = 0 WHERE seq = :seq",
+    "body of another": """
+        UPDATE bodies SET (encoding, body, checksum) =
+               (SELECT encoding, body, checksum FROM bodies AS o WHERE o.seq = bodies.seq - 1)
+         WHERE seq = :seq""",
+    "body gone": "DELETE FROM bodies WHERE seq = :seq",
+}
+EVERYTHING = {**ROWS, **BODIES}
+
+
+def everything(store: Store, session: str) -> list[Any]:
+    """Return all that can be listed of a session, and the states that can be loaded."""
+    scope = store.scope(session)
+    states: list[Any] = []
+    for id in IDS:
+        try:
+            states.append(scope.load(id))
+        except Corrupt:
+            states.append("corrupt")
+    notes = [*scope.notes(), *scope.notes(on=IDS)]
+    return [list(scope.history()), list(scope.ids()), states, notes]
+
+
+def ids_of(scope: Scope, **which: Any) -> list[str]:
+    return [info.id for info in scope.history(**which)]
+
+
+@pytest.mark.parametrize("id", [HEAD, IDS[1]], ids=["head", "older"])
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_damage_is_contained(store: Store, path: Path, name: str, id: str) -> None:
+    """It is left out of lists, Corrupt by its id, and neither seen nor spread elsewhere."""
+    before, other = everything(store, "s"), everything(store, "other")
+    damage(path, EVERYTHING[name], id)
+    scope = store.scope("s")
+
+    with pytest.raises(Corrupt):
+        scope.load(id)
+    with pytest.raises(Corrupt):
+        list(scope.load_many(IDS))
+    good = [each for each in IDS if each != id]
+    assert [found.id for found in scope.load_many(good)] == good
+    if name in ROWS:
+        with pytest.raises(Corrupt):
+            scope.info(id)
+        assert ids_of(scope) == good[::-1]
+        assert [info for info in before[0] if info.id != id] == list(scope.history())
+        assert ids_of(scope, labels=LABELS) == good[::-1]
+        assert ids_of(scope, status="good") == good[::-1]
+    else:  # the facts are whole: they are listed, as no list looks at states
+        assert list(scope.history()) == before[0]
+    if id == HEAD:
+        with pytest.raises(Corrupt):
+            scope.load()
+    assert [info.key for info in store.scopes()] == [ScopeKey("other"), ScopeKey("s")]
+    assert list(store.sessions()) == ["other", "s"]
+    found = store.find(good[0], prefix="s")
+    assert found is not None
+    assert everything(store, "other") == other
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_damage_is_never_overwritten_silently(store: Store, path: Path, name: str) -> None:
+    """Whatever would build on the damage or replace it is refused, and changes nothing."""
+    damage(path, EVERYTHING[name])
+    scope = store.scope("s")
+    before = dump(path)
+
+    with pytest.raises(Corrupt):
+        scope.append("items", [1])
+    with pytest.raises(Corrupt):
+        scope.update(HEAD, lambda found: found)
+    if name in ROWS:
+        for options in ({}, {"keep": False}, {"head": False}, {"expect": None}):
+            with pytest.raises(Corrupt):
+                scope.save({"new": 1}, **options)
+        for overwrite in (False, True):
+            with pytest.raises(Corrupt):
+                scope.save({"new": 1}, id=HEAD, overwrite=overwrite)
+        with pytest.raises(Corrupt):
+            scope.delete(expect="0.0.x")
+    assert dump(path) == before
+
+
+def dump(path: Path) -> list[Any]:
+    """Return every row of every table."""
+    tables = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.text_factory = bytes
+        return [conn.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_damage_can_be_deleted(store: Store, path: Path, name: str) -> None:
+    """By its id: the newest good one is uncovered, and the scope can be used again."""
+    other = everything(store, "other")
+    damage(path, EVERYTHING[name])
+    scope = store.scope("s")
+
+    assert scope.delete_snapshot(HEAD) == 1
+    head = scope.load()
+    assert head is not None
+    assert head.state == state_of(IDS[-2])
+    assert ids_of(scope) == IDS[-2::-1]
+    assert list(scope.notes(on=HEAD)) == []
+    assert scope.save({"new": 1}, id=HEAD).parent_id == IDS[-2]
+    assert everything(store, "other") == other
+
+
+@pytest.mark.parametrize("whole", ["scope", "session"])
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_damage_can_be_deleted_with_all_around_it(
+    store: Store, path: Path, name: str, whole: str
+) -> None:
+    other = everything(store, "other")
+    damage(path, EVERYTHING[name])
+
+    count = store.scope("s").delete() if whole == "scope" else store.delete_session("s")
+    assert count == len(IDS)
+    assert list(store.sessions()) == ["other"]
+    assert store.scope("s").save({"new": 1}).parent_id is None
+    assert everything(store, "other") == other
+
+
+# Damage to how rows hang together.
+
+
+def test_a_snapshot_that_went_astray(store: Store, path: Path) -> None:
+    """A row whose scope is another's is neither's."""
+    store.scope("astray").save({"a": 1}, id="a")
+    damage(
+        path,
+        "UPDATE snapshots SET scope_pk = (SELECT s.pk FROM scopes AS s JOIN sessions AS x"
+        " ON x.pk = s.session_pk WHERE x.session_id = 'astray') WHERE seq = :seq",
+    )
+
+    assert ids_of(store.scope("astray")) == ["a"]
+    with pytest.raises(Corrupt):
+        store.scope("astray").load(HEAD)
+    assert store.scope("s").load(HEAD) is None
+    with pytest.raises(Corrupt):
+        store.scope("s").load()
+    with pytest.raises(Corrupt):
+        store.scope("s").save({"new": 1})
+    assert store.scope("astray").delete_snapshot(HEAD) == 1
+    assert store.scope("s").delete() == len(IDS) - 1
+    assert store.scope("s").save({"new": 1}).parent_id is None
+
+
+@pytest.mark.parametrize(
+    "where", ["999999", "-1", "0", "(SELECT max(seq) FROM snapshots WHERE scope_pk != :pk)"]
+)
+def test_a_head_that_points_nowhere(store: Store, path: Path, where: str) -> None:
+    """Or to a snapshot of another scope."""
+    damage(path, f"UPDATE scopes SET head_seq = {where} WHERE pk = :pk AND :seq")
+    before = dump(path)
+    scope = store.scope("s")
+
+    with pytest.raises(Corrupt):
+        scope.load()
+    with pytest.raises(Corrupt):
+        scope.info()
+    with pytest.raises(Corrupt):
+        scope.save({"new": 1})
+    with pytest.raises(Corrupt):
+        scope.append("items", [1])
+    assert dump(path) == before
+    assert ids_of(scope) == IDS[::-1]
+    assert [info.head for info in store.scopes("s")] == [None]
+    found = scope.load(HEAD)
+    assert found is not None
+    assert scope.delete() == len(IDS)
+    assert scope.save({"new": 1}).parent_id is None
+
+
+NAMES = {
+    "session": f"UPDATE sessions SET session_id = {BAD_TEXT} WHERE session_id = 's'",
+    "scope": f"UPDATE scopes SET scope_id = {BAD_TEXT} WHERE pk = :pk",
+    "kind": f"UPDATE scopes SET kind = {BAD_TEXT} WHERE pk = :pk",
+    "id": f"UPDATE snapshots SET id = {BAD_TEXT} WHERE seq = :seq",
+    "label": f"UPDATE labels SET value = {BAD_TEXT} WHERE seq = :seq",
+    "label name": f"UPDATE labels SET name = {BAD_TEXT} WHERE seq = :seq",
+    "floor": f"UPDATE scopes SET floor = {BAD_TEXT} WHERE pk = :pk",
+    "note name": f"UPDATE notes SET name = {BAD_TEXT} WHERE scope_pk = :pk AND name = 'a'",
+    "note on": f"UPDATE notes SET on_id = {BAD_TEXT} WHERE scope_pk = :pk AND name = 'a'",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_are_no_text_break_no_listing(store: Store, path: Path, name: str) -> None:
+    """No list gives out an id that no verb would take, and none fails."""
+    other = everything(store, "other")
+    damage(path, NAMES[name], IDS[1])
+
+    scopes = [info.key for info in store.scopes()]
+    listed = [*store.sessions(), *(part for key in scopes for part in key)]
+    for session in ("s", "other"):
+        scope = store.scope(session)
+        listed += [*ids_of(scope), *scope.ids(), *ids_of(scope, labels=LABELS)]
+        listed += [note.name for note in [*scope.notes(), *scope.notes(on=IDS)]]
+    for text in listed:
+        text.encode()
+    assert everything(store, "other") == other
+    assert store.scope("other").save({"new": 1}).parent_id == HEAD
+
+
+# Notes.
+
+NOTES = {
+    "value": "value = CAST('7' AS BLOB)",
+    "value gone": "value = x''",
+    "rev": "rev = 9",
+    "nonce": f"nonce = {BAD_TEXT}",
+    "time": "updated_at = 0",
+    "checksum": "checksum = checksum + 1",
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
+    other = everything(store, "other")
+    damage(path, f"UPDATE notes SET {NOTES[name]} WHERE scope_pk = :pk AND name = 'a' AND :seq")
+    before = dump(path)
+    scope = store.scope("s")
+
+    assert [note.name for note in scope.notes()] == ["b"]
+    with pytest.raises(Corrupt):
+        scope.note("a")
+    for value in (5, lambda _: 5):
+        with pytest.raises(Corrupt):
+            scope.set_note("a", value)
+    assert dump(path) == before
+    assert scope.load() is not None
+    assert everything(store, "other") == other
+    assert scope.delete_note("a") == 1
+    assert scope.set_note("a", 5) is not None
+
+
+def test_a_note_of_another_scope(store: Store, path: Path) -> None:
+    store.scope("new").set_note("b", 2)
+    damage(
+        path,
+        "UPDATE notes SET scope_pk = (SELECT s.pk FROM scopes AS s JOIN sessions AS x"
+        " ON x.pk = s.session_pk WHERE x.session_id = 'new')"
+        " WHERE scope_pk = :pk AND name = 'a' AND :seq",
+    )
+    assert [note.name for note in store.scope("new").notes()] == ["b"]
+    with pytest.raises(Corrupt):
+        store.scope("new").note("a")
+    assert store.scope("s").note("a") is None
+
+
+# The index of labels.
+
+
+def test_a_label_that_a_snapshot_does_not_have(store: Store, path: Path) -> None:
+    """The index only helps to find: what is listed by a label carries it."""
+    damage(path, "UPDATE labels SET value = 'y' WHERE seq = :seq AND :pk")
+
+    for walk in (store.scope("s").history(labels={"kind": "y"}), store.scope("s").history()):
+        for info in walk:
+            assert info.labels == LABELS
+    assert ids_of(store.scope("s"), labels={"kind": "y"}) == []

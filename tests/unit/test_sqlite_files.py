@@ -1,0 +1,298 @@
+"""Which files the SQLite engine takes as its own, which it refuses, and how it makes new ones."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import holdfast
+from holdfast import Corrupt, HoldfastError, InvalidInput, Unavailable, Unsupported
+from holdfast.backends import _sql
+from holdfast.backends._sqlite_files import APPLICATION_ID
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def fill(path: Path, count: int = 40) -> None:
+    with holdfast.open(url_of(path), synchronous="off") as store:
+        for number in range(count):
+            body = {"n": number, "text": os.urandom(2_000).hex()}
+            store.scope(f"s-{number % 4}").save(body, id=f"id-{number:03}", labels={"a": "b"})
+            store.scope(f"s-{number % 4}").set_note("name", number)
+
+
+def folder_of(path: Path) -> dict[str, bytes | None]:
+    """Return everything in the folder, with its bytes."""
+    return {p.name: p.read_bytes() if p.is_file() else None for p in path.parent.iterdir()}
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        for statement in statements:
+            conn.execute(statement)
+
+
+# Files of others.
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(["CREATE TABLE snapshots (a)"], id="tables"),
+        pytest.param(["CREATE TABLE a (b)", "PRAGMA journal_mode = WAL"], id="wal"),
+        pytest.param(["PRAGMA application_id = 7"], id="empty but marked"),
+        pytest.param(["PRAGMA user_version = 1"], id="empty but versioned"),
+        pytest.param(["CREATE TABLE a (b)", f"PRAGMA user_version = {2**31 - 1}"], id="version"),
+    ],
+)
+def test_a_database_of_somebody_else_is_left_alone(path: Path, statements: list[str]) -> None:
+    execute(path, *statements)
+    before = folder_of(path)
+
+    with pytest.raises(InvalidInput, match="somebody else"):
+        holdfast.open(url_of(path))
+    assert folder_of(path) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"Dear diary,\n" * 100,
+        b"x",
+        b"SQLite format 3",
+        b"SQLite format 3\0" + b"\xff" * 2000,
+        b"\0" * 5000,
+        os.urandom(10_000),
+    ],
+    ids=["text", "one byte", "half a magic", "magic and junk", "zeros", "noise"],
+)
+def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+    with pytest.raises((InvalidInput, Corrupt)):
+        holdfast.open(url_of(path))
+    assert folder_of(path) == {path.name: content}
+
+
+def test_a_folder_is_not_a_file(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises((InvalidInput, Unavailable)):
+        holdfast.open(url_of(path))
+    assert folder_of(path) == {path.name: None}
+
+
+def test_a_missing_folder_is_not_made(path: Path) -> None:
+    with pytest.raises(InvalidInput, match="folder"):
+        holdfast.open(url_of(path / "below" / "store.db"))
+    path.write_bytes(b"")
+    with pytest.raises(InvalidInput, match="folder"):
+        holdfast.open(url_of(path / "store.db"))
+    assert folder_of(path) == {path.name: b""}
+
+
+def test_another_application_id_is_somebody_else(path: Path) -> None:
+    fill(path)
+    execute(path, "PRAGMA application_id = 1")
+    before = folder_of(path)
+
+    with pytest.raises(InvalidInput, match="somebody else"):
+        holdfast.open(url_of(path))
+    assert folder_of(path) == before
+
+
+def test_a_newer_version_is_not_touched(path: Path) -> None:
+    fill(path)
+    newest = _sql.load_migrations("sqlite")[-1][0]
+    execute(path, f"PRAGMA user_version = {newest + 1}")
+    before = folder_of(path)
+
+    with pytest.raises(Unsupported, match=f"found=`{newest + 1}` known=`{newest}`"):
+        holdfast.open(url_of(path))
+    assert folder_of(path) == before
+    execute(path, f"PRAGMA user_version = {newest}")
+    with holdfast.open(url_of(path)) as store:
+        assert len(list(store.sessions())) == 4
+
+
+# Damaged files.
+
+
+def read_all(url: str) -> Iterator[tuple[str, Any]]:
+    """Yield what can be read of a store, piece by piece."""
+    with holdfast.open(url) as store:
+        for session in store.sessions():
+            scope = store.scope(session)
+            for info in scope.history():
+                found = scope.load(info.id)
+                assert found is not None
+                yield info.id, found.state
+
+
+@pytest.mark.parametrize("part", [20, 99, 100, 511, 512, 4095, 4096, 4097, 0.1, 0.5, 0.9, -1])
+def test_a_truncated_file_raises_or_tells_the_truth(path: Path, part: float) -> None:
+    """Promise 10: no error of SQLite leaks, and nothing is left out without a word."""
+    fill(path)
+    truth = dict(read_all(url_of(path)))
+    assert len(truth) == 40
+    size = path.stat().st_size
+    os.truncate(path, size - 1 if part < 0 else int(part * size if part < 1 else part))
+    before = path.read_bytes()
+
+    read: dict[str, Any] = {}  # and what comes before an error
+    try:
+        read.update(read_all(url_of(path)))
+        assert read == truth
+    except (Corrupt, InvalidInput):
+        assert read.items() <= truth.items()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("page", range(2, 30, 3))
+def test_a_page_of_noise_raises_or_tells_the_truth(path: Path, page: int) -> None:
+    """Promise 10 again: one damaged page, wherever, leaks no error and invents nothing."""
+    fill(path)
+    truth = dict(read_all(url_of(path)))
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(os.urandom(4096))
+
+    with suppress(HoldfastError):
+        for id, state in read_all(url_of(path)):
+            assert truth[id] == state
+    with suppress(HoldfastError), holdfast.open(url_of(path)) as store:
+        store.scope("s-0").save({"n": -1})
+
+
+# New files.
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch(mode=0o600)
+    fill(path)
+    assert len(list(read_all(url_of(path)))) == 40
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert conn.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+        assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_new_file_is_readable_by_its_owner_alone(path: Path) -> None:
+    """States hold secrets: no other user may read them, whatever the umask."""
+    before = os.umask(0)
+    try:
+        with holdfast.open(url_of(path)) as store:
+            store.scope("s").save({"a": 1})
+            modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm"), 0o600)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b.db",
+        "a#b.db",
+        "a?b=c&d.db",
+        "a%20b.db",
+        "%3F",
+        "grüße-日本-🙂.db",
+        "a;b'c\"d.db",
+        "-",
+        "~",
+    ],
+)
+def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
+    """Escaped as in any URL, it names that file, and no other is made."""
+    url = "sqlite:///" + quote(str(tmp_path / name))
+    with holdfast.open(url) as store:
+        store.scope("s").save({"a": 1})
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    with holdfast.open(url) as store:
+        assert list(store.sessions()) == ["s"]
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a#b.db", "grüße-日本.db"])
+def test_a_name_need_not_be_escaped(tmp_path: Path, name: str) -> None:
+    with holdfast.open(url_of(tmp_path / name), lock_wait_s=1) as store:
+        store.scope("s").save({"a": 1})
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections made after a change of folder lead to the same file."""
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with holdfast.open("sqlite:///store.db") as store:
+        walk = store.sessions()
+        store.scope("a").save({"a": 1})
+        monkeypatch.chdir(tmp_path / "other")
+        store._engine.backend._file._idle.pop().close()  # type: ignore[attr-defined]
+        store.scope("b").save({"b": 1})
+        assert list(walk) == ["a", "b"]
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_file_may_be_opened_twice(path: Path) -> None:
+    with holdfast.open(url_of(path)) as one, holdfast.open(url_of(path)) as two:
+        for number in range(20):
+            one.scope("s").append("items", [number])
+            two.scope("s").append("items", [-number])
+        one.close()
+        two.scope("s").append("items", ["last"])
+        found = two.scope("s").load()
+    assert found is not None
+    assert found.state["items"] == [*(m for n in range(20) for m in (n, -n)), "last"]
+
+
+# Making a file ready beside others.
+
+
+def test_others_may_make_the_file_ready_at_any_moment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each statement of opening, in turn, another process gets in and makes it ready.
+
+    It is told apart from somebody else's database by facts of one moment.
+    """
+    before: list[str] = []
+    turn = 0
+
+    class Interrupted(sqlite3.Connection):
+        def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
+            before.append(sql)
+            if len(before) == turn and not self.in_transaction:
+                monkeypatch.undo()
+                with holdfast.open(url_of(path)) as other:
+                    other.scope("s").save({"a": 1})
+            return super().execute(sql, *rest)
+
+    connect = sqlite3.connect
+    while turn <= len(before):
+        turn, before[:] = turn + 1, []
+        path = path.with_name(f"{turn}.db")
+        monkeypatch.setattr(
+            sqlite3, "connect", lambda *a, **k: connect(*a, factory=Interrupted, **k)
+        )
+        with holdfast.open(url_of(path)) as store:
+            store.scope("s").save({"b": 1})
+            versions = store._engine.backend._file.read(  # type: ignore[attr-defined]
+                lambda conn: conn.execute("SELECT version FROM schema_migrations").fetchall()
+            )
+        monkeypatch.undo()
+        assert versions == [(number,) for number, _, _ in _sql.load_migrations("sqlite")]
+    assert turn > 10

@@ -1,0 +1,178 @@
+"""The plans of SQLite: no statement of ours reads a whole table, and no listing is sorted anew.
+
+And the promise that follows: memory does not grow with history.
+"""
+
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import ScopeKey
+from holdfast.backends import _sql
+from holdfast.backends._sqlite_tables import Tables
+from holdfast.backends.sqlite import _commit
+from holdfast.core import codec
+from holdfast.opening import open_backend
+from holdfast.protocol import Backend, Commit, Stamp
+
+STATEMENTS = _sql.load_queries("queries.sqlite.sql")
+LARGE = ("snapshots", "bodies", "labels", "notes")
+# These walk by place, newest first, on purpose, and stop when they have enough.
+BY_PLACE = {"history_of_sessions", "newest_place"}
+NEVER_SORTED = {
+    "history_of_scope",
+    "history_of_sessions",
+    "history_by_label",
+    "find",
+    "list_ids",
+    "list_sessions",
+    "list_scopes",
+    "newest_place",
+    "snapshot_by_nonce",
+}
+
+
+@pytest.fixture(scope="module", params=["as it is", "analyzed"])
+def conn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[sqlite3.Connection]:
+    """A filled database, also with the statistics that an administrator may have gathered."""
+    path = tmp_path_factory.mktemp("plans") / "store.db"
+    with holdfast.open(f"sqlite:///{path}", synchronous="off") as store:
+        for number in range(300):
+            scope = store.scope(f"s-{number % 7}", f"line-{number % 3}")
+            scope.save({"n": number}, labels={"a": str(number % 5), "b": "c"})
+            scope.set_note(f"name-{number % 10}", number, on=f"id-{number % 11}")
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        if request.param == "analyzed":
+            conn.execute("ANALYZE")
+        yield conn
+
+
+def plan_of(conn: sqlite3.Connection, name: str) -> list[str]:
+    """Return the steps in which SQLite would run a statement."""
+    statement = STATEMENTS[name]
+    code = re.sub(r"--.*", "", statement)
+    values: Any = dict.fromkeys(re.findall(r":([a-z_]+)", code))
+    if not values:
+        numbers = [int(number) for number in re.findall(r"\?(\d+)", code)]
+        values = [None] * (max(numbers) if numbers else code.count("?"))
+    return [row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+
+
+def tables_of(name: str) -> dict[str, str]:
+    """Return the large tables of a statement by the names that its plan has for them."""
+    named = re.findall(r"(?:FROM|JOIN) (\w+) AS (\w+)", STATEMENTS[name])
+    aliases = {alias: table for table, alias in named if table in LARGE}
+    return {table: table for table in LARGE} | aliases
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - BY_PLACE))
+def test_no_statement_reads_a_whole_table(conn: sqlite3.Connection, name: str) -> None:
+    for step in plan_of(conn, name):
+        scanned = re.match(r"SCAN (\w+)", step)
+        assert scanned is None or scanned[1] not in tables_of(name), step
+
+
+@pytest.mark.parametrize("name", sorted(NEVER_SORTED))
+def test_no_listing_is_sorted(conn: sqlite3.Connection, name: str) -> None:
+    plan = plan_of(conn, name)
+    assert plan
+    assert [step for step in plan if "TEMP B-TREE" in step] == []
+
+
+@pytest.mark.parametrize("name", sorted(BY_PLACE))
+def test_what_walks_by_place_uses_no_index(conn: sqlite3.Connection, name: str) -> None:
+    """Of all tables only the first is walked, in the order of its own key."""
+    first, *rest = plan_of(conn, name)
+    assert re.fullmatch(r"(SCAN|SEARCH) (n|snapshots)( USING INTEGER PRIMARY KEY .*)?", first)
+    assert not any(step.startswith("SCAN") for step in rest)
+
+
+def test_the_plans_are_read_right(conn: sqlite3.Connection) -> None:
+    """Guard the guards: the words that they look for are those that SQLite says."""
+    steps = [
+        row[3]
+        for row in conn.execute(
+            "EXPLAIN QUERY PLAN SELECT * FROM snapshots AS n WHERE status = 'x' ORDER BY size"
+        )
+    ]
+    assert steps == ["SCAN n", "USE TEMP B-TREE FOR ORDER BY"]
+    assert tables_of("history_by_label")["f"] == "labels"
+    assert len(STATEMENTS) > 30
+
+
+WALK = """
+    import resource, sys
+
+    import holdfast
+
+    def grown(since):
+        scale = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale - since
+
+    def walk(session):
+        scope = store.scope(session)
+        counts = {
+            sum(1 for _ in scope.history()),
+            sum(1 for _ in scope.ids()),
+            sum(1 for _ in scope.load_many(scope.ids())),
+            store.delete_session(session),
+        }
+        (count,) = counts
+        return count
+
+    with holdfast.open("sqlite:///" + sys.argv[1], synchronous="off") as store:
+        assert walk("short") == 300
+        before = grown(0)
+        assert walk("long") == 20_000
+        print(grown(before))
+"""
+
+
+def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
+    """Promise 12: walking, loading and deleting 20,000 snapshots takes a bounded space."""
+    path = tmp_path / "store.db"
+    backend = open_backend(f"sqlite:///{path}", synchronous="off")
+    chance = random.Random(1)
+    for session, count in (("short", 300), ("long", 20_000)):
+        commits = [
+            Commit(
+                scope=ScopeKey(session),
+                body=b"{}",
+                status="",
+                labels=b"{}",
+                metadata=b'{"text":"%s"}' % chance.randbytes(500).hex().encode(),
+                stamp=Stamp(number, "0" * 16, number),
+            )
+            for number in range(count)
+        ]
+        fill(backend, commits)
+    backend.close()
+    assert path.stat().st_size > 20 * 2**20
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(WALK), str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 50 * 2**20
+
+
+def fill(backend: Backend, commits: list[Commit]) -> None:
+    """Store many snapshots in one transaction, which is much faster than one by one."""
+    squeezed = codec.squeeze(b"{}")
+    backend._file.write(  # type: ignore[attr-defined]
+        lambda conn: [_commit(Tables(conn), commit, squeezed) for commit in commits]
+    )

@@ -1,0 +1,223 @@
+"""The connections of one SQLite store: how they are set up, how many there are, how they end."""
+
+import gc
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import InvalidInput, Store
+from holdfast.backends._sqlite_files import SqliteFile
+
+SAVES_MIN = 5
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with holdfast.open(f"sqlite:///{path}") as store:
+        yield store
+
+
+def file_of(store: Store) -> SqliteFile:
+    file = store._engine.backend._file  # type: ignore[attr-defined]
+    assert isinstance(file, SqliteFile)
+    return file
+
+
+def descriptors(path: Path) -> int:
+    """Return how many descriptors of this process lead to the database, its log or its index."""
+    files = [os.stat(file) for file in path.parent.iterdir()]
+    known = {(file.st_dev, file.st_ino) for file in files}
+    count = 0
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the listing itself used one
+            found = os.fstat(int(name))
+            count += (found.st_dev, found.st_ino) in known
+    return count
+
+
+def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Run a function in several threads, which all begin together."""
+    begin = threading.Barrier(count)
+
+    def run(number: int) -> Any:
+        begin.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+@pytest.mark.parametrize(
+    ("option", "synchronous"), [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)]
+)
+def test_every_connection_keeps_the_promises(path: Path, option: str, synchronous: int) -> None:
+    """Promise 1: whichever connection a write gets, it syncs at each commit unless told else."""
+    names = ("synchronous", "journal_mode", "foreign_keys", "auto_vacuum", "trusted_schema")
+    together = threading.Barrier(6)
+
+    def look(conn: sqlite3.Connection) -> tuple[Any, ...]:
+        together.wait()  # so that each of the threads has a connection of its own
+        return tuple(conn.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+
+    with holdfast.open(f"sqlite:///{path}{option}") as store:
+        store.scope("s").save({"a": 1})
+        found = at_once(6, lambda _: file_of(store).read(look))
+        assert found == [(synchronous, "wal", 1, 2, 0)] * 6
+        idle = file_of(store)._idle
+        assert len(idle) == 6
+        assert len({id(conn) for conn in idle}) == 6
+        written = file_of(store).write(lambda conn: conn.execute("PRAGMA synchronous").fetchone())
+        assert written == (synchronous,)
+
+
+def test_connections_are_as_many_as_calls_at_once(store: Store, path: Path) -> None:
+    """32 threads with many calls need at most 32 connections; one thread needs one."""
+    for number in range(50):
+        store.scope("s").save({"n": number})
+        assert store.scope("s").load() is not None
+    assert len(file_of(store)._idle) == 1
+
+    def work(thread: int) -> None:
+        scope = store.scope("s", f"line-{thread}")
+        for number in range(10):
+            scope.save({"n": number})
+            assert scope.load() is not None
+            assert next(scope.history()) is not None
+
+    at_once(32, work)
+    once = len(file_of(store)._idle)
+    assert once <= 32
+    at_once(32, work)
+    assert len(file_of(store)._idle) <= 32
+    assert descriptors(path) <= 3 * 33
+    store.close()
+    assert descriptors(path) == 0
+
+
+def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path) -> None:
+    scope = store.scope("s")
+    saved = [scope.save({"n": number}).id for number in range(300)]
+    walk = scope.history()
+    next(walk)
+    store.close()
+    store.close()
+
+    calls: list[Callable[[], Any]] = [
+        lambda: scope.save({"n": -1}),
+        lambda: scope.append("items", [1]),
+        scope.load,
+        lambda: scope.info(saved[0]),
+        lambda: list(scope.history()),
+        lambda: list(walk),
+        lambda: list(scope.ids()),
+        lambda: scope.update(saved[0], lambda found: found),
+        lambda: scope.set_note("name", 1),
+        lambda: scope.note("name"),
+        lambda: scope.delete_snapshot(saved[0]),
+        scope.delete,
+        lambda: store.delete_session("s"),
+        lambda: list(store.sessions()),
+        lambda: list(store.scopes()),
+        lambda: store.find(saved[0]),
+        store.__enter__,
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInput, match="closed"):
+            call()
+    assert [file.name for file in path.parent.iterdir()] == ["store.db"]
+    with holdfast.open(f"sqlite:///{path}") as again:
+        assert [info.id for info in again.scope("s").history()] == saved[::-1]
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
+    """Calls under way end as they would have, later ones are refused, and no file stays open."""
+    store = holdfast.open(f"sqlite:///{path}")
+    acknowledged: dict[int, list[str]] = {number: [] for number in range(12)}
+    warm = threading.Barrier(len(acknowledged) + 1)
+
+    def work(number: int) -> str:
+        scope = store.scope("s", f"line-{number}")
+        while True:
+            try:
+                acknowledged[number].append(scope.save({"n": number}).id)
+                assert scope.load() is not None
+            except InvalidInput as error:
+                return str(error)
+            if len(acknowledged[number]) == SAVES_MIN:
+                warm.wait()
+
+    with ThreadPoolExecutor(len(acknowledged)) as pool:
+        ends = [pool.submit(work, number) for number in acknowledged]
+        warm.wait()
+        store.close()
+        assert [end.result() for end in ends] == ["the store is closed"] * len(acknowledged)
+
+    gc.collect()
+    assert descriptors(path) == 0
+    with holdfast.open(f"sqlite:///{path}") as again:
+        for number, ids in acknowledged.items():
+            found = [info.id for info in again.scope("s", f"line-{number}").history()]
+            assert found == ids[::-1]
+            assert len(ids) >= SAVES_MIN
+
+
+def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
+    """A write that waits for another process when the store is closed is still done.
+
+    So is one that waits behind it in this process: both have begun.
+    """
+    store = holdfast.open(f"sqlite:///{path}")
+    store.scope("s").save({"n": 0})
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        begun = [pool.submit(store.scope("s").append, "items", [number]) for number in range(2)]
+        wait_until_in("write", 2)
+        store.close()
+        other.execute("ROLLBACK")
+        saved = {end.result().id for end in begun}
+    assert descriptors(path) == 0
+    with holdfast.open(f"sqlite:///{path}") as again:
+        assert {info.id for info in again.scope("s").history(limit=2)} == saved
+
+
+def wait_until_in(function: str, count: int) -> None:
+    """Wait until that many threads are inside a function of the engine's file."""
+    inside = 0
+    while inside < count:
+        inside = 0
+        for top in sys._current_frames().values():
+            frame = top
+            while frame is not None and frame.f_code is not getattr(SqliteFile, function).__code__:
+                frame = frame.f_back  # type: ignore[assignment]
+            inside += frame is not None
+
+
+def test_many_close_at_once(path: Path) -> None:
+    """Closing from several threads at once is closing once."""
+    for _ in range(30):
+        store = holdfast.open(f"sqlite:///{path}", synchronous="off")
+        together = threading.Barrier(8)
+        at_once(8, lambda _: file_of(store).read(lambda conn: together.wait()))  # noqa: B023
+        file = file_of(store)
+        assert len(file._idle) == 8
+        at_once(8, lambda _: file.close())  # noqa: B023
+        assert descriptors(path) == 0
+        store.close()
