@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast import steps
 from holdfast.core import limits, prepare
 from holdfast.engine import Address, Engine
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import (
     ANY,
     HEAD,
@@ -150,7 +150,13 @@ class AsyncStore:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads(), fn, *args)
+        try:
+            under_way = loop.run_in_executor(self._threads(), fn, *args)
+        except RuntimeError:
+            if self._engine.closed:  # by another thread, since it was asked
+                raise InvalidInput("the store is closed") from None
+            raise
+        return await under_way
 
     def _threads(self) -> "ThreadPoolExecutor":
         # Threads do not survive a fork, so a child makes a pool of its own.

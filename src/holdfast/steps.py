@@ -95,8 +95,8 @@ def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
 
 def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
     """Read many snapshots with their states, in the order asked."""
-    if isinstance(snapshot_ids, str):
-        raise InvalidInput("ids must be several ids, not one text")
+    if isinstance(snapshot_ids, str) or not isinstance(snapshot_ids, Iterable):
+        raise InvalidInput(f"ids must be several ids. type=`{type(snapshot_ids).__name__}`")
     remaining = iter(snapshot_ids)
 
     def walk() -> Walk[Snapshot]:

@@ -65,7 +65,7 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
     kinds: Counter[str] = Counter()
 
     for number in range(ROUNDS):
-        found, done, begun = kill_after(chance.randrange(60), url, number, f"{number:02}")
+        found, done, begun = kill_after(chance.randrange(45), url, number, f"{number:02}")
         assert found == model, "what a new process finds is not what this one found"
         for write in done:
             model = predict(model, write)

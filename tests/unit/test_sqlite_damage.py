@@ -1,8 +1,10 @@
 """Promise 10 on SQLite: damage to one row stays there, whatever column it hits."""
 
+import gc
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from inspect import isgenerator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 import holdfast
 from holdfast import Corrupt, Scope, ScopeKey, Store
+from holdfast.backends._sqlite_tables import Tables
+from holdfast.core import limits
 
 IDS = ["id-0", "id-1", "id-2", "id-3"]
 HEAD = IDS[-1]
@@ -294,6 +298,28 @@ def test_names_that_are_no_text_break_no_listing(store: Store, path: Path, name:
     assert store.scope("other").save({"new": 1}).parent_id == HEAD
 
 
+@pytest.mark.parametrize("table", ["sessions", "scopes", "snapshots"])
+def test_a_name_that_is_no_text_ends_no_listing(store: Store, path: Path, table: str) -> None:
+    """What comes on later pages is still listed when it is the last name of a page that is bad."""
+    many = [f"n-{number:03}" for number in range(2 * limits.PAGE_ITEMS_MAX + 10)]
+    for name in many:
+        store.scope(name).save({})
+        store.scope("many", name).save({})
+        store.scope("s").save({}, id=name)
+    last = many[limits.PAGE_ITEMS_MAX - 1]
+    column = {"sessions": "session_id", "scopes": "scope_id", "snapshots": "id"}[table]
+    bad = f"CAST('{last}' || x'ff' AS TEXT) WHERE {column} = '{last}' AND :seq AND :pk"
+    damage(path, f"UPDATE {table} SET {column} = {bad}")
+
+    good = [name for name in many if name != last]
+    listed = {
+        "sessions": list(store.sessions(prefix="n-")),
+        "scopes": [info.key.scope_id for info in store.scopes("many")],
+        "snapshots": list(store.scope("s").ids(after="n")),
+    }
+    assert listed == {name: good if name == table else many for name in listed}
+
+
 # Notes.
 
 NOTES = {
@@ -314,8 +340,14 @@ def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
     scope = store.scope("s")
 
     assert [note.name for note in scope.notes()] == ["b"]
-    with pytest.raises(Corrupt):
+    with pytest.raises(Corrupt) as caught:
         scope.note("a")
+    # The error keeps the frames of the call alive, but no statement may outlive its transaction:
+    # it would be ended whenever Python comes to it, on a connection that another thread uses.
+    code = Tables.each.__code__
+    walks = [each for each in gc.get_objects() if isgenerator(each) and each.gi_code is code]
+    assert [walk for walk in walks if walk.gi_frame is not None] == []
+    assert caught.value.__traceback__ is not None
     for value in (5, lambda _: 5):
         with pytest.raises(Corrupt):
             scope.set_note("a", value)

@@ -1,11 +1,9 @@
 """The tables of a SQLite file inside one transaction: rows in, rows out, each verified."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
-
-import orjson
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends import _sql
 from holdfast.core import codec
@@ -13,6 +11,8 @@ from holdfast.core.notes import NoteRow, note_checksum, verify_note
 from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
+
+T = TypeVar("T")
 
 _STATEMENTS = _sql.load_queries("queries.sqlite.sql")
 _COLUMNS = len(Row._fields)
@@ -43,13 +43,21 @@ class Tables:
         return self._execute(name, values).fetchone()
 
     def all(self, name: str, values: Any) -> list[Any]:
-        """Return all rows of a listing that bounds itself."""
+        """Return all rows of a statement that has few."""
         return self._execute(name, values).fetchall()
 
-    def each(self, name: str, values: Any) -> Iterator[Any]:
-        """Yield the rows of a listing, whose reader stops when it has enough."""
+    def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
+        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
+        items: list[T] = []
+        # Closed at once: an unread rest would keep the log from being emptied.
         with closing(self._execute(name, values)) as rows:
-            yield from rows
+            for found in rows:
+                item = take(found)
+                if item is not None:
+                    items.append(item)
+                    if len(items) >= limit:
+                        break
+        return items
 
     # Scopes
 
@@ -166,11 +174,6 @@ class Tables:
         found = self._one("note", (scope.pk, on, name))
         return None if found is None else verified_note(found, scope.pk)
 
-    def notes(self, scope: Scope, on: Sequence[str], name: str | None, after: str) -> Iterator[Any]:
-        """Yield the raw rows of notes on several ids, in that order, by name."""
-        places = orjson.dumps(on).decode()
-        return self.each("list_notes", {"on": places, "pk": scope.pk, "name": name, "after": after})
-
     def put_note(self, scope: Scope, row: NoteRow) -> None:
         """Add or replace a note."""
         self._execute("put_note", (scope.pk, *row, note_checksum(row, scope.pk)))
@@ -192,6 +195,15 @@ def verified(found: Sequence[Any], pk: int) -> Row:
 def verified_note(found: Sequence[Any], pk: int) -> NoteRow:
     """Return the note that a result holds, or raise Corrupt."""
     return verify_note(NoteRow._make(found[:-1]), pk, found[-1])
+
+
+def is_text(*names: str) -> bool:
+    """Tell whether names are text; what is not is damage, passed through to be left out."""
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def rest_of(found: Sequence[Any]) -> Sequence[Any]:

@@ -5,17 +5,24 @@ commit is one transaction that holds the file's write lock from its first read o
 decides (core/commits.py) is still true when it is written. Several processes may write at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any, TypeVar
 
 import orjson
 
 from holdfast.backends._sqlite_files import SqliteFile
-from holdfast.backends._sqlite_tables import Scope, Tables, rest_of, verified, verified_note
+from holdfast.backends._sqlite_tables import (
+    Scope,
+    Tables,
+    is_text,
+    rest_of,
+    verified,
+    verified_note,
+)
 from holdfast.core import codec, commits
 from holdfast.core.commits import Line, Verdict
+from holdfast.core.ids import SEQ_MAX
 from holdfast.core.limits import LOCK_WAIT_S_MAX
 from holdfast.core.notes import NoteRow, note_of, written_note
 from holdfast.core.ranges import prefix_end
@@ -25,8 +32,6 @@ from holdfast.model import ANY, Expect, Note, ScopeInfo, ScopeKey, SnapshotInfo
 from holdfast.protocol import Append, Clock, Commit, Found, NoteWrite, Query
 
 T = TypeVar("T")
-
-_SEQ_MAX = 2**63 - 1
 
 
 class SqliteBackend:
@@ -86,21 +91,20 @@ class SqliteBackend:
     # Listing
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        return self._read(lambda tables: list(islice(_matches(tables, query), limit)))
+        return self._read(lambda tables: _matches(tables, query, limit))
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         def read(tables: Tables) -> list[str]:
             found = tables.scope(scope)
             if found is None:
                 return []
-            values = {"pk": found.pk, "after": after, "limit": limit}
-            return [name for (name,) in tables.all("list_ids", values)]
+            return tables.page("list_ids", {"pk": found.pk, "after": after}, _name, limit)
 
         return self._read(read)
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
-        values = {"low": prefix, "high": prefix_end(prefix), "after": after, "limit": limit}
-        return self._read(lambda tables: [name for (name,) in tables.all("list_sessions", values)])
+        values = {"low": prefix, "high": prefix_end(prefix), "after": after}
+        return self._read(lambda tables: tables.page("list_sessions", values, _name, limit))
 
     def list_scopes(
         self,
@@ -124,11 +128,8 @@ class SqliteBackend:
             "after_session": start.session_id,
             "after_kind": start.kind,
             "after_scope": start.scope_id,
-            "limit": limit,
         }
-        return self._read(
-            lambda tables: [_scope_info(found) for found in tables.all("list_scopes", values)]
-        )
+        return self._read(lambda tables: tables.page("list_scopes", values, _scope_info, limit))
 
     # Deleting
 
@@ -186,12 +187,24 @@ class SqliteBackend:
         after: str,
         limit: int,
     ) -> list[Note]:
+        places = orjson.dumps([each or "" for each in on]).decode()
+
         def read(tables: Tables) -> list[Note]:
-            found = tables.scope(scope)
-            if found is None:
+            owner = tables.scope(scope)
+            if owner is None:
                 return []
-            rows = tables.notes(found, [each or "" for each in on], name, after)
-            return list(islice(_good_notes(rows, found.pk, asked=name is not None), limit))
+            pk = owner.pk
+
+            def take(found: Any) -> Note | None:
+                try:
+                    return note_of(verified_note(found, pk))
+                except Corrupt:
+                    if name is not None:
+                        raise
+                    return None  # left out of a listing; asking for it by name raises
+
+            values = {"on": places, "pk": pk, "name": name, "after": after}
+            return tables.page("list_notes", values, take, limit)
 
         return self._read(read)
 
@@ -282,9 +295,9 @@ def _line(tables: Tables, scope: Scope | None) -> Line:
     return Line(tables.head(scope), scope.floor, scope.fence, next_seq, last_saved_at + 1)
 
 
-def _matches(tables: Tables, query: Query) -> Iterator[SnapshotInfo]:
+def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     values: dict[str, Any] = {
-        "before": _SEQ_MAX if query.after is None else query.after,
+        "before": SEQ_MAX if query.after is None else query.after,
         "status": query.status,
         "id": query.id,
         "labels": orjson.dumps(dict(query.labels)).decode(),
@@ -294,7 +307,7 @@ def _matches(tables: Tables, query: Query) -> Iterator[SnapshotInfo]:
     if query.scope is not None:
         scope = tables.scope(query.scope)
         if scope is None or not query.scope.session_id.startswith(query.prefix):
-            return
+            return []
         name = "history_of_scope"
         values |= {"pk": scope.pk, **query.scope._asdict()}
     elif query.id is not None:
@@ -304,29 +317,34 @@ def _matches(tables: Tables, query: Query) -> Iterator[SnapshotInfo]:
         values["name"], values["value"] = query.labels[0]
     else:
         name = "history_of_sessions"
-    for found in tables.each(name, values):
-        # A damaged row is left out of a listing; asking for it by id raises.
-        with suppress(Corrupt):
-            pk, session_id, scope_id, kind = rest_of(found)
-            yield info_of(ScopeKey(session_id, scope_id, kind), verified(found, pk))
+
+    def take(found: Any) -> SnapshotInfo | None:
+        pk, *names = rest_of(found)
+        if not is_text(*names):
+            return None
+        try:
+            info = info_of(ScopeKey(*names), verified(found, pk))
+        except Corrupt:
+            return None  # left out of a listing; asking for it by id raises
+        # The table of labels is an index: the snapshot itself is the authority.
+        matches = all(info.labels.get(name) == value for name, value in query.labels)
+        return info if matches else None
+
+    return tables.page(name, values, take, limit)
 
 
-def _scope_info(found: Sequence[Any]) -> ScopeInfo:
-    pk, session_id, scope_id, kind = rest_of(found)
-    key = ScopeKey(session_id, scope_id, kind)
+def _name(found: Any) -> str | None:
+    (name,) = found
+    return name if is_text(name) else None
+
+
+def _scope_info(found: Any) -> ScopeInfo | None:
+    pk, *names = rest_of(found)
+    if not is_text(*names):
+        return None
+    key = ScopeKey(*names)
     head = None
     if found[0] is not None:
         with suppress(Corrupt):
             head = info_of(key, verified(found, pk))
     return ScopeInfo(key, head)
-
-
-def _good_notes(rows: Iterator[Any], pk: int, *, asked: bool) -> Iterator[Note]:
-    for found in rows:
-        try:
-            row = verified_note(found, pk)
-        except Corrupt:
-            if asked:
-                raise
-        else:
-            yield note_of(row)

@@ -5,6 +5,7 @@ import re
 from holdfast.errors import Corrupt, InvalidInput
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+SEQ_MAX = (1 << 63) - 1  # what an integer column holds
 _RANDOM_BITS = 74
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _TIME_MAX = (1 << 48) - 1
@@ -58,6 +59,6 @@ def seq_of(token: str) -> int:
         seq = int(place, 16)
     except ValueError:
         seq = -1
-    if not dot or seq < 0:
+    if not dot or not 0 <= seq <= SEQ_MAX:
         raise InvalidInput("the cursor is not a snapshot's info of this store")
     return seq

@@ -148,6 +148,8 @@ def note_places(on: str | Iterable[str] | None) -> list[str | None]:
         return [None]
     if isinstance(on, str):
         return [limits.check_id("on", on)]
+    if not isinstance(on, Iterable):
+        raise InvalidInput(f"on must be one id or several. type=`{type(on).__name__}`")
     return list(dict.fromkeys(limits.check_id("on", each) for each in on))
 
 

@@ -12,7 +12,10 @@ def to_us(name: str, moment: object) -> int:
     """Return an aware datetime as microseconds, or raise InvalidInput."""
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise InvalidInput(f"{name} must be a datetime with a time zone")
-    return (moment - _EPOCH) // _MICROSECOND
+    try:
+        return (moment.astimezone(UTC) - _EPOCH) // _MICROSECOND
+    except OverflowError:
+        raise InvalidInput(f"{name} is outside the years 1 to 9999 in UTC") from None
 
 
 def from_us(microseconds: int) -> datetime:

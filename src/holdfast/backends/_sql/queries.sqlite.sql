@@ -1,5 +1,5 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- core.rows.Row, then its checksum.
+-- core.rows.Row, then its checksum. A reader of a listing stops when its page is full.
 
 -- name: newest_place
 -- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
@@ -87,7 +87,7 @@ UPDATE scopes
  WHERE pk = :pk;
 
 -- name: history_of_scope
--- Newest first; the reader stops when its page is full.
+-- Newest first.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, :session_id, :scope_id, :kind
@@ -151,7 +151,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 SELECT n.id
   FROM snapshots AS n
  WHERE n.scope_pk = :pk AND n.id > :after AND n.kept
- ORDER BY n.id LIMIT :limit;
+ ORDER BY n.id;
 
 -- name: list_sessions
 -- A session counts if one of its scopes holds a snapshot, a note or a lease.
@@ -163,7 +163,7 @@ SELECT x.session_id
                 WHERE s.session_pk = x.pk
                   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
                        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk)))
- ORDER BY x.session_id LIMIT :limit;
+ ORDER BY x.session_id;
 
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
@@ -177,7 +177,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND (x.session_id, s.kind, s.scope_id) > (:after_session, :after_kind, :after_scope)
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
         OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
- ORDER BY x.session_id, s.kind, s.scope_id LIMIT :limit;
+ ORDER BY x.session_id, s.kind, s.scope_id;
 
 -- name: count_scope
 SELECT count(*) FROM snapshots WHERE scope_pk = ?;

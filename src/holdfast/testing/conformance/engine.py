@@ -1,6 +1,7 @@
 """Chapter: the engine itself. What `Backend` promises below the faces."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ class EngineSeam(Kit):
         assert backend.list_sessions(prefix="", after="", limit=10) == ["chat-42"]
 
     def test_a_revision_tells_its_place(self, backend: Backend) -> None:
-        """`<seq hex>.<rev hex>.<nonce>`: the place stays through updates, and always grows."""
+        """`<seq hex>.<rev hex>.<nonce>`: an update keeps the place, raises `rev`."""
         first = backend.commit(_commit(1, id="a"))
         updated = backend.commit(_commit(2, id="a", replaces=first.revision))
         backend.delete_snapshot(SCOPE, "a")
@@ -127,7 +128,23 @@ class EngineSeam(Kit):
             assert _REVISION.fullmatch(info.revision)
         places = [int(i.revision.split(".")[0], 16) for i in (first, updated, second)]
         assert places[0] == places[1] < places[2]
+        written = [int(i.revision.split(".")[1], 16) for i in (first, updated)]
+        assert written[0] < written[1]
         assert updated.revision.endswith(f".{2:016x}")
+
+    def test_times_are_those_of_the_stamp(self, backend: Backend) -> None:
+        """An engine has no clock: a commit is made when its stamp says, as are notes."""
+        first = backend.commit(_commit(1, id="a"))
+        second = backend.commit(_commit(2, id="a", replaces=first.revision))
+        third = backend.commit(_commit(3, id="a", overwrite=True))
+        stamp = Stamp(1_000_004, f"{4:016x}", 4)
+        note = backend.write_note(NoteWrite(SCOPE, "n", None, b"1", stamp, ANY))
+
+        start = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+        assert [each.created_at.microsecond for each in (first, second, third)] == [1, 1, 1]
+        assert [each.updated_at - start for each in (first, second, third, note)] == [
+            timedelta(microseconds=number) for number in (1, 2, 3, 4)
+        ]
 
     def test_pages_are_no_longer_than_asked(self, backend: Backend) -> None:
         """Every listing obeys its limit, and goes on behind the last item of a page."""

@@ -332,3 +332,7 @@ class Promises(Kit):
         watched.asked.clear()
         assert len(list(scope.history(limit=2))) == 2
         assert watched.asked == [2]
+        scope.delete_snapshot("0")
+        watched.asked.clear()
+        assert len(list(scope.history())) == 8
+        assert watched.asked == [3, 3, 3], "a page that is not full is the last"
