@@ -126,6 +126,8 @@ def _open_sqlite(address: str, options: Mapping[str, Any]) -> Callable[[], Backe
     path = address.removeprefix("///")
     if path == address or not path or path == ":memory:":
         raise InvalidInput("write sqlite:///relative.db or sqlite:////absolute.db, or memory:")
+    # Absolute, so that a later change of directory does not lead to another file.
+    path = os.path.abspath(path)
     return lambda: SqliteBackend(path, clock=CLOCK, **options)
 
 

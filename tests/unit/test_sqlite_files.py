@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import Corrupt, HoldfastError, InvalidInput, Unavailable, Unsupported
 from holdfast.backends import _sql
-from holdfast.backends._sqlite_files import APPLICATION_ID
+from holdfast.backends._sqlite_schema import APPLICATION_ID
 
 
 @pytest.fixture

@@ -35,8 +35,7 @@ class SqliteFile:
 
     def __init__(self, path: str, *, clock: Clock, lock_wait_s: float, synchronous: str) -> None:
         """Open the file, or raise why it cannot be ours."""
-        # Absolute, so that a later change of directory does not lead to another file.
-        self._path = os.path.abspath(path)
+        self._path = path
         self._clock = clock
         self._lock_wait_s = lock_wait_s
         self._synchronous = synchronous

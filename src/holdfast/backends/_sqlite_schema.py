@@ -22,6 +22,8 @@ def create_private(path: str) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise InvalidInput(f"the folder does not exist. folder=`{folder}`")
+    if Path(path).is_dir():
+        raise InvalidInput(f"the path is a folder. path=`{path}`")
     try:
         handle = os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
         size = os.fstat(handle).st_size

@@ -7,6 +7,7 @@ decides (core/commits.py) is still true when it is written. Several processes ma
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -187,24 +188,23 @@ class SqliteBackend:
         after: str,
         limit: int,
     ) -> list[Note]:
-        places = orjson.dumps([each or "" for each in on]).decode()
-
         def read(tables: Tables) -> list[Note]:
             owner = tables.scope(scope)
             if owner is None:
                 return []
-            pk = owner.pk
-
-            def take(found: Any) -> Note | None:
-                try:
-                    return note_of(verified_note(found, pk))
-                except Corrupt:
-                    if name is not None:
-                        raise
-                    return None  # left out of a listing; asking for it by name raises
-
-            values = {"on": places, "pk": pk, "name": name, "after": after}
-            return tables.page("list_notes", values, take, limit)
+            if name is not None:
+                asked = [tables.note(owner, each or "", name) for each in on]
+                return [note_of(row) for row in asked if row is not None][:limit]
+            page: list[Note] = []
+            behind = after
+            for each in on:
+                at = (owner.pk, each or "", behind)
+                take = partial(_good_note, owner.pk)
+                page += tables.page("list_notes", at, take, limit - len(page))
+                if len(page) >= limit:
+                    break
+                behind = ""
+            return page
 
         return self._read(read)
 
@@ -336,6 +336,13 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
 def _name(found: Any) -> str | None:
     (name,) = found
     return name if is_text(name) else None
+
+
+def _good_note(pk: int, found: Any) -> Note | None:
+    try:
+        return note_of(verified_note(found, pk))
+    except Corrupt:
+        return None  # left out of a listing; asking for it by name raises
 
 
 def _scope_info(found: Any) -> ScopeInfo | None:

@@ -207,13 +207,8 @@ ON CONFLICT (scope_pk, on_id, name) DO UPDATE
        value = excluded.value, checksum = excluded.checksum;
 
 -- name: list_notes
--- For each snapshot id in :on (a JSON array; '' is the scope itself), in that order, by name.
-SELECT o.on_id, o.name, o.rev, o.nonce, o.updated_at, o.value, o.checksum
-  FROM json_each(:on) AS w
- CROSS JOIN notes AS o ON o.scope_pk = :pk AND o.on_id = w.value
- WHERE (:name IS NULL OR o.name = :name)
-   AND (w.key > 0 OR o.name > :after)
- ORDER BY w.key, o.name;
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM notes WHERE scope_pk = ? AND on_id = ? AND name > ? ORDER BY name;
 
 -- name: remove_note
 DELETE FROM notes WHERE scope_pk = ? AND on_id = ? AND name = ?;
