@@ -349,7 +349,8 @@ class BadInput(Kit):
         update: Callable[[], object] = lambda: furnished.update("a", change)  # type: ignore  # noqa: E731
         note: Callable[[], object] = lambda: furnished.set_note("n", count)  # noqa: E731
         if face == "sync":
-            self._refused(InvalidInput, store, [update, note])
+            messages = self._refused(InvalidInput, store, [update, note])
+            assert all("store.aio" in message for message in messages)
         else:
             update()
             note()
