@@ -57,8 +57,12 @@ class Engine:
             return self._backend
 
     def at_close(self, action: Callable[[], None]) -> None:
-        """Have something else let go when the engine is closed."""
-        self._at_close.append(action)
+        """Have something else let go when the engine is closed: at once if it is closed already."""
+        with self._lock:
+            if not self._closed:
+                self._at_close.append(action)
+                return
+        action()
 
     def close(self) -> None:
         """Close the backend and whatever joined it. May be repeated."""

@@ -85,6 +85,13 @@ def check_status(status: object) -> str:
     return check_text("status", status, chars_max=STATUS_CHARS_MAX)
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return True or False, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} must be True or False. type=`{type(value).__name__}`")
+    return value
+
+
 def check_count(name: str, value: Any) -> int | None:
     """Return a limit: None (no limit) or a whole number from 0 on."""
     if value is None:

@@ -41,6 +41,8 @@ def save(
     state_bytes_max: int,
 ) -> Commit:
     """Return the commit of a save, its state encoded."""
+    for name, value in (("keep", keep), ("head", head), ("overwrite", overwrite)):
+        limits.check_flag(name, value)
     if not keep and not head:
         raise InvalidInput("a save must be kept, or become the head, or both")
     if id is not None:
@@ -58,9 +60,9 @@ def save(
         stamp=stamp,
         id=id,
         parent=parent,
-        keep=bool(keep),
-        head=bool(head),
-        overwrite=bool(overwrite),
+        keep=keep,
+        head=head,
+        overwrite=overwrite,
         expect=check_expect(expect),
         created_at=None if created_at is None else times.to_us("created_at", created_at),
         forked_from=None if forked_from is None else check_ref("forked_from", forked_from),
@@ -95,7 +97,7 @@ def append(
         labels=encode_labels(labels),
         metadata=encode_metadata(metadata, state_bytes_max),
         stamp=stamp,
-        keep=bool(keep),
+        keep=limits.check_flag("keep", keep),
         expect=check_expect(expect),
     )
 

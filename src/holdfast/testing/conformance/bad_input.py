@@ -77,7 +77,21 @@ _TAKES_AN_ID: Final[dict[str, Callable[[Store, Scope, Any], object]]] = {
     ),
 }
 _BAD_KINDS: Final[tuple[Any, ...]] = (
-    *("", "Agent", "MultiAgent", "multiAgent2", "a b", "a/b", "..", "é", "k" * 65, "a\0", 7, None),
+    *(
+        "",
+        "Agent",
+        "MultiAgent",
+        "multiagent",
+        "multiAgent2",
+        "a b",
+        "a/b",
+        "..",
+        "é",
+        "k" * 65,
+        "a\0",
+        7,
+        None,
+    ),
 )
 
 _BAD_CALLS: Final[dict[str, tuple[type[HoldfastError], Attempt]]] = {
@@ -85,6 +99,7 @@ _BAD_CALLS: Final[dict[str, tuple[type[HoldfastError], Attempt]]] = {
     "own parent, overwriting": (InvalidInput, _saves(id="a", parent="a", overwrite=True)),
     "parent of another type": (InvalidInput, _saves(parent=7)),
     "neither kept nor head": (InvalidInput, _saves(keep=False, head=False)),
+    "keep as a text": (InvalidInput, _saves(keep="no")),
     "another body": (AlreadyExists, _saves(id="a")),
     "stale expect": (Conflict, _saves(expect="0.0.0000000000000000")),
     "expect no head": (Conflict, _saves(expect=None)),
