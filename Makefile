@@ -22,8 +22,8 @@ $(READY): pyproject.toml Makefile
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
 	@touch $@
 
-demo: $(READY) ## an agent is killed in mid-run and resumes
-	@$(BIN)/python examples/resume.py
+demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
+	@$(BIN)/holdfast demo
 
 lint: $(READY) ## style, types and the contracts of the floors
 	$(BIN)/ruff check .

@@ -237,7 +237,7 @@ def test_twins_take_the_same_and_give_the_same(sync: Any, aio: Any) -> None:
         assert get_args(given_async) == get_args(given)
     else:
         assert inspect.iscoroutinefunction(aio)
-        assert given_async == given
+        assert given_async == given or (given, given_async) in FACES
 
 
 @pytest.mark.parametrize(("sync", "aio"), twins())

@@ -9,7 +9,8 @@ Open a store, take a scope, save after each step; after a crash the same state i
         chat.append("messages", [{"role": "user", "content": "hello"}])
 """
 
-from holdfast.aio import AsyncScope, AsyncStore
+from holdfast.aio import AsyncStore
+from holdfast.aio_scope import AsyncScope
 from holdfast.errors import (
     AlreadyExists,
     Conflict,
@@ -24,15 +25,21 @@ from holdfast.model import (
     ANY,
     HEAD,
     JSON,
+    Change,
+    Diff,
+    Finding,
     Note,
+    Pruned,
     ScopeInfo,
     ScopeKey,
     Snapshot,
     SnapshotInfo,
     SnapshotRef,
+    Stats,
 )
 from holdfast.opening import open, open_async
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 
 __version__ = "0.1.0"
 
@@ -43,18 +50,23 @@ __all__ = [
     "AlreadyExists",
     "AsyncScope",
     "AsyncStore",
+    "Change",
     "Conflict",
     "Corrupt",
+    "Diff",
+    "Finding",
     "HoldfastError",
     "InvalidInput",
     "NotFound",
     "Note",
+    "Pruned",
     "Scope",
     "ScopeInfo",
     "ScopeKey",
     "Snapshot",
     "SnapshotInfo",
     "SnapshotRef",
+    "Stats",
     "Store",
     "Unavailable",
     "Unsupported",

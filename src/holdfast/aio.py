@@ -7,27 +7,20 @@ await does not stop a write that has begun.
 
 import inspect
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast import steps
-from holdfast.core import limits, prepare
-from holdfast.engine import Address, Engine
+from holdfast import steps, upkeep
+from holdfast.aio_scope import AsyncScope
+from holdfast.core import limits
+from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import (
-    ANY,
-    HEAD,
-    JSON,
-    Expect,
-    Note,
-    Parent,
+    Finding,
     ScopeInfo,
-    ScopeKey,
-    Snapshot,
     SnapshotInfo,
-    SnapshotRef,
+    Stats,
 )
 from holdfast.steps import Ask, Pause, Steps, Walk, Work
 from holdfast.store import Store
@@ -75,12 +68,17 @@ class AsyncStore:
 
     async def close(self) -> None:
         """Async twin of `Store.close`."""
-        if not self._engine.closed:
-            await self._offload(self._engine.close)
+        if self._engine.closed:
+            return
+        import asyncio
+
+        # Not behind the work in the pool, and not stopped by a cancelled await.
+        closing = asyncio.get_running_loop().run_in_executor(None, self._engine.close)
+        await asyncio.shield(closing)
 
     async def run(self, fn: Callable[[Store], T]) -> T:
         """Run a function of several synchronous calls with the synchronous face, in the pool."""
-        return await self._offload(fn, self._sync)
+        return await self._in_pool(fn, self._sync)
 
     def scope(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "AsyncScope":
         """Async twin of `Store.scope`; not awaited, since it touches no storage."""
@@ -102,6 +100,37 @@ class AsyncStore:
         """Async twin of `Store.scopes`."""
         return self._stream(steps.scopes(session_id, kind=kind, prefix=prefix))
 
+    def history(
+        self,
+        *,
+        limit: int | None = None,
+        after: SnapshotInfo | None = None,
+        labels: Mapping[str, str] | None = None,
+        status: str | None = None,
+        prefix: str = "",
+    ) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Store.history`."""
+        walk = steps.history(
+            None, limit=limit, after=after, labels=labels, status=status, prefix=prefix
+        )
+        return self._stream(walk)
+
+    async def compact(self) -> int:
+        """Async twin of `Store.compact`."""
+        return await self._run(lambda backend: backend.compact())
+
+    async def stats(self, session_id: str | None = None) -> Stats:
+        """Async twin of `Store.stats`."""
+        return await self._run(upkeep.stats(session_id))
+
+    def check(self) -> AsyncIterator[Finding]:
+        """Async twin of `Store.check`."""
+        return self._stream(upkeep.check(repair=False))
+
+    def repair(self) -> AsyncIterator[Finding]:
+        """Async twin of `Store.repair`."""
+        return self._stream(upkeep.check(repair=True))
+
     async def delete_session(self, session_id: str) -> int:
         """Async twin of `Store.delete_session`."""
         session_id = limits.check_id("session_id", session_id)
@@ -121,6 +150,8 @@ class AsyncStore:
             try:
                 advance, value = verb.send, await self._answer(step)
             except HoldfastError as error:
+                if isinstance(step, Ask):
+                    raise  # the caller's own, whatever its class
                 advance, value = verb.throw, error
 
     async def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
@@ -145,13 +176,14 @@ class AsyncStore:
                 yield item
 
     async def _offload(self, fn: Callable[..., T], *args: Any) -> T:
-        if not self._engine.may_block:
-            return fn(*args)
+        return await self._in_pool(fn, *args) if self._engine.may_block else fn(*args)
+
+    async def _in_pool(self, fn: Callable[..., T], *args: Any) -> T:
         import asyncio
 
         loop = asyncio.get_running_loop()
         try:
-            under_way = loop.run_in_executor(self._threads(), fn, *args)
+            under_way = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
         except RuntimeError:
             if self._engine.closed:  # by another thread, since it was asked
                 raise InvalidInput("the store is closed") from None
@@ -170,146 +202,9 @@ class AsyncStore:
         return self._pool
 
 
-class AsyncScope(Address):
-    """Async twin of `Scope`."""
-
-    def __init__(self, store: AsyncStore, key: ScopeKey) -> None:
-        """Made by `AsyncStore.scope`, which checks the key."""
-        super().__init__(key)
-        self._store = store
-        self._tools = store._engine.tools
-
-    async def save(
-        self,
-        state: JSON,
-        *,
-        id: str | None = None,
-        parent: Parent = HEAD,
-        keep: bool = True,
-        head: bool = True,
-        overwrite: bool = False,
-        status: str = "completed",
-        labels: Mapping[str, str] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        created_at: datetime | None = None,
-        forked_from: SnapshotRef | None = None,
-        expect: Expect = ANY,
-    ) -> SnapshotInfo:
-        """Async twin of `Scope.save`."""
-        commit = prepare.save(
-            self._key,
-            state,
-            id=id,
-            parent=parent,
-            keep=keep,
-            head=head,
-            overwrite=overwrite,
-            status=status,
-            labels=labels,
-            metadata=metadata,
-            created_at=created_at,
-            forked_from=forked_from,
-            expect=expect,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-        )
-        return await self._store._run(lambda backend: backend.commit(commit))
-
-    async def append(
-        self,
-        key: str,
-        items: list[JSON],
-        *,
-        keep: bool = True,
-        status: str = "completed",
-        labels: Mapping[str, str] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        expect: Expect = ANY,
-    ) -> SnapshotInfo:
-        """Async twin of `Scope.append`."""
-        commit = prepare.append(
-            self._key,
-            key,
-            items,
-            keep=keep,
-            status=status,
-            labels=labels,
-            metadata=metadata,
-            expect=expect,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-        )
-        return await self._store._run(lambda backend: backend.commit(commit))
-
-    async def load(self, id: str | None = None) -> Snapshot | None:
-        """Async twin of `Scope.load`."""
-        return await self._store._run(steps.load(self._key, id))
-
-    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot]:
-        """Async twin of `Scope.load_many`."""
-        return self._store._stream(steps.load_many(self._key, ids))
-
-    async def info(self, id: str | None = None) -> SnapshotInfo | None:
-        """Async twin of `Scope.info`."""
-        return await self._store._run(steps.info(self._key, id))
-
-    def history(
-        self,
-        *,
-        limit: int | None = None,
-        after: str | SnapshotInfo | None = None,
-        labels: Mapping[str, str] | None = None,
-        status: str | None = None,
-    ) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.history`."""
-        walk = steps.history(self._key, limit=limit, after=after, labels=labels, status=status)
-        return self._store._stream(walk)
-
-    def ids(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[str]:
-        """Async twin of `Scope.ids`."""
-        return self._store._stream(steps.list_ids(self._key, after=after, limit=limit))
-
-    async def update(
-        self,
-        id: str,
-        fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
-    ) -> SnapshotInfo | None:
-        """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
-        return await self._store._drive(steps.update(self._tools, self._key, id, fn))
-
-    async def delete_snapshot(self, id: str) -> int:
-        """Async twin of `Scope.delete_snapshot`."""
-        id = limits.check_id("id", id)
-        return await self._store._run(lambda backend: backend.delete_snapshot(self._key, id))
-
-    async def delete(self, *, expect: Expect = ANY) -> int:
-        """Async twin of `Scope.delete`."""
-        expect = prepare.check_expect(expect)
-        return await self._store._run(
-            lambda backend: backend.delete_scope(self._key, expect=expect)
-        )
-
-    async def note(self, name: str, *, on: str | None = None) -> Note | None:
-        """Async twin of `Scope.note`."""
-        return await self._store._run(steps.note(self._key, name, on))
-
-    def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
-        """Async twin of `Scope.notes`."""
-        return self._store._stream(steps.notes(self._key, on))
-
-    async def set_note(
-        self,
-        name: str,
-        value_or_fn: JSON | Callable[[JSON], JSON | Awaitable[JSON]],
-        *,
-        on: str | None = None,
-        expect: Expect = ANY,
-    ) -> Note | None:
-        """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
-        verb = steps.set_note(self._tools, self._key, name, value_or_fn, on=on, expect=expect)
-        return await self._store._drive(verb)
-
-    async def delete_note(self, name: str, *, on: str | None = None) -> int:
-        """Async twin of `Scope.delete_note`."""
-        name, on = prepare.note_address(name, on)
-        return await self._store._run(lambda backend: backend.delete_note(self._key, name, on=on))
+def _without_stop(fn: Callable[..., T], *args: Any) -> T:
+    """Call a function; StopIteration cannot cross into a task, where it would be lost."""
+    try:
+        return fn(*args)
+    except StopIteration as stop:
+        raise RuntimeError("the function raised StopIteration") from stop

@@ -33,14 +33,16 @@ class Engine:
     @property
     def backend(self) -> Backend:
         """The backend, opened if it is not open yet; InvalidInput once it is closed."""
-        return self._backend or self.open()
+        backend = self._backend
+        return self.open() if backend is None else backend
 
     @property
     def may_block(self) -> bool:
         """Whether a call may wait for storage; opening the backend may."""
+        backend = self._backend
         if self._closed:
             raise InvalidInput("the store is closed")
-        return self._backend is None or self._backend.blocking
+        return backend is None or backend.blocking
 
     @property
     def closed(self) -> bool:
@@ -68,10 +70,11 @@ class Engine:
         """Close the backend and whatever joined it. May be repeated."""
         with self._lock:
             backend, self._backend, self._closed = self._backend, None, True
+            actions, self._at_close = self._at_close, []
         if backend is not None:
             backend.close()
-        while self._at_close:
-            self._at_close.pop()()
+        for action in actions:
+            action()
 
 
 class Address:

@@ -1,8 +1,9 @@
 """The public records: what the verbs take and give. Nothing in here does any work."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from reprlib import repr as short_repr
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 JSON: TypeAlias = Any
@@ -118,3 +119,101 @@ class Note:
     revision: str
     updated_at: datetime
     snapshot_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many snapshots went, or would go, and how many bytes their encoded states have."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a store or a session holds.
+
+    `logical_bytes` is the sum of the encoded states, `stored_bytes` what they take in the engine.
+    `largest` names what is biggest, with its bytes: sessions of a store by what is stored, or
+    top-level keys of a session's current states (`scope_id:key`) by their encoding.
+    """
+
+    sessions: int
+    scopes: int
+    snapshots: int
+    logical_bytes: int
+    stored_bytes: int
+    largest: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that `check` noticed.
+
+    `severity` is `error` (something cannot be read or is wrong), `warning` (it works, but should
+    not be so) or `info`; `code` is stable; `repaired` is True if `repair` has mended it.
+    """
+
+    severity: str
+    code: str
+    message: str
+    scope: ScopeKey | None = None
+    id: str | None = None
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two states, at a JSON Pointer.
+
+    `path` leads into the new state, except for "removed", where it leads into the old one.
+    "added" has no `before` and "removed" no `after` (None). For "moved" `before` and `after` are
+    not values but the old and the new pointer; both can be the same text, as when a member of an
+    object only takes another place in the order of its keys.
+    """
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    path: str
+    kind: Literal["added", "removed", "changed", "moved"]
+    before: JSON
+    after: JSON
+
+    def __str__(self) -> str:
+        where = self.path or "(the whole state)"
+        if self.kind == "added":
+            return f"+ {where}: {short_repr(self.after)}"
+        if self.kind == "removed":
+            return f"- {where}: {short_repr(self.before)}"
+        if self.kind == "moved":
+            same = self.before == self.after
+            return f"> {where}: in another order" if same else f"> {where}: from {self.before}"
+        return f"~ {where}: {short_repr(self.before)} -> {short_repr(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What changed from one state to another; falsy exactly when they are equal.
+
+    As text it has one short line for each change. Values in it are those of the two states, not
+    copies.
+    """
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    changes: tuple[Change, ...]
+    _patch: tuple[dict[str, JSON], ...] = field(default=(), repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.changes))
+
+    def to_json_patch(self) -> list[dict[str, JSON]]:
+        """Return RFC 6902 operations (add, remove, replace, move) from the old to the new state.
+
+        The result is the new state exactly: types, and also the order of keys where the library
+        that applies them keeps objects in order of insertion, as Python's dict does.
+        """
+        return [dict(operation) for operation in self._patch]

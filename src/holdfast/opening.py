@@ -61,6 +61,15 @@ def open_backend(url: str, **options: Any) -> Backend:
     return _engine(url, options).open()
 
 
+def file_of(url: str | None = None) -> str | None:
+    """Return the path of the file that a URL names, None for an engine without one.
+
+    Opens nothing, and the file need not exist.
+    """
+    scheme, address, _ = _read_url(url)
+    return None if scheme.file is None else scheme.file(address)
+
+
 CLOCK = Clock(time.monotonic, time.sleep, random.random)
 
 
@@ -80,6 +89,21 @@ def _tools(common: Mapping[str, Any]) -> Tools:
 
 
 def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
+    scheme, address, given = _read_url(url)
+    merged: dict[str, Any] = dict(options)
+    for option, value in given:
+        if option in merged:
+            raise InvalidInput(f"the option is given twice. option=`{option}`")
+        merged[option] = value
+    common, own = _common(merged)
+    engine = Engine(scheme.opener(address, _checked(own, scheme.options)), _tools(common))
+    if scheme.instant:
+        engine.open()
+    return engine
+
+
+def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
+    """Return the scheme of a URL, its address and the options in its query."""
     if url is None:
         url = os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     if not isinstance(url, str):
@@ -100,16 +124,7 @@ def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
         raise InvalidInput("the URL holds an escape that is not UTF-8") from None
     if "\0" in address:
         raise InvalidInput("the URL holds NUL")
-    merged: dict[str, Any] = dict(options)
-    for option, value in given:
-        if option in merged:
-            raise InvalidInput(f"the option is given twice. option=`{option}`")
-        merged[option] = value
-    common, own = _common(merged)
-    engine = Engine(scheme.opener(address, _checked(own, scheme.options)), _tools(common))
-    if scheme.instant:
-        engine.open()
-    return engine
+    return scheme, address, given
 
 
 def _open_memory(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
@@ -123,12 +138,16 @@ def _open_memory(address: str, options: Mapping[str, Any]) -> Callable[[], Backe
 def _open_sqlite(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
     from holdfast.backends.sqlite import SqliteBackend
 
+    path = _sqlite_file(address)
+    return lambda: SqliteBackend(path, clock=CLOCK, **options)
+
+
+def _sqlite_file(address: str) -> str:
     path = address.removeprefix("///")
     if path == address or not path or path == ":memory:":
         raise InvalidInput("write sqlite:///relative.db or sqlite:////absolute.db, or memory:")
     # Absolute, so that a later change of directory does not lead to another file.
-    path = os.path.abspath(path)
-    return lambda: SqliteBackend(path, clock=CLOCK, **options)
+    return os.path.abspath(path)
 
 
 def _positive_int(value: Any) -> int:
@@ -140,7 +159,7 @@ def _positive_int(value: Any) -> int:
 
 def _seconds(value: Any) -> float:
     number = float(value)
-    if not 0 <= number < float("inf"):
+    if not 0 <= number <= limits.WAIT_S_MAX or isinstance(value, bool):
         raise ValueError
     return number
 
@@ -155,6 +174,7 @@ class _Scheme(NamedTuple):
     opener: Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
     options: Mapping[str, Callable[[Any], Any]]
     instant: bool = False
+    file: Callable[[str], str] | None = None
 
 
 _COMMON: Mapping[str, Callable[[Any], Any]] = {
@@ -163,7 +183,11 @@ _COMMON: Mapping[str, Callable[[Any], Any]] = {
 }
 _SCHEMES: Mapping[str, _Scheme] = {
     "memory": _Scheme(_open_memory, {}, instant=True),
-    "sqlite": _Scheme(_open_sqlite, {"lock_wait_s": _seconds, "synchronous": _durability}),
+    "sqlite": _Scheme(
+        _open_sqlite,
+        {"lock_wait_s": _seconds, "synchronous": _durability},
+        file=_sqlite_file,
+    ),
 }
 
 

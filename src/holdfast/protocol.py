@@ -13,12 +13,15 @@ from holdfast.model import (
     ANY,
     HEAD,
     Expect,
+    Finding,
     Note,
     Parent,
+    Pruned,
     ScopeInfo,
     ScopeKey,
     SnapshotInfo,
     SnapshotRef,
+    Stats,
 )
 
 
@@ -55,8 +58,10 @@ class Commit(NamedTuple):
 
     `labels` and `metadata` are encoded objects, labels in the order of their names. `replaces`
     makes it an update in place: the revision that the snapshot `id` must still have. `fence` is the
-    lease that the scope must still carry. `again` says that the same commit may already be stored,
-    its answer lost: an engine then looks for its nonce before it stores anything.
+    lease that the scope must still carry. `new_scope` says that the scope must not hold anything
+    yet; `source` is the revision that the snapshot in `forked_from` must still have. `again` says
+    that the same commit may already be stored, its answer lost: an engine then looks for its nonce
+    before it stores anything.
     """
 
     scope: ScopeKey
@@ -75,6 +80,8 @@ class Commit(NamedTuple):
     created_at: int | None = None
     forked_from: SnapshotRef | None = None
     fence: str | None = None
+    new_scope: bool = False
+    source: str | None = None
     again: bool = False
 
 
@@ -82,7 +89,8 @@ class Commit(NamedTuple):
 class Query:
     """Which kept snapshots to list: of one scope, or of all whose session begins with `prefix`.
 
-    `labels` must all be there with these values. `after` is the place (the `seq` of a revision)
+    `labels` must all be there with these values. `leaves` leaves out what is the parent of a kept
+    snapshot of its scope, and needs a scope. `after` is the place (the `seq` of a revision)
     of the last one seen; what is older follows.
     """
 
@@ -91,6 +99,7 @@ class Query:
     id: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     status: str | None = None
+    leaves: bool = False
     after: int | None = None
 
 
@@ -141,10 +150,11 @@ class Backend(Protocol):
         id and same body, or `again`) changes nothing and succeeds, whatever `expect` says.
 
         Raises:
-            AlreadyExists: the id is there with another body, and `overwrite` is not set.
-            Conflict: the head is not `expect`, the snapshot is not `replaces`, or the scope does
-                not carry `fence`. Nothing was stored.
-            NotFound: `replaces` is given and there is no such snapshot.
+            AlreadyExists: the id is there with another body, and `overwrite` is not set; or
+                `new_scope` is set and the scope holds something.
+            Conflict: the head is not `expect`, the snapshot is not `replaces`, its source is not
+                at `source`, or the scope does not carry `fence`. Nothing was stored.
+            NotFound: `replaces` or `source` is given and there is no such snapshot.
             InvalidInput: an `Append` does not fit the state of the head.
         """
         ...
@@ -184,12 +194,18 @@ class Backend(Protocol):
         """
         ...
 
-    def delete_snapshot(
-        self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None
-    ) -> int:
-        """Remove one snapshot and the notes on its id; return 1, or 0 if there was none.
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        """Remove snapshots and the notes on their ids, also where there is no such snapshot.
 
-        No other snapshot changes. If it was the head, the newest kept one becomes the head.
+        No other snapshot changes. If the head was among them, the newest kept one becomes the
+        head; with `spare_head` it stays, and so do its notes.
         """
         ...
 
@@ -234,6 +250,22 @@ class Backend(Protocol):
 
     def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
         """Remove a note; return 1, or 0 if there was none."""
+        ...
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        """Return what the store or a session holds; `largest` only for the store."""
+        ...
+
+    def compact(self) -> int:
+        """Give unused space back to the operating system; return the bytes. Others go on."""
+        ...
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        """Inspect a bounded part of the store, from a place on ("" is the beginning).
+
+        Return what was found and the place to go on from, None at the end. With `repair` mend what
+        can be mended without losing anything that can still be read.
+        """
         ...
 
     def close(self) -> None:

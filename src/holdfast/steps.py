@@ -159,7 +159,7 @@ def history(
             if behind is None:
                 raise NotFound(f"there is no such snapshot to go on from. id=`{cursor}`")
         place = ids.seq_of(behind.revision) if isinstance(behind, SnapshotInfo) else None
-        query = Query(scope, prefix, None, wanted, status, place)
+        query = Query(scope, prefix=prefix, labels=wanted, status=status, after=place)
         return backend.list_snapshots(query, limit=count)
 
     return pages(fetch, limit=limit)

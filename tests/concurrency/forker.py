@@ -166,6 +166,30 @@ def threads_are_writing(store: Store) -> None:
         check(store, f"child-{pid}-1", 5)
 
 
+def threads_fork(store: Store) -> None:
+    """Two threads fork at the same time, while others write."""
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            store.scope("s", "busy").save({}, keep=False)
+
+    def fork_often(number: int) -> None:
+        for turn in range(20):
+            join(fork(lambda turn=turn: save(store, f"child-{number}-{turn}", 2)))  # type: ignore[misc]
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        in_threads(fork_often, 2)
+    finally:
+        stop.set()
+        writer.join()
+    for number in range(2):
+        for turn in range(20):
+            check(store, f"child-{number}-{turn}", 2)
+
+
 def async_face(store: Store) -> None:
     """A child runs an event loop of its own over the store whose pool the parent has used."""
 
@@ -204,6 +228,7 @@ SCENES: dict[str, Callable[[Store], None]] = {
         child_closes,
         parent_ends,
         threads_are_writing,
+        threads_fork,
         async_face,
     )
 }

@@ -59,3 +59,9 @@ def test_a_fork_while_threads_are_writing(path: Path) -> None:
 def test_the_async_face_works_in_a_child(path: Path) -> None:
     with Worker(SCRIPT, "async_face", url_of(path)) as worker:
         assert worker.hear() == "done"
+
+
+def test_threads_fork_at_the_same_time(path: Path) -> None:
+    """A fork does not happen while another one closes connections."""
+    with Worker(SCRIPT, "threads_fork", url_of(path)) as worker:
+        assert worker.hear() == "done"

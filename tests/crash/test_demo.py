@@ -1,40 +1,123 @@
-"""The demonstration is a promise too: it runs, it kills, it resumes, it verifies."""
+"""The demonstration is a promise too: it runs, it kills, it resumes, it forks, it verifies."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import pytest
+
+import holdfast.cli.demo
+from holdfast.cli._app import run
+from holdfast.cli._demo_proof import Story, facts
+
+HOLDFAST = Path(sys.executable).with_name("holdfast")
 
 
-def test_demo_kills_resumes_and_verifies(tmp_path: Path) -> None:
+def run_demo(folder: Path, *, pace: str = "0.1") -> "subprocess.CompletedProcess[str]":
+    """Run the demonstration as a person would, but through pipes and faster."""
+    return subprocess.run(
+        [HOLDFAST, "demo", "--pace", pace],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONWARNINGS": "error", "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_demo_kills_resumes_forks_and_verifies(tmp_path: Path) -> None:
     """A killed agent resumes at the step after the last one that the file holds.
 
     No escape sequence reaches a pipe, and nothing is left in the temporary folder.
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / "resume.py")],
-        cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_demo(tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     killed = re.search(r"killed with SIGKILL after step (\d+) was acknowledged", done.stdout)
-    found = re.search(r"^ +step (\d+), \d+ messages, \d+ bytes$", done.stdout, re.MULTILINE)
-    began = re.findall(r"begins at step (\d+)", done.stdout)
+    found = re.search(r"^ +head  step (\d+), \d+ messages?, ", done.stdout, re.MULTILINE)
+    began = re.findall(r"process \d+ begins at step (\d+)", done.stdout)
     assert killed is not None
     assert found is not None
     assert int(killed[1]) >= 3
     assert int(found[1]) in (int(killed[1]), int(killed[1]) + 1)
-    assert began == ["1", str(int(found[1]) + 1)]
+    assert began == ["1", str(int(found[1]) + 1), "8"]  # the first, the second, and the fork's
     assert "FAILED" not in done.stdout
+    assert done.stdout.count("✓ ") == 14
     assert "Everything holds." in done.stdout
-    assert "\x1b" not in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_shows_the_fork_the_diff_the_tree_and_the_sizes(tmp_path: Path) -> None:
+    shown = run_demo(tmp_path).stdout
+
+    fork = re.search(r"╰─ (main~[a-z0-9]{8}) from step 7 of main, with lunch = river", shown)
+    assert fork is not None
+    assert re.search(r"^ +~ lunch +garden → river$", shown, re.MULTILINE)
+    assert re.search(r"^ +- messages\.11 +boats: ", shown, re.MULTILINE)
+    # The line of fourteen snapshots with the mark of the kill, and the fork below its seventh.
+    rails = re.search(r"^ +([●✗◆─]+)  main  ◆ head .*\n +╰─([●◆─]+)  (main~\w+)", shown, re.M)
+    assert rails is not None
+    assert rails[1].count("●") == 13
+    assert rails[1].count("✗") == 1
+    assert rails[1].endswith("◆")
+    assert rails[2].count("●") == 6
+    assert rails[3] == fork[1]
+    assert re.search(r"^ +21 states, as JSON +[\d.]+ KiB  █+$", shown, re.MULTILINE)
+    assert re.search(r"^ +the same, as stored +[\d.]+ KiB  ", shown, re.MULTILINE)
+
+
+def test_a_pipe_gets_plain_lines_of_80_columns(tmp_path: Path) -> None:
+    lines = run_demo(tmp_path, pace="0.02").stdout.splitlines()
+    assert len(lines) > 60
+    assert [line for line in lines if len(line) > 80 or "\x1b" in line or "\r" in line] == []
+
+
+@pytest.mark.parametrize("whom", ["the command alone", "the whole terminal"])
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, whom: str) -> None:
+    """Ctrl-C ends it with 130: no traceback, no agent left at work, no file."""
+    demo = subprocess.Popen(
+        [HOLDFAST, "demo", "--pace", "0.1"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert demo.stdout is not None
+    agent = 0
+    for line in demo.stdout:
+        if found := re.search(r"process (\d+) begins", line):
+            agent = int(found[1])
+            break
+    target = demo.pid if whom == "the command alone" else -demo.pid
+    os.kill(target, signal.SIGINT)
+    _, told = demo.communicate(timeout=60)
+
+    assert demo.returncode == 130
+    assert told.strip() == ""
+    with pytest.raises(ProcessLookupError):
+        os.kill(agent, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_story_in_which_nothing_happened_does_not_hold() -> None:
+    """Guard the guards: but for `check`, each of the facts needs something that happened."""
+    held = [fact for fact, holds in facts(Story()) if holds]
+    assert held == ["holdfast check finds nothing wrong"]
+
+
+def test_one_fact_that_does_not_hold_is_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = [("the sky is blue", True), ("pigs fly", False)]
+    monkeypatch.setattr(holdfast.cli.demo, "facts", lambda story: iter(told))
+    assert run(["demo", "--pace", "0.01"]) == 1
+    shown = capsys.readouterr().out
+    assert "✓ the sky is blue" in shown
+    assert "✗ FAILED: pigs fly" in shown
+    assert "1 check failed." in shown

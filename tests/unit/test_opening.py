@@ -12,7 +12,7 @@ import holdfast
 from holdfast import AsyncStore, HoldfastError, InvalidInput, Store
 from holdfast.backends.memory import MemoryBackend
 from holdfast.core import limits
-from holdfast.opening import draw, open_async, store_over
+from holdfast.opening import draw, file_of, open_async, store_over
 
 SECRET = "".join(("s3", "cr", "et"))
 
@@ -364,3 +364,16 @@ def test_every_write_draws_its_own_chance() -> None:
     assert all(len(stamp.nonce) == 16 and int(stamp.nonce, 16) >= 0 for stamp in stamps)
     assert all(0 <= stamp.bits < 2**80 for stamp in stamps)
     assert 1.6e15 < stamps[0].now < 4e15
+
+
+def test_the_file_of_a_url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told without opening anything, and refused as opening it would be."""
+    assert file_of("sqlite:///a%20b.db?lock_wait_s=5") == str(folder / "a b.db")
+    assert file_of("memory:") is None
+    assert file_of() == str(folder / "holdfast.db")
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:////elsewhere/x.db")
+    assert file_of() == "/elsewhere/x.db"
+    for url in ("nothing://x", "sqlite:x.db"):
+        with pytest.raises(InvalidInput):
+            file_of(url)
+    assert os.listdir() == []

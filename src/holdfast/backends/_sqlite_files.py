@@ -1,7 +1,8 @@
 """One SQLite file: connections for many threads, transactions, and forks.
 
 Every connection is in WAL mode, so that a reader never blocks a writer, and syncs at each commit.
-Writers of one process queue for a lock; writers of several processes wait on SQLite's own.
+Writers, whether threads or processes, take turns by SQLite's own lock on the file: no lock of ours
+can be left behind by an interrupt.
 
 Forks. A connection must not cross a fork: SQLite would believe in the child that it holds locks
 which only the parent holds, and the parent might delete a log that the child still writes. So a
@@ -11,15 +12,17 @@ idle connections; parent and child then open new ones.
 
 import os
 import sqlite3
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
+from urllib.parse import quote
 
 from holdfast.backends._sqlite_errors import NO_CODE, is_busy, primary_code, translated
 from holdfast.backends._sqlite_schema import create_private, make_ready
-from holdfast.errors import InvalidInput, Unavailable
+from holdfast.errors import InvalidInput
 from holdfast.protocol import Clock
 
 T = TypeVar("T")
@@ -27,7 +30,8 @@ T = TypeVar("T")
 _BUSY_MS = 2  # SQLite's own waiting inside one attempt
 _PAUSE_S_MIN = 0.0005
 _PAUSE_S_MAX = 0.01
-_FORK_WAIT_S_MAX = 30.0
+_VACUUM_PAGES = 1_000  # so that other writers get in between
+_FORK_WAIT_S_MAX = 10.0
 
 
 class SqliteFile:
@@ -41,7 +45,6 @@ class SqliteFile:
         self._synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        self._turn = threading.Lock()
         create_private(self._path)
         with _gate:
             self._prepare()
@@ -55,14 +58,28 @@ class SqliteFile:
     def write(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run statements as one step, durable when this returns, or not at all."""
         self._check_open()
-        turn = self._turn
-        # Threads of this process queue here: fairer, and cheaper than polling SQLite's lock.
-        if not turn.acquire(timeout=self._lock_wait_s):
-            raise Unavailable(f"other writers hold the file. waited_s=`{self._lock_wait_s:g}`")
-        try:
-            return self._transact("BEGIN IMMEDIATE", action)
-        finally:
-            turn.release()
+        return self._transact("BEGIN IMMEDIATE", action)
+
+    def compact(self) -> int:
+        """Give free pages back to the file system, a few at a time; return the bytes."""
+        self._check_open()
+        before = self._bytes()
+        while self._transact("BEGIN IMMEDIATE", _vacuum_some):
+            pass
+        with _gate:
+            conn = self._take()
+            try:
+                # The pages are still in the log; if a reader needs it, the log is emptied later.
+                conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except sqlite3.Error as cause:
+                raise translated(self._path, cause) from cause
+            finally:
+                self._give_back(conn)
+        return max(0, before - self._bytes())
+
+    def _bytes(self) -> int:
+        names = (self._path, self._path + "-wal")
+        return sum(os.stat(name).st_size for name in names if os.path.exists(name))
 
     def close(self) -> None:
         """Close the connections that are idle; those in use are closed when they are let go."""
@@ -78,16 +95,12 @@ class SqliteFile:
                 return  # another thread closes as well
             conn.close()
 
-    def begin_anew(self) -> None:
-        """Forget, in the child of a fork, a lock that a thread of the parent may have held."""
-        self._turn = threading.Lock()
-
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidInput("the store is closed")
 
     def _transact(self, begin: str, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Try until it is our turn among the processes that use the file.
+        """Try until it is our turn among the threads and processes that use the file.
 
         SQLite's own waiting doubles its pauses up to a tenth of a second, which starves some
         writers for seconds when there are many; short pauses of random length are fair to all.
@@ -111,7 +124,7 @@ class SqliteFile:
         committing = False
         try:
             conn.execute(begin)
-            result = _despite_damage(conn, action)
+            result = _despite_damage(conn, begin, action)
             committing = True
             conn.execute("COMMIT")
             return result
@@ -145,7 +158,9 @@ class SqliteFile:
         conn = None
         try:
             conn = sqlite3.connect(
-                self._path,
+                # Not created anew if somebody removes it while it is open.
+                f"file:{quote(self._path)}?mode=rw",
+                uri=True,
                 timeout=self._lock_wait_s,
                 isolation_level=None,  # transactions are begun and ended by us alone
                 check_same_thread=False,  # a connection is used by one thread at a time
@@ -178,7 +193,16 @@ class _Busy(Exception):
         self.cause = cause
 
 
-def _despite_damage(conn: sqlite3.Connection, action: Callable[[sqlite3.Connection], T]) -> T:
+def _vacuum_some(conn: sqlite3.Connection) -> bool:
+    """Give some free pages back; tell whether there are more."""
+    conn.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+    (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+    return bool(free)
+
+
+def _despite_damage(
+    conn: sqlite3.Connection, begin: str, action: Callable[[sqlite3.Connection], T]
+) -> T:
     """Run an action; if text in its way is not UTF-8, again with such text passed through.
 
     It can only be damage, and must fail the checksum of its own row, not the whole listing.
@@ -188,6 +212,8 @@ def _despite_damage(conn: sqlite3.Connection, action: Callable[[sqlite3.Connecti
     except sqlite3.OperationalError as cause:
         if primary_code(cause) != NO_CODE:
             raise
+    conn.execute("ROLLBACK")
+    conn.execute(begin)
     conn.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     try:
         return action(conn)
@@ -196,37 +222,45 @@ def _despite_damage(conn: sqlite3.Connection, action: Callable[[sqlite3.Connecti
 
 
 class _Gate:
-    """Counts the threads inside SQLite, and lets a fork wait until there is none."""
+    """Knows which threads are inside SQLite, and lets a fork wait until there is none.
+
+    Made of single operations on a set and a flag, which threads see in one order, so that an
+    interrupt (Ctrl-C) at any moment leaves at most a name in the set, which the same thread takes
+    out the next time.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._inside = 0
+        self._inside: set[int] = set()
         self._forking = False
+        self._fork = threading.Lock()
 
     def __enter__(self) -> None:
-        with self._changed:
-            while self._forking:
-                self._changed.wait()
-            self._inside += 1
+        me = threading.get_ident()
+        self._inside.add(me)
+        while self._forking:
+            self._inside.discard(me)
+            threading.Event().wait(_PAUSE_S_MIN)
+            self._inside.add(me)
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._inside -= 1
-            if self._forking:
-                self._changed.notify_all()
+        self._inside.discard(threading.get_ident())
 
     def shut(self) -> None:
         """Let nobody in any more, and wait for those inside."""
-        with self._changed:
-            self._forking = True
-            # Bounded, for the case that the fork comes from a signal handler of a thread inside.
-            self._changed.wait_for(lambda: not self._inside, timeout=_FORK_WAIT_S_MAX)
+        # One fork at a time: closing connections is being inside as well.
+        self._fork.acquire()
+        self._forking = True
+        # Bounded: a thread inside that does not come out must not keep the process from forking.
+        for _ in range(int(_FORK_WAIT_S_MAX / _PAUSE_S_MIN)):
+            others = self._inside & sys._current_frames().keys() - {threading.get_ident()}
+            if not others:
+                return
+            threading.Event().wait(_PAUSE_S_MIN)
 
     def open(self) -> None:
         """Let everybody in again."""
-        with self._changed:
-            self._forking = False
-            self._changed.notify_all()
+        self._forking = False
+        self._fork.release()
 
 
 _gate = _Gate()
@@ -242,8 +276,6 @@ def _before_fork() -> None:
 def _after_fork_in_child() -> None:
     global _gate
     _gate = _Gate()
-    for file in list(_open_files):
-        file.begin_anew()
 
 
 os.register_at_fork(

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 from pathlib import Path
 
 from holdfast.backends import _sql
@@ -25,13 +26,15 @@ def create_private(path: str) -> None:
     if Path(path).is_dir():
         raise InvalidInput(f"the path is a folder. path=`{path}`")
     try:
-        handle = os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
-        size = os.fstat(handle).st_size
+        # Without O_NONBLOCK a pipe in its place would be waited for, for ever.
+        flags = os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        handle = os.open(path, flags, 0o600)
+        found = os.fstat(handle)
         os.close(handle)
     except OSError as cause:
         raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
     # SQLite takes a file of a few bytes for an empty one, and would write over it.
-    if 0 < size < _HEADER_BYTES:
+    if not stat.S_ISREG(found.st_mode) or 0 < found.st_size < _HEADER_BYTES:
         raise InvalidInput(f"the file is not a SQLite database. path=`{path}`")
 
 

@@ -1,7 +1,7 @@
 """The tables of a SQLite file inside one transaction: rows in, rows out, each verified."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +46,10 @@ class Tables:
         """Return all rows of a statement that has few."""
         return self._execute(name, values).fetchall()
 
+    def each(self, name: str, values: Any) -> Iterator[Any]:
+        """Yield the rows of a statement whose reader reads them all."""
+        yield from self._execute(name, values)
+
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
         """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
         items: list[T] = []
@@ -78,6 +82,11 @@ class Tables:
         values = (scope.head_seq, scope.tip_seq, scope.next_seq, scope.floor, scope.pk)
         self._execute("move_scope", values)
 
+    def is_taken(self, scope: Scope) -> bool:
+        """Tell whether a scope holds a snapshot, a lease or a note."""
+        held = (scope.head_seq, scope.tip_seq, scope.fence)
+        return any(each is not None for each in held) or bool(self._one("has_notes", (scope.pk,)))
+
     def uncover(self, scope: Scope, removed: int) -> None:
         """Set the tip, and the head if that was removed, to the newest kept snapshot."""
         self._execute("uncover", {"pk": scope.pk, "seq": removed})
@@ -96,8 +105,13 @@ class Tables:
     # Snapshots
 
     def newest_place(self) -> tuple[int, int]:
-        """Return the greatest place given and its logical time; (0, -1) in an empty store."""
-        return self._one("newest_place", ()) or (0, -1)
+        """Return the greatest place ever given and its logical time; (0, -1) in a new store."""
+        seq, saved_at = self._one("newest_place", ())
+        return seq, saved_at
+
+    def mark_place(self) -> None:
+        """Remember the greatest place ever given, before snapshots are removed."""
+        self._execute("mark_place", self.newest_place())
 
     def head(self, scope: Scope) -> Row | None:
         """Return the snapshot that a scope shows."""
@@ -124,10 +138,10 @@ class Tables:
         found = self._one(name, (scope.pk, value))
         return None if found is None else verified(found, scope.pk)
 
-    def seq_of(self, scope: Scope, snapshot_id: str) -> int | None:
-        """Return the place of a snapshot, damaged or not."""
-        found = self._one("seq_of_id", (scope.pk, snapshot_id))
-        return None if found is None else found[0]
+    def seq_and_size(self, scope: Scope, snapshot_id: str) -> tuple[int, int] | None:
+        """Return the place and size of a snapshot, damaged or not."""
+        found: tuple[int, int] | None = self._one("seq_and_size", (scope.pk, snapshot_id))
+        return found
 
     def insert(self, scope: Scope, row: Row, squeezed: tuple[int, bytes]) -> None:
         """Add a snapshot with its body and labels."""

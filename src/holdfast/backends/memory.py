@@ -4,16 +4,30 @@ Everything lives as long as the store. One lock makes each call one step.
 """
 
 import heapq
+import os
 import threading
+import weakref
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from holdfast.core import commits
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.notes import NoteRow, note_of, written_note
 from holdfast.core.rows import Row, info_of
 from holdfast.errors import InvalidInput
-from holdfast.model import ANY, Expect, Note, ScopeInfo, ScopeKey, SnapshotInfo
+from holdfast.model import (
+    ANY,
+    Expect,
+    Finding,
+    Note,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    Stats,
+)
 from holdfast.protocol import Append, Commit, Found, NoteWrite, Query
 
 
@@ -72,6 +86,7 @@ class MemoryBackend:
         self._next_seq = 1
         self._next_saved_at = 0
         self._closed = False
+        _backends.add(self)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         with self._open():
@@ -81,8 +96,14 @@ class MemoryBackend:
                     if row.nonce == commit.stamp.nonce:
                         return info_of(commit.scope, row)
             existing = None if commit.id is None else scope.row(commit.id)
+            self._check_source(commit)
             line = Line(
-                scope.head_row, scope.floor, scope.fence, self._next_seq, self._next_saved_at
+                scope.head_row,
+                scope.floor,
+                scope.fence,
+                self._next_seq,
+                self._next_saved_at,
+                scope.holds_anything(),
             )
             verdict = commits.judge(
                 commit,
@@ -103,6 +124,11 @@ class MemoryBackend:
                 return info_of(commit.scope, row)
             return info_of(commit.scope, self._insert(commit, scope, line, body))
 
+    def _check_source(self, commit: Commit) -> None:
+        if commit.forked_from is not None and commit.source is not None:
+            source = self._scopes.get(commit.forked_from.scope) or _Scope()
+            commits.check_source(commit, source.row(commit.forked_from.id))
+
     def _insert(self, commit: Commit, scope: _Scope, line: Line, body: bytes) -> Row:
         newest = scope.newest_kept()
         row = commits.new_row(
@@ -111,11 +137,11 @@ class MemoryBackend:
         self._scopes[commit.scope] = scope
         self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
         scope.floor = commits.floor_after(commit, line, row)
+        scope.put(row, body)
         if commit.head:
+            scope.head = row.seq
             if line.head is not None and not line.head.kept:
                 scope.drop(line.head)
-            scope.head = row.seq
-        scope.put(row, body)
         return row
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
@@ -147,8 +173,12 @@ class MemoryBackend:
     def _matches(
         self, key: ScopeKey, query: Query, limit: int
     ) -> Iterator[tuple[Row, SnapshotInfo]]:
+        rows = self._scopes[key].rows.values()
+        parents = {row.parent_id for row in rows if row.kept} if query.leaves else set()
         for row in self._scopes[key].newest_first(query.after):
             if not row.kept or (query.id is not None and query.id != row.id):
+                continue
+            if row.id in parents:
                 continue
             info = info_of(key, row)
             wanted = all(info.labels.get(name) == value for name, value in query.labels)
@@ -198,22 +228,32 @@ class MemoryBackend:
             page = heapq.nsmallest(limit, keys, key=_scope_order)
             return [ScopeInfo(key, self.read_info(key, None)) for key in page]
 
-    def delete_snapshot(
-        self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None
-    ) -> int:
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
         with self._open():
             found = self._scopes.get(scope) or _Scope()
             commits.check_fence(fence, found.fence, scope)
-            for on, name in [at for at in found.notes if at[0] == snapshot_id]:
-                del found.notes[on, name]
-            row = found.row(snapshot_id)
-            if row is None:
-                return 0
-            found.drop(row)
-            if found.head == row.seq:
-                newest = found.newest_kept()
-                found.head = None if newest is None else newest.seq
-            return 1
+            gone = [row.size for each in ids if (row := self._drop(found, each, spare_head))]
+            return Pruned(len(gone), sum(gone))
+
+    def _drop(self, scope: _Scope, snapshot_id: str, spare_head: bool) -> Row | None:
+        row = scope.row(snapshot_id)
+        if row is not None and row.seq == scope.head and spare_head:
+            return None
+        for at in [at for at in scope.notes if at[0] == snapshot_id]:
+            del scope.notes[at]
+        if row is not None:
+            scope.drop(row)
+            if scope.head == row.seq:
+                newest = scope.newest_kept()
+                scope.head = None if newest is None else newest.seq
+        return row
 
     def delete_scope(
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
@@ -266,6 +306,34 @@ class MemoryBackend:
             found = self._scopes.get(scope) or _Scope()
             return 0 if found.notes.pop((on or "", name), None) is None else 1
 
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        with self._open():
+            found = {
+                key: scope
+                for key, scope in self._scopes.items()
+                if session_id in (None, key.session_id) and scope.holds_anything()
+            }
+            sizes = Counter[str]()
+            for key, scope in found.items():
+                sizes[key.session_id] += sum(row.size for row in scope.rows.values())
+            total = sizes.total()
+            return Stats(
+                sessions=len(sizes),
+                scopes=len(found),
+                snapshots=sum(len(scope.rows) for scope in found.values()),
+                logical_bytes=total,
+                stored_bytes=total,
+                largest=tuple(sizes.most_common(limit)) if session_id is None else (),
+            )
+
+    def compact(self) -> int:
+        with self._open():
+            return 0
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        with self._open():
+            return [], None
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -276,6 +344,24 @@ class MemoryBackend:
         if self._closed:
             raise InvalidInput("the store is closed")
         return self._lock
+
+
+_backends: "weakref.WeakSet[MemoryBackend]" = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    # A child must not get a state in the middle of a change, nor a lock of a thread it lacks.
+    for backend in list(_backends):
+        backend._lock.acquire()
+
+
+def _after_fork() -> None:
+    for backend in list(_backends):
+        with suppress(RuntimeError):  # made by another thread since
+            backend._lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _scope_order(key: ScopeKey) -> tuple[str, str, str]:

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import orjson
 
+from holdfast.backends._sqlite_check import check_some
+from holdfast.backends._sqlite_commit import carry_out
 from holdfast.backends._sqlite_files import SqliteFile
 from holdfast.backends._sqlite_tables import (
-    Scope,
     Tables,
     is_text,
     rest_of,
@@ -22,14 +23,23 @@ from holdfast.backends._sqlite_tables import (
     verified_note,
 )
 from holdfast.core import codec, commits
-from holdfast.core.commits import Line, Verdict
 from holdfast.core.ids import SEQ_MAX
 from holdfast.core.limits import LOCK_WAIT_S_MAX
 from holdfast.core.notes import NoteRow, note_of, written_note
 from holdfast.core.ranges import prefix_end
 from holdfast.core.rows import Row, info_of
 from holdfast.errors import Corrupt
-from holdfast.model import ANY, Expect, Note, ScopeInfo, ScopeKey, SnapshotInfo
+from holdfast.model import (
+    ANY,
+    Expect,
+    Finding,
+    Note,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    Stats,
+)
 from holdfast.protocol import Append, Clock, Commit, Found, NoteWrite, Query
 
 T = TypeVar("T")
@@ -66,7 +76,7 @@ class SqliteBackend:
     def commit(self, commit: Commit) -> SnapshotInfo:
         # Compression needs no lock, so it is done before the turn is taken.
         squeezed = None if isinstance(commit.body, Append) else codec.squeeze(commit.body)
-        row = self._write(lambda tables: _commit(tables, commit, squeezed))
+        row = self._write(lambda tables: carry_out(tables, commit, squeezed))
         return info_of(commit.scope, row)
 
     # Reading
@@ -134,21 +144,31 @@ class SqliteBackend:
 
     # Deleting
 
-    def delete_snapshot(
-        self, scope: ScopeKey, snapshot_id: str, *, fence: str | None = None
-    ) -> int:
-        def write(tables: Tables) -> int:
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        def write(tables: Tables) -> Pruned:
             found = tables.scope(scope)
             commits.check_fence(fence, None if found is None else found.fence, scope)
             if found is None:
-                return 0
-            tables.remove_notes_on(found, snapshot_id)
-            seq = tables.seq_of(found, snapshot_id)
-            if seq is None:
-                return 0
-            tables.remove(seq)
-            tables.uncover(found, seq)
-            return 1
+                return Pruned(0, 0)
+            tables.mark_place()
+            count = size = 0
+            for each in ids:
+                gone = tables.seq_and_size(found, each)
+                if gone is not None and gone[0] == found.head_seq and spare_head:
+                    continue
+                tables.remove_notes_on(found, each)
+                if gone is not None:
+                    tables.remove(gone[0])
+                    tables.uncover(found, gone[0])
+                    count, size = count + 1, size + gone[1]
+            return Pruned(count, size)
 
         return self._write(write)
 
@@ -162,6 +182,7 @@ class SqliteBackend:
                 commits.check_expect(expect, None if found is None else tables.head(found), scope)
             if found is None:
                 return 0
+            tables.mark_place()
             count = tables.remove_scope(found.pk)
             tables.remove_empty_session(scope.session_id)
             return count
@@ -171,11 +192,36 @@ class SqliteBackend:
     def delete_session(self, session_id: str) -> int:
         def write(tables: Tables) -> int:
             scopes = tables.all("session_scopes", (session_id,))
+            tables.mark_place()
             count = sum(tables.remove_scope(pk) for (pk,) in scopes)
             tables.remove_empty_session(session_id)
             return count
 
         return self._write(write)
+
+    # The whole
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        def read(tables: Tables) -> Stats:
+            asked = {"session_id": session_id}
+            ((sessions, scopes),) = tables.all("count_everything", asked)
+            snapshots = logical = stored = 0
+            largest: list[tuple[str, int]] = []
+            for name, count, size, length in tables.each("sizes_by_session", asked):
+                snapshots, logical = snapshots + count, logical + size
+                stored += length or 0
+                if session_id is None and len(largest) < limit and is_text(name):
+                    largest.append((name, length or 0))
+            return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
+
+        return self._read(read)
+
+    def compact(self) -> int:
+        return self._file.compact()
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        run = self._file.write if repair else self._file.read
+        return run(lambda conn: check_some(conn, after, repair=repair, limit=limit))
 
     # Notes
 
@@ -226,80 +272,12 @@ class SqliteBackend:
         return self._write(remove)
 
 
-def _commit(tables: Tables, commit: Commit, squeezed: tuple[int, bytes] | None) -> Row:
-    scope = tables.scope(commit.scope)
-    if commit.again and scope is not None:
-        stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
-        if stored is not None:
-            return stored
-    line = _line(tables, scope)
-    existing = None
-    if commit.id is not None and scope is not None:
-        existing = tables.named(scope, commit.id)
-    verdict = commits.judge(
-        commit,
-        line,
-        existing,
-        lambda: existing is not None and tables.body(existing.seq) == commit.body,
-    )
-    if existing is not None and verdict is Verdict.UNCHANGED:
-        return existing
-    body = commit.body
-    if isinstance(body, Append):
-        body = commits.appended(body, None if line.head is None else tables.body(line.head.seq))
-    if squeezed is None:
-        squeezed = codec.squeeze(body)
-    if scope is not None and existing is not None:
-        row = commits.replaced_row(commit, existing, size=len(body))
-        tables.replace(scope, existing, row, squeezed)
-        if row.kept and not existing.kept:
-            tables.move_scope(scope._replace(tip_seq=max(scope.tip_seq or 0, row.seq)))
-        return row
-    return _insert(tables, commit, line, scope, len(body), squeezed)
-
-
-def _insert(
-    tables: Tables,
-    commit: Commit,
-    line: Line,
-    scope: Scope | None,
-    size: int,
-    squeezed: tuple[int, bytes],
-) -> Row:
-    """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
-    if scope is None:
-        scope = tables.add_scope(commit.scope)
-
-    def newest_kept() -> str | None:
-        row = tables.newest_kept(scope)
-        return None if row is None else row.id
-
-    row = commits.new_row(commit, line, size=size, newest_kept=newest_kept)
-    tables.insert(scope, row, squeezed)
-    head_seq = scope.head_seq
-    if commit.head:
-        head_seq = row.seq
-        if line.head is not None and not line.head.kept:
-            tables.remove(line.head.seq)
-    tip_seq = row.seq if row.kept else scope.tip_seq
-    floor = commits.floor_after(commit, line, row)
-    tables.move_scope(Scope(scope.pk, head_seq, tip_seq, row.seq + 1, floor, scope.fence))
-    return row
-
-
-def _line(tables: Tables, scope: Scope | None) -> Line:
-    last_seq, last_saved_at = tables.newest_place()
-    if scope is None:
-        return Line(next_seq=last_seq + 1, next_saved_at=last_saved_at + 1)
-    next_seq = max(last_seq + 1, scope.next_seq)
-    return Line(tables.head(scope), scope.floor, scope.fence, next_seq, last_saved_at + 1)
-
-
 def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     values: dict[str, Any] = {
         "before": SEQ_MAX if query.after is None else query.after,
         "status": query.status,
         "id": query.id,
+        "leaves": query.leaves,
         "labels": orjson.dumps(dict(query.labels)).decode(),
         "low": query.prefix,
         "high": prefix_end(query.prefix),

@@ -16,13 +16,17 @@ from holdfast.protocol import Append, Commit
 
 
 class Line(NamedTuple):
-    """What an engine knows of a scope when it commits: its head, and what it must exceed."""
+    """What an engine knows of a scope when it commits: its head, and what it must exceed.
+
+    `taken` says that the scope holds a snapshot, a note or a lease.
+    """
 
     head: Row | None = None
     floor: str = ""
     fence: str | None = None
     next_seq: int = 1
     next_saved_at: int = 0
+    taken: bool = False
 
 
 class Verdict(Enum):
@@ -41,6 +45,8 @@ def judge(
     `existing` is what stands under the commit's own id; `same_body` is asked only when all its
     other facts are those of the commit.
     """
+    if commit.new_scope and line.taken:
+        raise AlreadyExists(f"there is such a scope already. {_where(commit.scope)}")
     if commit.replaces is not None:
         check_fence(commit.fence, line.fence, commit.scope)
         if existing is None:
@@ -64,6 +70,16 @@ def check_fence(fence: str | None, found: str | None, scope: ScopeKey) -> None:
     """Raise Conflict unless the scope still carries the lease under which a write is made."""
     if fence is not None and fence != found:
         raise Conflict(f"the lease has passed to somebody else. {_where(scope)}")
+
+
+def check_source(commit: Commit, found: Row | None) -> None:
+    """Raise unless the snapshot that a fork begins at is still what it was made of."""
+    if commit.source is None or commit.forked_from is None:
+        return
+    if found is None:
+        raise NotFound(f"there is no such snapshot. {_where(*commit.forked_from)}")
+    if found.revision != commit.source:
+        raise Conflict(f"the snapshot has changed. {_where(*commit.forked_from)}")
 
 
 def check_expect(expect: Expect, head: Row | None, scope: ScopeKey) -> None:

@@ -2,9 +2,12 @@
 
 import re
 
+from holdfast.core.limits import ID_CHARS_MAX
 from holdfast.errors import Corrupt, InvalidInput
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_FORK = re.compile(r"~[a-z0-9]{8}\Z")
+_DIGITS = "abcdefghijklmnopqrstuvwxyz0123456789"
 SEQ_MAX = (1 << 63) - 1  # what an integer column holds
 _RANDOM_BITS = 74
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
@@ -42,6 +45,24 @@ def _text_of(value: int) -> str:
     low = value & ((1 << 62) - 1)
     text = f"{(time << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def time_ms_of(text: str) -> int | None:
+    """Return the milliseconds that a UUIDv7 carries, or None if it is not one."""
+    return int(text.replace("-", "")[:12], 16) if _UUID7.fullmatch(text) else None
+
+
+def fork_name(scope_id: str, bits: int) -> str:
+    """Return the name of a fork's scope: `<scope_id>~<8 of [a-z0-9]>`.
+
+    A fork of a fork replaces the suffix instead of growing another.
+    """
+    base = (_FORK.sub("", scope_id) or scope_id)[: ID_CHARS_MAX - 9]
+    suffix = ""
+    for _ in range(8):
+        bits, digit = divmod(bits, len(_DIGITS))
+        suffix += _DIGITS[digit]
+    return f"{base}~{suffix}"
 
 
 def revision(seq: int, rev: int, nonce: str) -> str:

@@ -23,6 +23,7 @@ INTEGER_DIGITS_MAX = 4300  # what Python itself converts to and from text by def
 PAGE_ITEMS_MAX = 256  # one page of a listing: a bounded amount of memory, few round trips
 PAGE_STATES_MAX = 16  # one page of whole states
 LOCK_WAIT_S_MAX = 30.0  # how long a writer waits for its turn
+WAIT_S_MAX = 86_400.0  # what an option may ask for
 CONTENTION_WAIT_S_MAX = 30.0  # contention is waited out in time; counting attempts loses updates
 
 # What a facade keeps under its own key of the metadata is foreign data kept word for word, and may
@@ -97,5 +98,6 @@ def check_count(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f"{name} must be None or a whole number from 0 on. found=`{value!r}`")
+        shown = f"found=`{value}`" if type(value) is int else f"type=`{type(value).__name__}`"
+        raise InvalidInput(f"{name} must be None or a whole number from 0 on. {shown}")
     return value

@@ -164,7 +164,8 @@ def encode_state(state: JSON, state_bytes_max: int) -> bytes:
 
 def encode_labels(labels: Mapping[str, str] | None) -> bytes:
     """Return labels encoded in the order of their names."""
-    return codec.encode(limits.check_labels(labels), what="labels") if labels else b"{}"
+    plain = limits.check_labels(labels)
+    return codec.encode(plain, what="labels") if plain else b"{}"
 
 
 def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -> bytes:

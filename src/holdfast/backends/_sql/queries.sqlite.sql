@@ -3,7 +3,13 @@
 
 -- name: newest_place
 -- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
-SELECT seq, saved_at FROM snapshots ORDER BY seq DESC LIMIT 1;
+SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
+  FROM watermark AS w
+  LEFT JOIN (SELECT seq, saved_at FROM snapshots ORDER BY seq DESC LIMIT 1) AS n;
+
+-- name: mark_place
+-- Before a delete, so that no place is given twice.
+UPDATE watermark SET seq = ?, saved_at = ?;
 
 -- name: scope
 -- A scope, and the snapshot it shows.
@@ -29,8 +35,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.id = ?;
 
--- name: seq_of_id
-SELECT seq FROM snapshots WHERE scope_pk = ? AND id = ?;
+-- name: seq_and_size
+SELECT seq, size FROM snapshots WHERE scope_pk = ? AND id = ?;
 
 -- name: snapshot_by_seq
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
@@ -97,6 +103,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND n.kept
    AND (:status IS NULL OR n.status = :status)
    AND (:id IS NULL OR n.id = :id)
+   AND NOT (:leaves AND EXISTS (SELECT 1 FROM snapshots AS c
+                                 WHERE c.scope_pk = n.scope_pk AND c.parent_id = n.id AND c.kept))
    AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
                     WHERE NOT EXISTS (SELECT 1 FROM labels AS l
                                        WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
@@ -178,6 +186,28 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
         OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
  ORDER BY x.session_id, s.kind, s.scope_id;
+
+-- name: has_notes
+SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
+
+-- name: count_everything
+SELECT count(DISTINCT s.session_pk), count(*)
+  FROM scopes AS s
+  JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE (:session_id IS NULL OR x.session_id = :session_id)
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk));
+
+-- name: sizes_by_session
+-- What each session holds, the biggest first; length() reads no more than a row's header.
+SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
+  FROM sessions AS x
+  JOIN scopes AS s ON s.session_pk = x.pk
+  JOIN snapshots AS n ON n.scope_pk = s.pk
+  LEFT JOIN bodies AS b ON b.seq = n.seq
+ WHERE (:session_id IS NULL OR x.session_id = :session_id)
+ GROUP BY x.pk
+ ORDER BY stored DESC, x.session_id;
 
 -- name: count_scope
 SELECT count(*) FROM snapshots WHERE scope_pk = ?;

@@ -15,6 +15,7 @@ that folder overrides `Suite.damage` as well.
 """
 
 from holdfast.testing.conformance._faces import Face
+from holdfast.testing.conformance.across import Across
 from holdfast.testing.conformance.appending import Appending
 from holdfast.testing.conformance.bad_input import BadInput
 from holdfast.testing.conformance.damage import Damage
@@ -23,15 +24,19 @@ from holdfast.testing.conformance.drafts import Drafts
 from holdfast.testing.conformance.engine import EngineSeam
 from holdfast.testing.conformance.exactness import Exactness
 from holdfast.testing.conformance.faces import Faces
+from holdfast.testing.conformance.forking import Forking
+from holdfast.testing.conformance.lines import Lines
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.notes import Notes
 from holdfast.testing.conformance.order import Order
 from holdfast.testing.conformance.promises import PROMISES, Promises
+from holdfast.testing.conformance.pruning import Pruning
 from holdfast.testing.conformance.reading import Reading
 from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
+from holdfast.testing.conformance.upkeep import Upkeep
 
 __all__ = ["PROMISES", "Face", "Suite"]
 
@@ -50,6 +55,11 @@ class Suite(
     Listing,
     Notes,
     Deleting,
+    Lines,
+    Forking,
+    Across,
+    Pruning,
+    Upkeep,
     BadInput,
     Threads,
     Faces,

@@ -9,7 +9,8 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from holdfast.aio import AsyncScope, AsyncStore
+from holdfast.aio import AsyncStore
+from holdfast.aio_scope import AsyncScope
 from holdfast.store import Store
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ def _called(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         answer = method(*args, **options)
         if inspect.isawaitable(answer):
-            return _run(answer)
+            answer = _run(answer)
         if isinstance(answer, AsyncIterator):
             return _each(answer)
         return _Driven(answer) if isinstance(answer, AsyncScope) else answer

@@ -12,7 +12,8 @@ from holdfast.errors import HoldfastError, Unsupported
 from holdfast.model import Snapshot, SnapshotInfo
 from holdfast.opening import store_over
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._faces import FACES, Face, close_loop, through
 
 T = TypeVar("T")

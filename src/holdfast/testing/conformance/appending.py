@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.model import JSON
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, Stores, dump, names, nested, present, spelled
 
 

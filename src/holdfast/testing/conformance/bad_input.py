@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.errors import AlreadyExists, Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._faces import Face
 from holdfast.testing.conformance._kit import Kit, Stores, dump, nested, present
 from holdfast.testing.conformance._values import NOT_JSON

@@ -4,7 +4,8 @@ import pytest
 
 from holdfast.errors import AlreadyExists
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, dump, finds, names, present, states
 
 

@@ -95,7 +95,7 @@ class EngineSeam(Kit):
         with pytest.raises(Conflict):
             backend.commit(_commit(2, scope=ScopeKey("new"), fence="lost"))
         with pytest.raises(Conflict):
-            backend.delete_snapshot(SCOPE, "a", fence="lost")
+            backend.delete_snapshots(SCOPE, ["a"], fence="lost")
         with pytest.raises(Conflict):
             backend.delete_scope(SCOPE, fence="lost")
         assert before == (
@@ -121,7 +121,7 @@ class EngineSeam(Kit):
         """`<seq hex>.<rev hex>.<nonce>`: an update keeps the place, raises `rev`."""
         first = backend.commit(_commit(1, id="a"))
         updated = backend.commit(_commit(2, id="a", replaces=first.revision))
-        backend.delete_snapshot(SCOPE, "a")
+        backend.delete_snapshots(SCOPE, ["a"])
         second = backend.commit(_commit(3, id="a"))
 
         for info in (first, updated, second):

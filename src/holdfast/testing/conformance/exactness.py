@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 
 from holdfast.model import JSON
-from holdfast.store import Scope
+from holdfast.scope import Scope
 from holdfast.testing.conformance._kit import Kit, present, spelled
 from holdfast.testing.conformance._values import json_values
 

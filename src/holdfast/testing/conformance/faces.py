@@ -1,17 +1,20 @@
 """Chapter: the two faces of one opened store: `aio`, `sync`, `run`, closing, and real tasks."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from holdfast.aio import AsyncScope, AsyncStore
+from holdfast.aio import AsyncStore
+from holdfast.aio_scope import AsyncScope
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.model import JSON, Snapshot, SnapshotInfo
 from holdfast.opening import store_over
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, Stores, dump, is_durable, names, present
 from holdfast.testing.conformance._layers import ClosedMeanwhile, Gated
 
@@ -111,6 +114,35 @@ class Faces(Kit):
                     await aio.run(fail)
 
         asyncio.run(main())
+
+    def test_run_never_holds_the_loop(self, backend: Backend) -> None:
+        """Its function runs in another thread on every engine, and may even run out of items."""
+
+        async def main() -> None:
+            async with store_over(backend).aio as store:
+                assert await store.run(lambda _: threading.get_ident()) != threading.get_ident()
+                with pytest.raises(RuntimeError, match="StopIteration"):
+                    await store.run(lambda sync: next(sync.scope("empty").history()))
+
+        asyncio.run(main())
+
+    def test_a_cancelled_close_closes(self, backend: Backend) -> None:
+        """It waits behind no other work, and goes on when nobody waits for it any more."""
+        store = store_over(backend, workers=1)
+
+        async def main() -> None:
+            leave = threading.Event()
+            busy = asyncio.ensure_future(store.aio.run(lambda _: leave.wait()))
+            closing = asyncio.ensure_future(store.aio.close())
+            while not busy.done() and not closing.done():
+                await asyncio.sleep(0)
+                closing.cancel()
+            leave.set()
+            await busy
+
+        asyncio.run(main())
+        with pytest.raises(InvalidInput):
+            store.scope("s").load()
 
     def test_tasks_contend_exactly(self, backend: Backend) -> None:
         """Many tasks of one loop, with async functions that yield in the middle, lose nothing."""

@@ -1,7 +1,8 @@
 """Chapter: order and reach. Promises 7, 11 and 12 in more places than their first test looks at."""
 
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, Stores, finds, names, present
 from holdfast.testing.conformance._layers import Clocked
 from holdfast.testing.conformance._values import STRANGE_IDS
@@ -33,6 +34,15 @@ class Order(Kit):
         scope.delete_snapshot(first.id)
 
         assert scope.save(2).id > first.id
+
+    def test_promise_07_strict_order_has_no_place_twice(self, store: Store, scope: Scope) -> None:
+        """A place in history is never given again, not even after everything was deleted."""
+        for forget in (scope.delete, lambda: store.delete_session(scope.session_id)):
+            scope.save(1)
+            last = scope.save(2)
+            forget()
+            scope.save(3)
+            assert list(scope.history(after=last)) == []
 
     def test_promise_11_ids_cannot_escape_their_scope(self, store: Store, scope: Scope) -> None:
         """The same in one scope: as snapshot ids and note names, none touches another."""

@@ -10,7 +10,8 @@ import pytest
 from holdfast.errors import Conflict, Corrupt
 from holdfast.model import JSON, Snapshot
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import (
     Kit,
     Stores,

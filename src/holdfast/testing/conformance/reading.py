@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, assert_labelled, names, present, states
 
 

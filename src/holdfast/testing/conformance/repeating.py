@@ -7,7 +7,8 @@ import pytest
 from holdfast.errors import AlreadyExists, Conflict
 from holdfast.model import JSON, SnapshotInfo
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, assert_labelled, dump, names, present
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.errors import Conflict
 from holdfast.model import ANY, ScopeKey, SnapshotInfo, SnapshotRef
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, dump, names, nested, present, spelled, states
 
 

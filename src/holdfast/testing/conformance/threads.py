@@ -6,7 +6,8 @@ from threading import Event
 from holdfast.errors import Conflict, HoldfastError, InvalidInput
 from holdfast.model import ANY, JSON, Expect, Snapshot, SnapshotInfo
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import (
     Kit,
     is_durable,

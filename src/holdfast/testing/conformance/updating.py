@@ -2,10 +2,11 @@
 
 import pytest
 
-from holdfast.errors import NotFound
+from holdfast.errors import Conflict, NotFound
 from holdfast.model import JSON, Snapshot
 from holdfast.protocol import Backend
-from holdfast.store import Scope, Store
+from holdfast.scope import Scope
+from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, assert_labelled, dump, names, present
 
 
@@ -19,6 +20,20 @@ def _never(snapshot: Snapshot) -> None:
 
 class Updating(Kit):
     """`update` changes a snapshot in place."""
+
+    def test_an_error_of_the_function_is_the_callers(self, scope: Scope, rival: Scope) -> None:
+        """Also if it is a Conflict, and the snapshot has moved meanwhile: it is not retried."""
+        scope.save({"n": 0}, id="a")
+        asked: list[int] = []
+
+        def refuse(snapshot: Snapshot) -> Snapshot:
+            asked.append(1)
+            rival.save({"n": len(asked)}, id="a", overwrite=True)
+            raise Conflict("mine")
+
+        with pytest.raises(Conflict, match="mine"):
+            scope.update("a", refuse)
+        assert asked == [1]
 
     def test_update_changes_what_is_replaced(self, scope: Scope) -> None:
         """State, status, labels and metadata are replaced whole; everything else stays."""

@@ -7,6 +7,14 @@ CREATE TABLE schema_migrations (
     applied_at INTEGER NOT NULL DEFAULT (1000000 * CAST(strftime('%s', 'now') AS INTEGER))
 ) STRICT;
 
+-- The last place and time that were given to a snapshot that has been deleted since. One row.
+CREATE TABLE watermark (
+    pk       INTEGER PRIMARY KEY CHECK (pk = 1),
+    seq      INTEGER NOT NULL,
+    saved_at INTEGER NOT NULL
+) STRICT;
+INSERT INTO watermark (pk, seq, saved_at) VALUES (1, 0, -1);
+
 -- The unit of deletion. Exists as long as one of its scopes does.
 CREATE TABLE sessions (
     pk         INTEGER PRIMARY KEY,
@@ -51,6 +59,7 @@ CREATE TABLE snapshots (
 ) STRICT;
 CREATE UNIQUE INDEX snapshots_by_id ON snapshots (scope_pk, id); -- load(id), ids()
 CREATE INDEX snapshots_by_place ON snapshots (scope_pk);         -- history(): ends in seq by itself
+CREATE INDEX snapshots_by_parent ON snapshots (scope_pk, parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX snapshots_anywhere ON snapshots (id);               -- find(id)
 
 -- The states, under the same seq. `base` is the body that a delta builds on.

@@ -1,0 +1,148 @@
+"""Mending rows of a SQLite file: only what loses nothing that can still be read.
+
+Everything here is repeatable and is called inside the transaction of one `check` step.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from holdfast.backends import _sql
+from holdfast.backends._sqlite_tables import verified
+from holdfast.core import ids
+from holdfast.errors import Corrupt
+from holdfast.model import ScopeKey
+
+LOST_AND_FOUND = "lost+found"
+STATEMENTS = _sql.load_queries("check.sqlite.sql")
+
+# What reading a row of damaged bytes can raise: its types need not be those of its columns.
+DAMAGE = (Corrupt, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
+
+
+class ScopeFacts(NamedTuple):
+    """A row of `scopes`, its session's name, and what its columns should say."""
+
+    has_session: int
+    session_id: str | None
+    session_pk: int
+    scope_id: str
+    kind: str
+    head_seq: int | None
+    tip_seq: int | None
+    next_seq: int
+    floor: str
+    head_found: int
+    newest: int | None
+    newest_kept: int | None
+
+    @property
+    def head_is_wrong(self) -> bool:
+        """It names no snapshot of the scope."""
+        return self.head_seq is not None and not self.head_found
+
+    @property
+    def tip_is_wrong(self) -> bool:
+        """It is not the newest kept snapshot."""
+        return self.tip_seq != self.newest_kept
+
+    @property
+    def next_seq_is_low(self) -> bool:
+        """A place could be given twice."""
+        return self.newest is not None and self.next_seq <= self.newest
+
+    @property
+    def floor_is_wrong(self) -> bool:
+        """It is not an id that was minted."""
+        return self.floor != "" and ids.time_ms_of(self.floor) is None
+
+
+def settle_scope(
+    conn: sqlite3.Connection, pk: int, facts: ScopeFacts, *, restored: bool = False
+) -> None:
+    """Set the columns of a scope that are wrong, or all if it is restored, to what is known.
+
+    A draft exists only as a head, so a head that is lost was the draft if there is one. Else the
+    newest kept snapshot becomes the head, as when a head is deleted. It does so even if it is
+    damaged: to show an older state as the current one would hide the damage.
+    """
+    head_seq = facts.head_seq
+    if restored or facts.head_is_wrong:
+        draft = newest_draft(conn, pk)
+        head_seq = facts.newest_kept if draft is None else draft
+    values = {
+        "pk": pk,
+        "head_seq": head_seq,
+        "tip_seq": facts.newest_kept,
+        "next_seq": max(facts.next_seq, (facts.newest or 0) + 1),
+        "floor": facts.floor,
+    }
+    if restored or facts.floor_is_wrong:
+        values["floor"] = _greatest_minted(conn, pk)
+    conn.execute(STATEMENTS["move_scope"], values)
+
+
+def newest_draft(conn: sqlite3.Connection, pk: int) -> int | None:
+    """Return the place of the newest draft of a scope whose row is whole."""
+    with closing(conn.execute(STATEMENTS["drafts"], (pk,))) as rows:
+        for found in rows:
+            try:
+                return verified(found, pk).seq
+            except DAMAGE:
+                continue  # that it is a draft is then not known either
+    return None
+
+
+def _greatest_minted(conn: sqlite3.Connection, pk: int) -> str:
+    """Return the greatest id of a scope that can have been minted in it, or "".
+
+    A minted id is never ahead of the logical time of its commit. One that is was given by a caller,
+    and as a floor it could be so far ahead that no greater id exists.
+    """
+    with closing(conn.execute(STATEMENTS["ids_downwards"], (pk,))) as rows:
+        for name, saved_at in rows:
+            time_ms = ids.time_ms_of(name)
+            if time_ms is not None and time_ms <= saved_at // 1000:
+                return str(name)
+    return ""
+
+
+def restore_scope(conn: sqlite3.Connection, pk: int) -> ScopeKey | None:
+    """Make a scope again that snapshots or notes still name, under a new address.
+
+    Its key is part of their checksums, so with that key they can be read again. Return the address,
+    or None if it is taken.
+    """
+    key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
+    conn.execute(STATEMENTS["add_session"], {"session_id": key.session_id})
+    values = {"pk": pk, **key._asdict()}
+    if not conn.execute(STATEMENTS["restore_scope"], values).rowcount:
+        return None
+    facts = ScopeFacts._make(conn.execute(STATEMENTS["scope"], (pk,)).fetchone())
+    settle_scope(conn, pk, facts, restored=True)
+    return key
+
+
+def restore_session(conn: sqlite3.Connection, pk: int) -> str | None:
+    """Make a session again that scopes still name, under a new id, or None if that is taken."""
+    session_id = f"{LOST_AND_FOUND}/session-{pk}"
+    values = {"pk": pk, "session_id": session_id}
+    return session_id if conn.execute(STATEMENTS["restore_session"], values).rowcount else None
+
+
+def index_labels(conn: sqlite3.Connection, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
+    """Make the index of a snapshot's labels again."""
+    remove_labels(conn, seq)
+    for name, value in labels:
+        conn.execute(STATEMENTS["add_label"], (name, value, seq))
+
+
+def remove_labels(conn: sqlite3.Connection, seq: int) -> None:
+    """Remove the index of labels at a place."""
+    conn.execute(STATEMENTS["remove_labels"], (seq,))
+
+
+def remove_body(conn: sqlite3.Connection, seq: int) -> None:
+    """Remove a body."""
+    conn.execute(STATEMENTS["remove_body"], (seq,))

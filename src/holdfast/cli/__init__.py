@@ -1,0 +1,25 @@
+"""The command `holdfast`: a file for each verb. They draw; what they show, a library can ask for.
+
+This file holds only the way in, so that it can be imported without the extra `cli`.
+"""
+
+import sys
+from importlib import import_module
+
+_EXTRA = ("click", "rich")
+
+
+def main() -> int:
+    """Run the command with the arguments of this process, and return its exit code."""
+    try:
+        for name in _EXTRA:  # the verbs, which need them, are loaded later
+            import_module(name)
+        from holdfast.cli._app import run
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        sys.stderr.write("the command line is an extra: pip install 'holdfast[cli]'\n")
+        return 2
+    except KeyboardInterrupt:  # before there is anything that could tell of it
+        return 130
+    return run()

@@ -1,0 +1,71 @@
+"""The group of verbs, and what becomes of errors: one line, and an exit code."""
+
+import io
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+import holdfast
+from holdfast.cli import _exits
+from holdfast.views.names import visible, without_secrets
+
+VERBS = ("check", "demo", "doctor", "schema", "stats")
+
+
+class _Verbs(click.Group):
+    """Loads the file of a verb when it is asked for, so that a new verb slows down no other."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        verb: click.Command = getattr(import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
+        return verb
+
+
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(holdfast.__version__, message="holdfast %(version)s")
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Keeps the state of AI agents safe.
+
+    Exit codes: 0 fine, 1 findings or not found, 2 usage, 3 conflict, 4 unavailable, 5 corrupt,
+    130 interrupted.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(_exits.USAGE)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code. What fails is told in one line, without secrets."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows a question mark, not a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        code = app.main(arguments, prog_name="holdfast", standalone_mode=False)
+    except click.Abort:
+        return _exits.INTERRUPTED
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(error.ctx.get_usage(), err=True)
+        _tell(error.format_message())
+        return error.exit_code
+    except holdfast.HoldfastError as error:
+        _tell(str(error))
+        return _exits.code_of(error)
+    return code if isinstance(code, int) else _exits.FINE
+
+
+def _tell(message: str) -> None:
+    line = " ".join(without_secrets(message).split())
+    click.echo(f"holdfast: {visible(line)}", err=True)

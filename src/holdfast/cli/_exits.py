@@ -1,0 +1,28 @@
+"""The exit codes: what a script can tell apart."""
+
+from collections.abc import Mapping
+
+from holdfast import errors
+
+FINE = 0
+FOUND = 1  # findings, differences, or the opposite: not found
+USAGE = 2
+CONFLICT = 3
+UNAVAILABLE = 4
+CORRUPT = 5
+INTERRUPTED = 130  # as a shell tells of Ctrl-C
+
+_CODES: Mapping[type[errors.HoldfastError], int] = {
+    errors.NotFound: FOUND,
+    errors.InvalidInput: USAGE,
+    errors.Unsupported: USAGE,
+    errors.AlreadyExists: CONFLICT,
+    errors.Conflict: CONFLICT,
+    errors.Unavailable: UNAVAILABLE,
+    errors.Corrupt: CORRUPT,
+}
+
+
+def code_of(error: errors.HoldfastError) -> int:
+    """Return the exit code that an error ends with."""
+    return _CODES.get(type(error), FOUND)

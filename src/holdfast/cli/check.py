@@ -1,0 +1,90 @@
+"""`holdfast check`: read everything, tell what is wrong, and mend it if asked."""
+
+from collections import Counter
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import holdfast
+from holdfast.cli import _exits
+from holdfast.cli._shared import echo_json, existing_store, json_option, make_console, url_option
+from holdfast.views.names import visible
+from holdfast.views.sizes import count_text
+
+_STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything.")
+@url_option
+@json_option
+def check(repair: bool, url: str, as_json: bool) -> int:
+    """Read everything that is stored, and tell what is wrong with it.
+
+    Changes nothing, unless --repair is given. Ends with 0 if nothing is wrong, or all of it was
+    repaired; with 5 if an error is left, and with 1 if something less than an error is.
+
+    \b
+    --json: a line for each finding, as it is found:
+            {"severity": "error", "warning" or "info", "code": text, "message": text,
+             "scope": {"session_id": text, "scope_id": text, "kind": text} or null,
+             "id": text or null, "repaired": true or false}
+    """
+    console = make_console()
+    found: Counter[str] = Counter()
+    left: Counter[str] = Counter()
+    with existing_store(url) as store:
+        for finding in store.repair() if repair else store.check():
+            found[finding.severity] += 1
+            left[finding.severity] += not finding.repaired
+            if as_json:
+                echo_json(_shape(finding), indent=None)
+            else:
+                _draw(console, finding)
+    if not as_json:
+        _sum_up(console, found, left, repair=repair)
+    if left["error"]:
+        return _exits.CORRUPT
+    return _exits.FOUND if left.total() else _exits.FINE
+
+
+def _shape(finding: holdfast.Finding) -> dict[str, object]:
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "message": finding.message,
+        "scope": None if finding.scope is None else finding.scope._asdict(),
+        "id": finding.id,
+        "repaired": finding.repaired,
+    }
+
+
+def _draw(console: Console, finding: holdfast.Finding) -> None:
+    line = Text.assemble(
+        (f"{finding.severity:<7}  ", _STYLES.get(finding.severity, "")),
+        (f"{visible(finding.code)}  ", "title"),
+        visible(finding.message),
+        ("  repaired" if finding.repaired else "", "good"),
+    )
+    where = [] if finding.scope is None else [*finding.scope]
+    where += [] if finding.id is None else [finding.id]
+    if where:
+        line.append(f"\n         {' · '.join(map(visible, where))}", "quiet")
+    console.print(line, soft_wrap=True)
+
+
+def _sum_up(console: Console, found: Counter[str], left: Counter[str], *, repair: bool) -> None:
+    if not found.total():
+        console.print(Text("✓ nothing is wrong", "good"))
+        return
+    parts = [
+        count_text(found["error"], "error"),
+        count_text(found["warning"], "warning"),
+        *([count_text(found["info"], "remark")] if found["info"] else []),
+    ]
+    mended = found.total() - left.total()
+    if repair:
+        parts.append(f"{mended:,} repaired, {left.total():,} left")
+    style = "bad" if left["error"] else "odd" if left.total() else "good"
+    console.print(Text(", ".join(parts), style))

@@ -1,0 +1,175 @@
+"""`holdfast doctor`: is everything here, and does the storage do what it must?"""
+
+import os
+import platform
+import sqlite3
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from urllib.parse import quote
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import holdfast
+from holdfast.cli import _exits
+from holdfast.cli._shared import echo_json, json_option, make_console, url_option
+from holdfast.opening import CLOCK, file_of
+from holdfast.views.names import masked_url, visible, without_secrets
+
+EXTRAS = {"cli": ("click", "rich"), "testing": ("pytest", "hypothesis")}
+_LIBRARIES = ("orjson", "zstandard", "xxhash")
+_SAVES = 20
+_STATE = {"messages": [{"role": "user", "content": "x" * 1000}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What came out of one examination, in words; `code` is the exit code that it asks for."""
+
+    name: str
+    detail: str
+    code: int = _exits.FINE
+
+
+@click.command()
+@url_option
+@json_option
+def doctor(url: str, as_json: bool) -> int:
+    """Show what is installed, and whether the storage works.
+
+    What is tried out is tried out in a temporary store of the same kind (for SQLite in a file of
+    its own in the same folder), never in the data.
+
+    \b
+    --json: {"versions": {"holdfast": text, "python": text, "sqlite": text, ...},
+             "extras": {name: true or false, ...}, "url": text, without secrets,
+             "checks": [{"check": "open", "compare-and-set" or "durable-save",
+                         "ok": true or false, "detail": text}, ...],
+             "durable_save_ms": the median of 20, or null}
+    """
+    results = [_open(url)]
+    took_ms: float | None = None
+    try:
+        with _temporary_store(url) as (one, other):
+            results.append(_compare_and_set(one, other))
+            took_ms = _durable_save_ms(one)
+            detail = f"a durable save takes {took_ms:.2f} ms (median of {_SAVES}, 1 KB each)"
+            results.append(Examined("durable-save", detail))
+    except (holdfast.HoldfastError, OSError) as error:
+        code = _exits.code_of(error) if isinstance(error, holdfast.HoldfastError) else 0
+        detail = f"no temporary store could be tried out: {_told(error)}"
+        results.append(Examined("compare-and-set", detail, code or _exits.UNAVAILABLE))
+    if as_json:
+        echo_json(_shape(url, results, took_ms))
+    else:
+        _draw(make_console(), url, results)
+    return next((each.code for each in results if each.code), _exits.FINE)
+
+
+def _open(url: str) -> Examined:
+    """Open the store as any use of it would, but create nothing."""
+    try:
+        path = file_of(url)
+        if path is not None and not os.path.exists(path):
+            return Examined("open", "there is no file yet; the first use creates it")
+        holdfast.open(url).close()
+    except holdfast.HoldfastError as error:
+        return Examined("open", f"it cannot be opened: {_told(error)}", _exits.code_of(error))
+    return Examined("open", "it can be opened")
+
+
+@contextmanager
+def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store]]:
+    """Open a new store of the same kind twice, and remove it afterwards."""
+    path = file_of(url)
+    if path is None:
+        with holdfast.open(url) as store:  # an engine without a file keeps nothing
+            yield store, store
+        return
+    query = url.partition("?")[1:]
+    with tempfile.TemporaryDirectory(
+        prefix=".holdfast-doctor-", dir=os.path.dirname(path), ignore_cleanup_errors=True
+    ) as folder:
+        beside = f"sqlite:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
+        with holdfast.open(beside) as one, holdfast.open(beside) as other:
+            yield one, other
+
+
+def _compare_and_set(one: holdfast.Store, other: holdfast.Store) -> Examined:
+    """Let two writers race from the same revision: the second must lose and leave nothing."""
+    mine, theirs = one.scope("doctor"), other.scope("doctor")
+    start = mine.save(1, expect=None)
+    theirs.save(2, expect=start.revision)
+    for stale in (start.revision, None):
+        with suppress(holdfast.Conflict):
+            mine.save(3, expect=stale)
+    states = [each.state for each in mine.load_many(info.id for info in theirs.history())]
+    if states == [2, 1]:
+        return Examined("compare-and-set", "compare-and-set holds: the second of two writers loses")
+    return Examined(
+        "compare-and-set", "compare-and-set does NOT hold: writers lose data here", _exits.FOUND
+    )
+
+
+def _durable_save_ms(store: holdfast.Store) -> float:
+    scope = store.scope("doctor", "speed")
+    scope.save(_STATE)  # the first one opens things
+    took_s = []
+    for _ in range(_SAVES):
+        begin = CLOCK.monotonic()
+        scope.save(_STATE)
+        took_s.append(CLOCK.monotonic() - begin)
+    return statistics.median(took_s) * 1000
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "holdfast": holdfast.__version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        **{name: version(name) for name in _LIBRARIES},
+    }
+
+
+def _extras() -> dict[str, bool]:
+    return {extra: all(map(find_spec, modules)) for extra, modules in EXTRAS.items()}
+
+
+def _told(error: Exception) -> str:
+    return visible(without_secrets(str(error)))
+
+
+def _shape(url: str, results: list[Examined], took_ms: float | None) -> dict[str, object]:
+    return {
+        "versions": _versions(),
+        "extras": _extras(),
+        "url": masked_url(url),
+        "checks": [
+            {"check": each.name, "ok": each.code == _exits.FINE, "detail": each.detail}
+            for each in results
+        ],
+        "durable_save_ms": None if took_ms is None else round(took_ms, 3),
+    }
+
+
+def _draw(console: Console, url: str, results: list[Examined]) -> None:
+    for name, text in _versions().items():
+        console.print(Text.assemble((f"{name:<11}", "quiet"), text))
+    extras = [
+        (f"{name} ✓  " if there else f"{name} not installed  ", "good" if there else "quiet")
+        for name, there in _extras().items()
+    ]
+    console.print(Text.assemble(("extras     ", "quiet"), *extras))
+    shown = visible(masked_url(url))
+    console.print(Text.assemble(("store      ", "quiet"), (shown, "accent")), soft_wrap=True)
+    console.print()
+    for each in results:
+        good = each.code == _exits.FINE
+        mark = ("✓ ", "good") if good else ("✗ ", "bad")
+        console.print(Text.assemble(mark, each.detail), soft_wrap=True)

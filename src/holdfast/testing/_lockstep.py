@@ -1,0 +1,167 @@
+"""Two stores side by side: the same time and chance for both, and a view of all that each shows."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from holdfast import opening
+from holdfast.core import limits
+from holdfast.engine import Engine, Tools
+from holdfast.errors import HoldfastError
+from holdfast.model import ScopeKey, SnapshotInfo, Stats
+from holdfast.protocol import Backend, Stamp
+from holdfast.store import Store
+
+START_US: Final = 1_700_000_000_000_000
+_STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that stands still
+
+View: TypeAlias = dict[str, Any]
+
+
+class Pair(NamedTuple):
+    """What the engine under test and the oracle answered to the same call."""
+
+    tested: Any
+    oracle: Any
+
+
+class Side:
+    """One of the two stores. What it draws depends on nothing but the step and the clock."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.now_us = START_US
+        self._step = 0
+        self._drawn = 0
+        self._tokens: dict[str, str] = {}
+        self.store = self.open(backend)
+
+    def open(self, backend: Backend) -> Store:
+        """Go on with another opened engine; return the store over it."""
+        tools = Tools(
+            draw=self._draw,
+            clock=opening.CLOCK,
+            state_bytes_max=limits.STATE_BYTES_MAX,
+            workers=1,
+        )
+        self.store = Store(Engine(lambda: backend, tools))
+        return self.store
+
+    def begin_step(self, step: int) -> None:
+        """From here on draw what belongs to this step."""
+        self.now_us += _STEP_US
+        self._step, self._drawn = step, 0
+
+    def _draw(self) -> Stamp:
+        self._drawn += 1
+        chance = hashlib.sha256(f"{self._step}/{self._drawn}".encode()).digest()
+        return Stamp(self.now_us, chance[:8].hex(), int.from_bytes(chance[8:18]))
+
+    def plain(self, value: Any) -> Any:
+        """Return a value with its revisions, which are opaque, named in the order of appearance.
+
+        So two sides look the same exactly if their revisions change at the same steps. Of an error
+        only its class is left.
+        """
+        if isinstance(value, HoldfastError):
+            return type(value).__name__
+        if isinstance(value, Stats):
+            counts = (value.sessions, value.scopes, value.snapshots, value.logical_bytes)
+            return (*counts, value.stored_bytes >= 0)  # how much that is, is the engine's affair
+        if is_dataclass(value):
+            return {
+                each.name: self._named(getattr(value, each.name))
+                if each.name == "revision"
+                else self.plain(getattr(value, each.name))
+                for each in fields(value)
+            }
+        return [self.plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+    def _named(self, revision: str) -> str:
+        return self._tokens.setdefault(revision, f"revision {len(self._tokens)}")
+
+
+def drained(answer: Any) -> Any:
+    """Return an answer with nothing left to be read: a listing as a list."""
+    return list(answer) if isinstance(answer, Iterator) else answer
+
+
+def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed: bool) -> View:
+    """Return everything that a store shows of these scopes, and of all by its own listings."""
+    ids = sorted(ids)
+    seen: View = {"sessions": list(store.sessions()), "scopes": list(store.scopes())}
+    seen["stats"] = store.stats()
+    if indexed:
+        seen["history"] = list(store.history())
+        seen["found"] = [store.find(each) for each in ids]
+    for key in sorted({*keys, *(listed.key for listed in seen["scopes"])}):
+        scope = store.scope(*key)
+        history = list(scope.history())
+        seen[f"{key}"] = {
+            "head": scope.load(),
+            "history": history,
+            "ids": list(scope.ids()),
+            "states": list(scope.load_many(info.id for info in history)),
+            "leaves": list(scope.leaves()),
+            "lines": [[i.id for i in scope.ancestors(leaf.id)] for leaf in scope.leaves()],
+            "notes": [*scope.notes(), *scope.notes(on=ids)],
+        }
+    return seen
+
+
+def differences(tested: Any, oracle: Any, path: str = "") -> list[str]:
+    """Return where two plain values differ, exactly: 1, 1.0 and True are three."""
+    if isinstance(tested, dict) and isinstance(oracle, dict) and tested.keys() == oracle.keys():
+        return [
+            each
+            for key in tested
+            for each in differences(tested[key], oracle[key], f"{path}/{key}")
+        ] or ([] if repr(tested) == repr(oracle) else [f"{path}: keys in another order"])
+    if repr(tested) == repr(oracle):
+        return []
+    return [f"{path or '/'}\n    tested: {tested!r}\n    oracle: {oracle!r}"]
+
+
+def unsound(view: View) -> list[str]:
+    """Return what in a view cannot be, whatever was done: what an oracle may have wrong as well."""
+    wrong: list[str] = []
+    rules: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "ids are the history's, in text order": lambda shown: (
+            shown["ids"] == sorted(info.id for info in shown["history"])
+        ),
+        "a kept head is in history": lambda shown: (
+            shown["head"] is None or shown["head"].kept == (shown["head"].id in shown["ids"])
+        ),
+        "every listed snapshot is kept and loads": lambda shown: (
+            all(info.kept for info in shown["history"])
+            and [_facts(s) for s in shown["states"]] == [_facts(i) for i in shown["history"]]
+        ),
+        "leaves are those that are no parent": lambda shown: (
+            shown["leaves"]
+            == [
+                info
+                for info in shown["history"]
+                if info.id not in {child.parent_id for child in shown["history"]}
+            ]
+        ),
+        "no line meets a snapshot twice": lambda shown: all(
+            len(line) == len(set(line)) for line in shown["lines"]
+        ),
+    }
+    scopes = {name: shown for name, shown in view.items() if isinstance(shown, dict)}
+    for name, shown in scopes.items():
+        wrong += [f"{name}: {rule}" for rule, holds in rules.items() if not holds(shown)]
+    drafts = [s["head"] for s in scopes.values() if s["head"] is not None and not s["head"].kept]
+    everything = [*drafts, *(info for shown in scopes.values() for info in shown["history"])]
+    stats = view["stats"]
+    if (stats.snapshots, stats.logical_bytes) != (len(everything), sum(i.size for i in everything)):
+        wrong.append("stats count what is there")
+    if "history" in view:
+        for name, shown in scopes.items():
+            if [i for i in view["history"] if f"{i.scope}" == name] != shown["history"]:
+                wrong.append(f"{name}: the history of all agrees with that of the scope")
+    return wrong
+
+
+def _facts(info: SnapshotInfo) -> list[Any]:
+    return [getattr(info, name) for name in SnapshotInfo.__slots__]

@@ -1,0 +1,46 @@
+"""The command as a person has it: the installed executable, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+EXECUTABLE = Path(sys.executable).with_name("holdfast")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Return a function that runs `holdfast` with arguments, piped, in an empty folder."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("HOLDFAST_URL", "NO_COLOR")}
+
+    def run(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [EXECUTABLE, *arguments],
+            cwd=tmp_path,
+            env={**inherited, "PYTHONWARNINGS": "error", "COLUMNS": "80", **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Return the URL of a store with two sessions, in a file `agents.db`."""
+    url = f"sqlite:///{tmp_path / 'agents.db'}"
+    with holdfast.open(url) as store:
+        chat = store.scope("alice/chat-1", "planner")
+        chat.save({"messages": ["hello" * 100], "mood": "calm"})
+        chat.save({"messages": ["hello" * 200], "mood": "bold"})
+        store.scope("bob/chat-2").save({"files": {}})
+    return url

@@ -1,0 +1,84 @@
+"""`holdfast doctor`: what it examines, and that it leaves no trace."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.cli import doctor
+from holdfast.cli._app import run
+from tests.cli.conftest import Command
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_healthy_store(command: Command, url: str, tmp_path: Path) -> None:
+    before = (tmp_path / "agents.db").read_bytes()
+    done = command("doctor", "--url", url)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert holdfast.__version__ in done.stdout
+    assert "✓ it can be opened" in done.stdout
+    assert "✓ compare-and-set holds" in done.stdout
+    assert "ms (median of 20" in done.stdout
+    # The data is as it was, and of what was tried out nothing is left.
+    assert (tmp_path / "agents.db").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["agents.db"]
+
+
+def test_json(command: Command, url: str) -> None:
+    shape = json.loads(command("doctor", "--json", "--url", url).stdout)
+    assert shape.keys() == {"versions", "extras", "url", "checks", "durable_save_ms"}
+    libraries = ["holdfast", "python", "sqlite", "orjson", "zstandard", "xxhash"]
+    assert list(shape["versions"]) == libraries
+    assert shape["extras"] == {"cli": True, "testing": True}
+    assert shape["url"] == url
+    assert [each["check"] for each in shape["checks"]] == [
+        "open",
+        "compare-and-set",
+        "durable-save",
+    ]
+    assert all(each["ok"] for each in shape["checks"])
+    assert shape["durable_save_ms"] > 0
+
+
+def test_memory_and_a_file_that_is_not_there_yet(command: Command, tmp_path: Path) -> None:
+    assert command("doctor", "--url", "memory:").returncode == 0
+    done = command("doctor", "--url", "sqlite:///new.db?synchronous=normal")
+    assert done.returncode == 0
+    assert "there is no file yet" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there(command: Command) -> None:
+    done = command("doctor", "--url", "sqlite:///nowhere/new.db", "--json")
+    assert done.returncode == 4
+    assert [each["ok"] for each in json.loads(done.stdout)["checks"]] == [True, False]
+
+
+def test_an_engine_that_does_not_compare_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save = holdfast.Scope.save
+
+    def careless(scope: holdfast.Scope, state: object, *, expect: object = None) -> object:
+        return save(scope, state)
+
+    monkeypatch.setattr(holdfast.Scope, "save", careless)
+    assert run(["doctor", "--url", "memory:"]) == 1
+    assert "compare-and-set does NOT hold" in capsys.readouterr().out
+
+
+def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Command) -> None:
+    for arguments in ([], ["--json"]):
+        done = command("doctor", *arguments, "--url", "postgres://bob:hunter2@host/db?token=t0k")
+        assert done.returncode == 2
+        assert "hunter2" not in done.stdout + done.stderr
+        assert "t0k" not in done.stdout + done.stderr
+        assert "postgres://***@host/db?token=" in done.stdout
+
+
+def test_it_knows_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert doctor.EXTRAS.keys() == project["optional-dependencies"].keys() - {"all"}

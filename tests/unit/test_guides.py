@@ -1,0 +1,293 @@
+"""The guides are true: examples run, output is as shown, every verb has a page, links lead on."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from holdfast import AsyncScope, AsyncStore, Scope, Store
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDES = ROOT / "docs" / "guides"
+INDEX = GUIDES / "README.md"
+CONCEPTS = GUIDES / "concepts.md"
+PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
+VERB_PAGES = [page for page in PAGES if page != CONCEPTS]
+PICTURES = sorted((GUIDES / "images").glob("*"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGE_LINES = range(30, 101)
+CONCEPTS_LINES_MAX = 180
+
+PAGE_OF = {
+    "save": "save",
+    "append": "append",
+    "load": "load",
+    "load_many": "load_many",
+    "info": "info",
+    "history": "history",
+    "ids": "ids",
+    "ancestors": "ancestors",
+    "leaves": "leaves",
+    "update": "update",
+    "fork": "fork",
+    "diff": "diff",
+    "prune": "prune",
+    "note": "notes",
+    "notes": "notes",
+    "set_note": "notes",
+    "delete_note": "notes",
+    "delete_snapshot": "deletes",
+    "delete": "deletes",
+    "delete_session": "deletes",
+    "scope": "sessions_and_scopes",
+    "sessions": "sessions_and_scopes",
+    "scopes": "sessions_and_scopes",
+    "find": "sessions_and_scopes",
+    "store.history": "sessions_and_scopes",
+    "stats": "upkeep",
+    "compact": "upkeep",
+    "check": "upkeep",
+    "repair": "upkeep",
+    "open": "opening",
+    "open_async": "opening",
+    "close": "opening",
+    "run": "async",
+}
+
+
+class Block(NamedTuple):
+    language: str
+    line: int
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page, each with the line on which its text begins."""
+    found: list[Block] = []
+    begun: Block | None = None
+    inside: list[str] = []
+    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+        if not line.startswith("```"):
+            inside.append(line + "\n")
+        elif begun is None:
+            begun, inside = Block(line[3:], number + 1, ""), []
+        else:
+            found.append(begun._replace(text="".join(inside)))
+            begun = None
+    assert begun is None, f"{page.name}:{begun.line} is never closed"
+    return found
+
+
+def prose(document: Path) -> str:
+    """Return a document without its fenced blocks and its spans of code."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.M | re.S)
+    return re.sub(r"`[^`\n]*`", "code", text)
+
+
+def names(pages: list[Path]) -> list[str]:
+    return [page.name for page in pages]
+
+
+# Examples.
+
+# Runs the examples of a page in one namespace, and says what each of them printed. They are read
+# under the name and the lines of their page, so that a traceback leads there.
+RUNNER = """
+import contextlib, io, json, sys
+page, sources = json.load(sys.stdin)
+space, printed = {"__name__": "__main__"}, []
+for line, text in sources:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile("\\n" * (line - 1) + text, page, "exec"), space)
+    printed.append(out.getvalue())
+json.dump(printed, sys.stdout)
+"""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_examples_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    """A new process, an empty folder, top to bottom; warnings are errors."""
+    all_blocks = blocks(page)
+    sources = [block for block in all_blocks if block.language == "python"]
+    # What an example prints is shown in the block of text right behind it, and nowhere else.
+    shown = {
+        before.line: after.text
+        for before, after in pairwise(all_blocks)
+        if (before.language, after.language) == ("python", "text")
+    }
+    assert sources
+    assert len(shown) == sum(block.language == "text" for block in all_blocks)
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUNNER],
+        input=json.dumps([page.name, [(block.line, block.text) for block in sources]]),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    printed = dict(zip([block.line for block in sources], json.loads(done.stdout), strict=True))
+    assert {line: text for line, text in printed.items() if text} == shown
+
+
+# Pages.
+
+
+def verbs(*classes: type) -> set[str]:
+    """Return the public methods of classes."""
+    return {
+        name
+        for each in classes
+        for name, member in vars(each).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+
+
+def test_every_verb_has_a_page() -> None:
+    wanted = verbs(Scope, Store, AsyncScope, AsyncStore) | {"open", "open_async", "store.history"}
+    assert PAGE_OF.keys() == wanted
+
+
+@pytest.mark.parametrize(("verb", "page"), PAGE_OF.items(), ids=PAGE_OF)
+def test_a_verb_is_called_on_its_page(verb: str, page: str) -> None:
+    examples = "".join(b.text for b in blocks(GUIDES / f"{page}.md") if b.language == "python")
+    assert re.search(rf"\.{verb.rpartition('.')[2]}\(", examples)
+
+
+def test_every_page_is_somebodys() -> None:
+    assert {page.stem for page in VERB_PAGES} == set(PAGE_OF.values())
+
+
+@pytest.mark.parametrize("page", VERB_PAGES, ids=names(VERB_PAGES))
+def test_a_page_says_the_same_things_in_the_same_order(page: Path) -> None:
+    text = page.read_text("utf-8")
+    title, purpose = re.match(r"# (.+)\n\n(.+)\n\n## Example\n", text).groups()  # type: ignore[union-attr]
+    assert title
+    assert purpose.count(". ") == 0, "one sentence"
+    parts = re.findall(r"^## (Example|Rules|Errors|See also)$", text, re.M)
+    assert parts == ["Example", "Rules", "Errors", "See also"]
+    assert len(text.splitlines()) in PAGE_LINES
+
+
+def test_concepts_are_a_page_too() -> None:
+    assert len(CONCEPTS.read_text("utf-8").splitlines()) <= CONCEPTS_LINES_MAX
+
+
+# Links.
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the addresses of a document's headings, as GitHub makes them."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", document.read_text("utf-8"))
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def links(document: Path) -> list[str]:
+    """Return where the links and pictures of a document lead inside the project."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(document))
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_resolve(document: Path) -> None:
+    dead = []
+    for link in links(document):
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+def test_the_index_leads_to_every_page_once() -> None:
+    pages = [link for link in links(INDEX) if "/" not in link]
+    assert pages[0] == CONCEPTS.name
+    assert sorted(pages) == names(PAGES)
+
+
+def test_the_readme_leads_to_the_guides() -> None:
+    assert "docs/guides/README.md" in links(ROOT / "README.md")
+
+
+# Pictures.
+
+
+def pictures_of(page: Path) -> list[tuple[str, str, str]]:
+    """Return the alt text, the target and the caption of each picture on a page."""
+    return re.findall(r"^!\[(.*)\]\((.+)\)\n\n(.*)$", page.read_text("utf-8"), re.M)
+
+
+def test_every_picture_is_shown_with_alt_text_and_a_caption() -> None:
+    shown = [each for page in PAGES for each in pictures_of(page)]
+    assert sorted(f"images/{picture.name}" for picture in PICTURES) == sorted(
+        target for _, target, _ in shown
+    )
+    for alt, _, caption in shown:
+        assert len(alt) > 40
+        assert re.fullmatch(r"\*[^*]+\*", caption)
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=names(PICTURES))
+def test_a_picture_is_well_formed_and_stands_alone(picture: Path) -> None:
+    text = picture.read_text("utf-8")
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.fromstring(text)
+    elements = list(root.iter())
+    allowed = {"svg", "title", "desc", "defs", "marker", "path", "rect", "text", "tspan"}
+    assert {element.tag for element in elements} <= {svg + name for name in allowed}
+    assert [root[0].tag, root[1].tag] == [svg + "title", svg + "desc"]
+    assert root[0].text
+    assert root[1].text
+    assert {"width", "height", "viewBox"} <= root.attrib.keys()
+
+    values = [value for element in elements for value in element.attrib.values()]
+    assert not [value for value in values if "//" in value or "@" in value]
+    assert {url for value in values for url in re.findall(r"url\((.*?)\)", value)} <= {"#tip"}
+    assert not [name for element in elements for name in element.attrib if "href" in name.lower()]
+    assert "<!ENTITY" not in text
+    assert "<?" not in text
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours as WCAG defines it, from 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=names(PICTURES))
+@pytest.mark.parametrize("ground", ["#ffffff", "#0d1117"], ids=["light", "dark"])
+def test_a_picture_can_be_seen_on_any_ground(picture: Path, ground: str) -> None:
+    """Every shape stands out from the ground; text does, or it stands in a shape of its own."""
+    root = ElementTree.fromstring(picture.read_text("utf-8"))
+    in_shapes = {
+        "#ffffff": ["#2563a8", "#1a7f37", "#9a6700", "#8250df"],
+        "#1f2328": ["#e3b341"],
+    }
+    for element in root.iter():
+        fill = element.get("fill", "none")
+        if fill == "none":
+            continue
+        if fill in in_shapes:
+            assert element.tag.endswith("text")
+            assert min(contrast(fill, each) for each in in_shapes[fill]) >= 4.5
+        elif element.tag.endswith("text"):
+            assert contrast(fill, ground) >= 3.8
+        else:
+            assert contrast(fill, ground) >= 1.9

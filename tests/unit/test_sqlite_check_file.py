@@ -1,0 +1,257 @@
+"""Check of files that SQLite itself finds damaged, and of long histories in little memory."""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core import limits
+from holdfast.errors import Corrupt, HoldfastError
+from holdfast.model import Finding, ScopeKey
+from holdfast.opening import draw, open_backend
+from holdfast.protocol import Backend, Commit, NoteWrite
+
+PAGE_BYTES = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite:///{path}?synchronous=off"
+
+
+def fill(path: Path, count: int, size: int = 500) -> None:
+    """Fill a store, and leave all of it in the one file."""
+    backend = open_backend(url_of(path))
+    for number in range(count):
+        body = b'{"n":%d,"text":"%s"}' % (number, b"x" * size)
+        commit = Commit(ScopeKey(f"s-{number % 7}"), body, "", b'{"k":"v"}', b"{}", draw())
+        backend.commit(commit)
+        if number % 5 == 0:
+            backend.write_note(NoteWrite(commit.scope, f"n-{number}", None, b"1", draw()))
+    backend.close()
+
+
+def inspect(
+    backend: Backend, *, repair: bool = False, limit: int = 100
+) -> tuple[list[Finding], int]:
+    """Return all findings, and how many pages they came in."""
+    findings: list[Finding] = []
+    pages = 0
+    after: str | None = ""
+    while after is not None:
+        found, after = backend.check(after, repair=repair, limit=limit)
+        findings, pages = findings + found, pages + 1
+    return findings, pages
+
+
+def root_of(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as conn:
+        found = conn.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,))
+        (page,) = found.fetchone()
+    assert isinstance(page, int)
+    return page
+
+
+def overwrite(path: Path, page: int, noise: bytes, at: int = 0) -> None:
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE_BYTES + at)
+        file.write(noise)
+
+
+@pytest.mark.parametrize("table", ["snapshots", "bodies", "labels", "notes", "scopes", "sessions"])
+def test_a_damaged_page_is_named_and_nothing_is_touched(path: Path, table: str) -> None:
+    """Also not what could be mended in a sound file: the rest of the tables is only inspected."""
+    fill(path, 40)
+    overwrite(path, root_of(path, table), b"\xff" * 100)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn, suppress(sqlite3.Error):
+        conn.execute("UPDATE scopes SET next_seq = 1 WHERE pk = 1")
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    before = path.read_bytes()
+    backend = open_backend(url_of(path))
+
+    for repair in (False, True):
+        found, _ = inspect(backend, repair=repair)
+        damaged = [each for each in found if each.code == "file_damaged"]
+        assert damaged
+        assert all(".recover" in each.message for each in damaged)
+        assert all(each.severity == "error" for each in damaged)
+        assert not any(each.repaired for each in found)
+    backend.close()
+    assert path.read_bytes() == before
+
+
+def test_an_index_that_lacks_rows_is_named(path: Path) -> None:
+    """Though every table can be read."""
+    fill(path, 40)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("PRAGMA writable_schema = ON")
+        conn.execute("CREATE INDEX twin ON snapshots (id) WHERE seq < 0")
+        (page,) = conn.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'twin'").fetchone()
+        conn.execute("DELETE FROM sqlite_schema WHERE name = 'twin'")
+        conn.execute(
+            "UPDATE sqlite_schema SET rootpage = ? WHERE name = 'snapshots_anywhere'", (page,)
+        )
+    backend = open_backend(url_of(path))
+    found, _ = inspect(backend, repair=True)
+    backend.close()
+
+    assert {each.code for each in found} == {"file_damaged"}
+    assert any("snapshots_anywhere" in each.message for each in found)
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
+def test_a_truncated_file(path: Path, part: float) -> None:
+    """It does not open; if it happens while it is open, check says so, and repair refuses."""
+    fill(path, 40)
+    backend = open_backend(url_of(path))
+    assert backend.read_info(ScopeKey("s-1"), None) is not None
+    os.truncate(path, int(path.stat().st_size * part) // PAGE_BYTES * PAGE_BYTES)
+    before = path.read_bytes()
+
+    with pytest.raises(Corrupt):
+        open_backend(url_of(path))
+    found, _ = inspect(backend)
+    assert {each.code for each in found} == {"file_damaged"}
+    with pytest.raises(Corrupt):
+        inspect(backend, repair=True)
+    backend.close()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
+    """Whatever a few bytes become: findings or our own errors, and no row is invented."""
+    fill(path, 60)
+    chance = random.Random(seed)
+    pages = path.stat().st_size // PAGE_BYTES
+    for _ in range(chance.choice([1, 1, 5])):
+        noise = chance.randbytes(chance.choice([1, 8, 100]))
+        at = chance.randrange(PAGE_BYTES - len(noise))
+        overwrite(path, chance.randrange(2, pages + 1), noise, at)
+
+    for repair in (False, True):
+        # What opening makes of a schema that is not text is not asked here.
+        with suppress(HoldfastError, UnicodeDecodeError):
+            backend = open_backend(url_of(path))
+            try:
+                inspect(backend, repair=repair, limit=9)
+            except UnicodeDecodeError:
+                pytest.fail("a name that is no text was not survived")
+            finally:
+                backend.close()
+
+
+@pytest.mark.parametrize("keys", [[3, 4], [9, 3], [3]])
+def test_a_tree_that_leads_in_circles_is_left(
+    path: Path, monkeypatch: Any, keys: list[int]
+) -> None:
+    """The walk goes on behind the greatest key it has met, or with the next table."""
+    fill(path, 10)
+    backend = open_backend(url_of(path))
+    monkeypatch.setattr("holdfast.backends._sqlite_check._keys", lambda *_: keys)
+
+    places = ["snapshots:5:LOOK"]
+    while places[-1].startswith("snapshots"):
+        found, after = backend.check(places[-1], repair=False, limit=2)
+        assert after is not None
+        assert {each.code for each in found} == {"file_damaged"}
+        places.append(after)
+    with pytest.raises(Corrupt):
+        backend.check("snapshots:5:MEND", repair=False, limit=2)
+    backend.close()
+    assert len(places) <= 3
+
+
+# Bounds.
+
+
+def test_a_long_history_is_inspected_in_pages(path: Path) -> None:
+    fill(path, 2000, size=10)
+    backend = open_backend(url_of(path))
+
+    for repair in (False, True):
+        found, pages = inspect(backend, repair=repair, limit=100)
+        assert found == []
+        # The file and its watermark; owners, scopes, sessions; snapshots, bodies, labels; notes.
+        assert pages == 2 + 3 + 3 * (2000 // 100 + 1) + (400 // 100 + 1)
+    backend.close()
+
+
+def test_what_others_write_meanwhile_is_not_reported(path: Path) -> None:
+    """Every page sees whole commits only, with repair as well."""
+    fill(path, 30)
+    writer, backend = open_backend(url_of(path)), open_backend(url_of(path))
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(300):
+            key = ScopeKey(f"new-{number % 3}")
+            save = Commit(key, b"{}", "", b'{"k":"v"}', b"{}", draw(), keep=number % 2 == 0)
+            writer.commit(save)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        for repair in (False, True):
+            assert inspect(backend, repair=repair, limit=3)[0] == []
+    thread.join()
+    writer.close()
+    backend.close()
+
+
+def test_a_page_ends_when_it_has_read_enough(path: Path, monkeypatch: Any) -> None:
+    fill(path, 20, size=1000)
+    backend = open_backend(url_of(path))
+    _, pages = inspect(backend)
+    monkeypatch.setattr("holdfast.backends._sqlite_check._STATES_BYTES_MAX", 5000)
+    found, more = inspect(backend)
+    backend.close()
+
+    assert found == []
+    assert pages + 3 <= more <= pages + 5
+
+
+MEASURE = """
+    import resource, sys
+    from holdfast.opening import open_backend
+
+    backend = open_backend(sys.argv[1])
+    def peak():
+        after = ""
+        while after is not None:
+            found, after = backend.check(after, repair=False, limit=100)
+            assert found == []
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(peak())
+"""
+
+
+def peak_kib(path: Path) -> int:
+    command = [sys.executable, "-c", textwrap.dedent(MEASURE), url_of(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    unit = 1024 if sys.platform == "darwin" else 1
+    return int(done.stdout) // unit
+
+
+def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
+    """Promise 12: 20 MB of states are inspected in about as much memory as 1 MB."""
+    little, much = tmp_path / "little.db", tmp_path / "much.db"
+    state_bytes = limits.KIB * 15  # below what is compressed
+    fill(little, 70, state_bytes)
+    fill(much, 1400, state_bytes)
+    assert much.stat().st_size > 20 * limits.MIB
+
+    assert peak_kib(much) - peak_kib(little) < 5 * limits.KIB

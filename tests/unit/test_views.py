@@ -1,0 +1,217 @@
+"""The pure views: sizes, names, trees and diffs as people see them."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.diff import diff
+from holdfast.model import ScopeKey, SnapshotInfo, SnapshotRef
+from holdfast.views.diff import Row, brief, diff_rows, dotted
+from holdfast.views.names import clipped, masked_url, short_id, visible, without_secrets
+from holdfast.views.sizes import bar, count_text, ratio, size_text
+from holdfast.views.tree import Node, build_forest, rails, walk
+
+# Sizes.
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (101_376, "99.0 KiB"),
+        (102_400, "100 KiB"),
+        (1024**2 - 1, "1.0 MiB"),  # not 1024 KiB
+        (5 * 1024**3, "5.0 GiB"),
+        (7 * 1024**5, "7168 TiB"),
+        (-2048, "-2.0 KiB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_counts_and_ratios() -> None:
+    assert count_text(1, "scope") == "1 scope"
+    assert count_text(1204, "scope") == "1,204 scopes"
+    assert count_text(2, "body", "bodies") == "2 bodies"
+    assert ratio(1, 2) == 0.5
+    assert ratio(0, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "blocks"),
+    [(0, ""), (1, "████"), (0.5, "██"), (0.375, "█▌"), (0.0001, "▏"), (7, "████"), (-1, "")],
+)
+def test_bars(share: float, blocks: str) -> None:
+    assert bar(share, 4) == blocks
+
+
+# Names.
+
+
+def test_short_ids_keep_both_ends() -> None:
+    assert short_id("01a1ddc2-8e9f-75d6-ad35-8e7dd0a978e6") == "01a1ddc2…78e6"
+    assert short_id("checkpoint-1") == "checkpoint-1"
+
+
+@given(st.text())
+def test_visible_text_stays_on_its_line(text: str) -> None:
+    assert visible(text).isprintable()
+
+
+def test_visible_text_is_left_alone_where_it_can_be() -> None:
+    assert visible("grüße, 世界 🙂 [bold]") == "grüße, 世界 🙂 [bold]"
+    assert visible("a\nb\x1b[2J\x9b\u202e") == "a\\nb\\x1b[2J\\x9b\\u202e"
+
+
+def test_clipped_text_fits() -> None:
+    assert clipped("abcdef", 6) == "abcdef"
+    assert clipped("abc def", 5) == "abc…"
+    assert clipped("abc", 1) == "…"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a@b.db", "sqlite:///a@b.db"),
+        ("sqlite:////home/x.db?lock_wait_s=5", "sqlite:////home/x.db?lock_wait_s=…"),
+        ("memory:", "memory:"),
+        ("postgres://host/db", "postgres://host/db"),
+        ("postgres://bob:pw@host/db", "postgres://***@host/db"),
+        ("postgres://bob@host/db", "postgres://***@host/db"),
+        ("postgres://bob:p/w?@x@host/db?a=b&c=d", "postgres://***@host/db?a=…&c=…"),
+        ("s3://bucket/?secret_access_key=abc", "s3://bucket/?secret_access_key=…"),
+    ],
+)
+def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
+    assert masked_url(url) == shown
+
+
+def test_text_is_shown_without_secrets() -> None:
+    text = "no answer from `s3://key:pw@host/x`, then from `pg://a:b@c`"
+    assert without_secrets(text) == "no answer from `s3://***@host/x`, then from `pg://***@c`"
+
+
+# Trees.
+
+MAIN = ScopeKey("s")
+SIDE = ScopeKey("s", "main~side")
+
+
+def info(
+    id: str,
+    parent: str | None = None,
+    *,
+    scope: ScopeKey = MAIN,
+    fork: SnapshotRef | None = None,
+) -> SnapshotInfo:
+    now = datetime(2024, 1, 1, tzinfo=UTC)
+    return SnapshotInfo(scope, id, parent, fork, "", {}, {}, now, now, "", True, 0)
+
+
+def drawn(forest: list[Node]) -> list[str]:
+    return ["".join(cell.char for cell in row) for row in rails(forest)]
+
+
+def ids(forest: list[Node]) -> list[str]:
+    return [node.info.id for node in walk(forest)]
+
+
+def test_a_line() -> None:
+    forest = build_forest(
+        [info("a"), info("b", "a"), info("c", "b")], heads=[SnapshotRef(MAIN, "c")]
+    )
+    assert ids(forest) == ["a", "b", "c"]
+    assert drawn(forest) == ["●─●─◆"]
+
+
+def test_branches_and_forks_hang_below_what_they_left() -> None:
+    snapshots = [
+        info("x", scope=SIDE, fork=SnapshotRef(MAIN, "b")),  # given first, drawn after the line
+        info("y", "x", scope=SIDE),
+        info("a"),
+        info("b", "a"),
+        info("c", "b"),
+        info("d", "c"),
+        info("e", "b"),
+        info("f", "c"),
+    ]
+    forest = build_forest(snapshots, heads=[SnapshotRef(MAIN, "f"), SnapshotRef(SIDE, "y")])
+    assert ids(forest) == ["a", "b", "c", "d", "f", "e", "x", "y"]
+    assert [node.info.id for node in walk(forest) if node.is_fork] == ["x"]
+    assert drawn(forest) == [
+        "●─●─●─●",
+        "  │ ╰─◆",
+        "  ├─●",
+        "  ╰─●─◆",
+    ]
+
+
+def test_four_branches_of_one_snapshot() -> None:
+    forest = build_forest([info("a"), *(info(name, "a") for name in "bcde"), info("f", "c")])
+    assert drawn(forest) == ["●─●", "├─●─●", "├─●", "╰─●"]
+
+
+def test_what_names_something_gone_is_a_root() -> None:
+    elsewhere = SnapshotRef(ScopeKey("another"), "q")
+    forest = build_forest([info("b", "gone"), info("x", scope=SIDE, fork=elsewhere)])
+    assert drawn(forest) == ["●", "●"]
+    assert not any(node.is_fork for node in forest)
+
+
+def test_the_same_id_in_two_scopes_is_two_snapshots() -> None:
+    forest = build_forest([info("a"), info("a", scope=SIDE, fork=SnapshotRef(MAIN, "a"))])
+    assert drawn(forest) == ["●─●"]
+
+
+def test_a_long_line_needs_no_recursion() -> None:
+    line = [info("0"), *(info(str(n), str(n - 1)) for n in range(1, 5000))]
+    (row,) = drawn(build_forest(line))
+    assert row.count("●") == 5000
+
+
+@given(st.data())
+def test_every_snapshot_stands_once_in_the_tree(data: st.DataObject) -> None:
+    """Whatever the parents say, also in circles."""
+    names = [str(n) for n in range(data.draw(st.integers(0, 8)))]
+    parent = st.none() | st.sampled_from([*names, "gone"])
+    forest = build_forest([info(name, data.draw(parent)) for name in names])
+    assert sorted(ids(forest)) == names
+    rows = rails(forest)
+    shown = [cell.node.info.id for row in rows for cell in row if cell.char == "●" and cell.node]
+    assert sorted(shown) == names
+
+
+# Diffs.
+
+
+def test_a_diff_as_rows() -> None:
+    before = {"mood": "calm", "n": 1, "messages": [{"id": "a", "role": "user", "content": "hi"}]}
+    after = {"mood": "bold", "messages": [], "files": {"a/b": [1]}}
+    assert list(diff_rows(diff(before, after))) == [
+        Row("-", "n", "1", None),
+        Row("~", "mood", "calm", "bold"),
+        Row("-", "messages.0", "user: hi", None),
+        Row("+", "files", None, '{"a/b": [1]}'),
+    ]
+
+
+def test_a_moved_element_has_its_places() -> None:
+    rows = list(
+        diff_rows(diff([{"id": 1}, {"id": 2}, {"id": 3}], [{"id": 3}, {"id": 1}, {"id": 2}]))
+    )
+    assert rows == [Row(">", "0", "2", "0")]
+
+
+def test_paths_and_values_in_brief() -> None:
+    assert dotted("") == "."
+    assert dotted("/files/a~1b~0c") == "files.a/b~c"
+    assert brief("a\nb") == "a\\nb"
+    assert brief({"name": "maps", "role": "tool", "content": "left"}) == "maps: left"
+    assert brief({"content": "left"}) == '{"content": "left"}'
+    assert brief(None) == "null"
