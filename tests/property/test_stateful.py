@@ -1,6 +1,7 @@
 """The stateful machine on our engines, and on broken ones, which it must find out."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,92 @@ def test_memory_does_what_memory_does() -> None:
 @pytest.mark.timeout(900)
 def test_sqlite_does_what_memory_does_for_long() -> None:
     run_state_machine_as_test(Sqlite, settings=some(300, 60))
+
+
+# The machine must find what is broken. Each of these engines has one fault that is easily made.
+
+
+class NotesStay(MemoryBackend):
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        notes = dict(self._scopes[scope].notes) if scope in self._scopes else {}
+        pruned = super().delete_snapshots(scope, ids, spare_head=spare_head, fence=fence)
+        if scope in self._scopes:
+            self._scopes[scope].notes = notes
+        return pruned
+
+
+class HeadIsPruned(MemoryBackend):
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        newest = self._scopes[scope].newest_kept() if spare_head and scope in self._scopes else None
+        more = [] if newest is None else [newest.id]
+        return super().delete_snapshots(scope, [*ids, *more], fence=fence)
+
+
+class DraftsHaveChildren(MemoryBackend):
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        found = super().list_snapshots(query, limit=limit)
+        if query.leaves and query.scope is not None:
+            head = self.read_info(query.scope, None)
+            found = [info for info in found if head is None or info.id != head.parent_id]
+        return found
+
+
+class NamesAreTaken(MemoryBackend):
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        return super().commit(commit._replace(new_scope=False))
+
+
+class OverwriteMoves(MemoryBackend):
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        if commit.overwrite and commit.id is not None:
+            self.delete_snapshots(commit.scope, [commit.id])
+        return super().commit(commit)
+
+
+class CursorsRepeat(MemoryBackend):
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        after = None if query.after is None or query.scope is None else query.after + 1
+        return super().list_snapshots(replace(query, after=after or query.after), limit=limit)
+
+
+class PrefixIsIgnored(MemoryBackend):
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        return super().list_snapshots(replace(query, prefix=""), limit=limit)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        NotesStay,
+        HeadIsPruned,
+        DraftsHaveChildren,
+        NamesAreTaken,
+        OverwriteMoves,
+        CursorsRepeat,
+        PrefixIsIgnored,
+    ],
+)
+def test_a_broken_engine_is_found_out(engine: Callable[[], Backend]) -> None:
+    class Broken(Lockstep):
+        def open_backend(self, place: Path) -> Backend:
+            return engine()
+
+    once = settings(
+        some(200, 30), phases=[Phase.generate], database=None, report_multiple_bugs=False
+    )
+    with pytest.raises(AssertionError, match=r"the answers differ|what they show"):
+        run_state_machine_as_test(Broken, settings=once)

@@ -79,7 +79,8 @@ def check_some(
         if any(each.code == "file_damaged" for each in findings):
             # Nothing was written. SQLite would report the damage once more when the transaction
             # that met it is committed, and the findings would be lost to that error.
-            conn.execute("ROLLBACK")
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
             conn.execute("BEGIN")
         return findings, None if following is None else str(following)
     finally:

@@ -62,8 +62,12 @@ _FORBIDDING = {
 
 
 def is_damage(cause: sqlite3.Error) -> bool:
-    """Tell whether SQLite found its file damaged."""
-    return primary_code(cause) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    """Tell whether SQLite found its file damaged; it may also be led to a page behind the end."""
+    behind_the_end = sqlite3.SQLITE_IOERR_SHORT_READ
+    return (
+        primary_code(cause) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        or getattr(cause, "sqlite_errorcode", None) == behind_the_end
+    )
 
 
 def unreadable(cause: Exception, **where: Any) -> Finding:

@@ -8,18 +8,21 @@ from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unavailable
 NO_CODE = sqlite3.SQLITE_INTERNAL
 
 
-def primary_code(cause: sqlite3.Error) -> int:
+def primary_code(cause: Exception) -> int:
     """Return SQLite's primary result code, without the details that it adds above eight bits."""
     return getattr(cause, "sqlite_errorcode", NO_CODE) & 0xFF
 
 
-def is_busy(cause: sqlite3.Error) -> bool:
+def is_busy(cause: Exception) -> bool:
     """Tell whether it was merely not our turn."""
     return primary_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def translated(path: str, cause: sqlite3.Error, *, committing: bool = False) -> HoldfastError:
+def translated(path: str, cause: Exception, *, committing: bool = False) -> HoldfastError:
     """Return our error for SQLite's; `committing` if it came from the COMMIT itself."""
+    if isinstance(cause, UnicodeDecodeError):
+        # A message of SQLite's quotes a name from the schema that is no text.
+        return Corrupt(f"the database is damaged. path=`{path}`")
     where = f"path=`{path}` sqlite=`{getattr(cause, 'sqlite_errorname', 'unknown')}`"
     match primary_code(cause):
         case sqlite3.SQLITE_NOTADB:

@@ -128,7 +128,7 @@ class SqliteFile:
             committing = True
             conn.execute("COMMIT")
             return result
-        except sqlite3.Error as cause:
+        except (sqlite3.Error, UnicodeDecodeError) as cause:
             if is_busy(cause) and not committing:
                 raise _Busy(cause) from None
             raise translated(self._path, cause, committing=committing) from cause
@@ -170,7 +170,7 @@ class SqliteFile:
             conn.execute("PRAGMA trusted_schema = OFF")
             conn.execute(f"PRAGMA synchronous = {self._synchronous}")
             conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
-        except sqlite3.Error as cause:
+        except (sqlite3.Error, UnicodeDecodeError) as cause:
             if conn is not None:
                 conn.close()
             raise translated(self._path, cause) from cause
@@ -180,7 +180,7 @@ class SqliteFile:
         conn = self._connect()
         try:
             make_ready(conn, self._path)
-        except sqlite3.Error as cause:
+        except (sqlite3.Error, UnicodeDecodeError) as cause:
             raise translated(self._path, cause) from cause
         finally:
             conn.close()
@@ -189,7 +189,7 @@ class SqliteFile:
 class _Busy(Exception):
     """It is not our turn yet; nothing has happened."""
 
-    def __init__(self, cause: sqlite3.Error) -> None:
+    def __init__(self, cause: Exception) -> None:
         self.cause = cause
 
 

@@ -6,15 +6,22 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast import opening
+from holdfast.backends.memory import MemoryBackend
 from holdfast.core import limits
 from holdfast.engine import Engine, Tools
-from holdfast.errors import HoldfastError
-from holdfast.model import ScopeKey, SnapshotInfo, Stats
+from holdfast.errors import HoldfastError, Unsupported
+from holdfast.model import HEAD, JSON, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Backend, Stamp
+from holdfast.scope import Scope
 from holdfast.store import Store
+from holdfast.testing.conformance._faces import FACES, close_loop, through
+from holdfast.testing.conformance._kit import outcome
 
 START_US: Final = 1_700_000_000_000_000
 _STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that stands still
+
+ABSENT: Final = "not-there"
+_IDS_MAX: Final = 40
 
 View: TypeAlias = dict[str, Any]
 
@@ -24,6 +31,10 @@ class Pair(NamedTuple):
 
     tested: Any
     oracle: Any
+
+
+Its: TypeAlias = Callable[[Pair], Any]
+"""Gives, of what both answered earlier, that of the side which is being called."""
 
 
 class Side:
@@ -81,7 +92,115 @@ class Side:
         return self._tokens.setdefault(revision, f"revision {len(self._tokens)}")
 
 
-def drained(answer: Any) -> Any:
+class Twins:
+    """The engine under test and the oracle, to which everything is done alike."""
+
+    def __init__(self, opener: Callable[[], Backend]) -> None:
+        self._opener = opener
+        backend = opener()
+        self.durable = "durable" in backend.capabilities
+        self._indexed = "index" in backend.capabilities
+        self._tested, self._oracle = Side(backend), Side(MemoryBackend())
+        self._outdated: list[Store] = []
+        self._ids: set[str] = set()
+        self._steps = 0
+        self.snapshots = 0
+
+    def close(self) -> None:
+        """Close both."""
+        for store in (*self._outdated, self._tested.store, self._oracle.store):
+            store.close()
+        close_loop()
+
+    def reopen(self, *, closing: bool) -> None:
+        """Go on with the engine under test opened once more; the other opening may stay open."""
+        self._outdated.append(self._tested.store)
+        if closing:
+            while self._outdated:
+                self._outdated.pop().close()
+        self._tested.open(self._opener())
+
+    def set_clock(self, by_us: int) -> None:
+        """Set both clocks forward, or back."""
+        for side in (self._tested, self._oracle):
+            side.now_us += by_us
+
+    def do(self, call: Callable[[Store, Its], Any], *, needs_index: bool = False) -> Pair:
+        """Make the same call on both sides, by turns through one face or the other.
+
+        Both must answer alike; but an engine without an index may refuse what needs one.
+        """
+        self._steps += 1
+        for side in (self._tested, self._oracle):
+            side.begin_step(self._steps)
+        tested = through(FACES[self._steps % 2], self._tested.store)
+        pair = Pair(
+            outcome(lambda: _drained(call(tested, lambda pair: pair.tested))),
+            outcome(lambda: _drained(call(self._oracle.store, lambda pair: pair.oracle))),
+        )
+        if needs_index and not self._indexed and isinstance(pair.tested, Unsupported):
+            return pair
+        differs = differences(self._tested.plain(pair.tested), self._oracle.plain(pair.oracle))
+        assert not differs, "the answers differ: " + "\n".join(differs)
+        return pair
+
+    def at(self, key: ScopeKey, call: Callable[[Scope, Its], Any], **options: bool) -> Pair:
+        """Make the same call on a scope of both sides."""
+        return self.do(lambda store, its: call(store.scope(*key), its), **options)
+
+    def save(self, key: ScopeKey, state: JSON, **options: Any) -> Pair:
+        """Save the same on both sides."""
+        return self.at(key, lambda scope, its: scope.save(state, **options))
+
+    def id_of(self, key: ScopeKey, which: int | str) -> str:
+        """Return the id of a snapshot by its number from the newest on; a text is its own id."""
+        if isinstance(which, str):
+            return which
+        scope = self._oracle.store.scope(*key)
+        head = scope.info()
+        draft = [] if head is None or head.kept else [head.id]
+        found = [*draft, *(info.id for info in scope.history())]
+        return found[which % len(found)] if found else ABSENT
+
+    def compare(self, keys: Iterable[ScopeKey]) -> None:
+        """See that both show the same, in these scopes and in all that they list."""
+        # Mostly the synchronous face, which is quicker; the answers of steps come from both.
+        tested = through(FACES[self._steps % 8 == 1], self._tested.store)
+        ids = self._ids | {each.id for each in self._oracle.store.history()}
+        views = [
+            look(store, keys, ids, indexed=self._indexed) for store in (tested, self._oracle.store)
+        ]
+        # Ids that were there stay of interest: notes may be set on what is gone.
+        self._ids = set(sorted(ids)[-_IDS_MAX:])
+        self.snapshots = views[1]["stats"].snapshots
+        plain = [
+            {name: _part_by_part(side, shown) for name, shown in view.items()}
+            for side, view in zip((self._tested, self._oracle), views, strict=True)
+        ]
+        differs = differences(plain[0], plain[1])
+        assert not differs, "what they show differs: " + "\n".join(differs)
+        wrong = unsound(views[0])
+        assert not wrong, "what they show cannot be: " + "\n".join(wrong)
+
+
+def revision_of(scope: Scope, expect: Any, its: Its) -> Any:
+    """Return what to compare: of a snapshot written earlier, of the head now, or as it is."""
+    if isinstance(expect, Pair):
+        return its(expect).revision
+    if expect is HEAD:
+        head = scope.info()
+        return None if head is None else head.revision
+    return expect
+
+
+def _part_by_part(side: Side, shown: Any) -> Any:
+    """Return what a view holds made plain; of a scope by its parts, so that one can be named."""
+    if isinstance(shown, dict):
+        return {name: side.plain(part) for name, part in shown.items()}
+    return side.plain(shown)
+
+
+def _drained(answer: Any) -> Any:
     """Return an answer with nothing left to be read: a listing as a list."""
     return list(answer) if isinstance(answer, Iterator) else answer
 

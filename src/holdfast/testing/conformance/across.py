@@ -1,5 +1,7 @@
 """Chapter: the history of all sessions. `store.history`, by labels, status and prefix."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.errors import InvalidInput, Unsupported
@@ -105,10 +107,11 @@ class Across(Kit):
         for session in ("alice/1", "bob/1", "alice/2", "alicf", "al", "alice"):
             store.scope(session).save(1, id=session, labels={"l": "1"}, status="done")
 
-        for options in ({}, {"labels": {"l": "1"}}, {"status": "done"}):
-            found = store.history(prefix="alice/", **options)  # type: ignore[arg-type]
+        filters: list[dict[str, Any]] = [{}, {"labels": {"l": "1"}}, {"status": "done"}]
+        for options in filters:
+            found = store.history(prefix="alice/", **options)
             assert names(found) == ["alice/2", "alice/1"]
-            assert names(store.history(prefix="nobody", **options)) == []  # type: ignore[arg-type]
+            assert names(store.history(prefix="nobody", **options)) == []
         last = present(store.scope("alicf").info())
         assert names(store.history(prefix="alice/", after=last, limit=1)) == ["alice/2"]
 
@@ -203,7 +206,7 @@ class Across(Kit):
     ) -> None:
         """A bad one is refused before anything is read; an id is no cursor across scopes."""
         info = store.scope("s").save(1, id="a")
-        bad = [
+        bad: list[dict[str, Any]] = [
             {"after": "a"},
             {"after": 7},
             {"after": info.revision},
@@ -222,4 +225,4 @@ class Across(Kit):
         ]
         for options in bad:
             with pytest.raises(InvalidInput):
-                store.history(**options)  # type: ignore[arg-type]
+                store.history(**options)

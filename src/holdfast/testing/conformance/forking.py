@@ -217,7 +217,8 @@ class Forking(Kit):
 
         assert present(scope.fork("a", patch=extend).load()).state == {"items": [1, 2]}
         assert present(scope.load("a")).state == {"items": [1]}
-        for answer in (None, [], "text", {"z": 1.0, "a": 1}):
+        answers: list[JSON] = [None, [], "text", {"z": 1.0, "a": 1}]
+        for answer in answers:
             fork = scope.fork("a", patch=lambda state, answer=answer: answer)  # type: ignore[misc]
             assert spelled(present(fork.load()).state) == spelled(answer)
 
@@ -345,7 +346,7 @@ class Forking(Kit):
         scope.save({"n": 1}, id="a")
         scope.save({"n": 2}, id="b")
         scope.save({"n": 3}, id="c")
-        gone: list[tuple[str, Callable[[], object], dict[str, str]]] = [
+        gone: list[tuple[str, Callable[[], object], dict[str, Any]]] = [
             ("a", lambda: rival.delete_snapshot("a"), {}),
             ("b", lambda: rival.prune(keep_last=1), {"to": "other"}),
             ("c", lambda: rival.delete(), {"scope_id": "mine"}),

@@ -1,6 +1,6 @@
 """Chapter: pruning. What `prune` drops, what it never drops, and what it counts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from holdfast.testing.conformance._layers import Watched
 _DAY = timedelta(days=1)
 
 
-def _import(scope: Scope, ages_in_days: dict[str, float]) -> dict[str, int]:
+def _import(scope: Scope, ages_in_days: Mapping[str, float]) -> dict[str, int]:
     """Save one snapshot of each age, in this order; return their sizes."""
     now = datetime.now(UTC)
     return {
