@@ -1,6 +1,7 @@
 """The test kit that ships with Holdfast (extra `testing`): put an engine of your own to the test.
 
-`holdfast.testing.conformance` is the suite that every engine passes.
+`holdfast.testing.conformance` is the suite that every engine passes; `holdfast.testing.stateful`
+runs random programs on an engine and on the oracle in lockstep.
 """
 
 import pytest

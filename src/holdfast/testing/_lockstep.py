@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast import opening
@@ -10,7 +10,7 @@ from holdfast.backends.memory import MemoryBackend
 from holdfast.core import limits
 from holdfast.engine import Engine, Tools
 from holdfast.errors import HoldfastError, Unsupported
-from holdfast.model import HEAD, JSON, ScopeKey, SnapshotInfo, Stats
+from holdfast.model import HEAD, JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, Stats
 from holdfast.protocol import Backend, Stamp
 from holdfast.scope import Scope
 from holdfast.store import Store
@@ -21,7 +21,10 @@ START_US: Final = 1_700_000_000_000_000
 _STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that stands still
 
 ABSENT: Final = "not-there"
-_IDS_MAX: Final = 40
+_FOUND_MAX: Final = 6
+_FIELDS: Final = {
+    each: [field.name for field in fields(each)] for each in (SnapshotInfo, Snapshot, Note)
+}
 
 View: TypeAlias = dict[str, Any]
 
@@ -79,13 +82,12 @@ class Side:
         if isinstance(value, Stats):
             counts = (value.sessions, value.scopes, value.snapshots, value.logical_bytes)
             return (*counts, value.stored_bytes >= 0)  # how much that is, is the engine's affair
-        if is_dataclass(value):
-            return {
-                each.name: self._named(getattr(value, each.name))
-                if each.name == "revision"
-                else self.plain(getattr(value, each.name))
-                for each in fields(value)
-            }
+        if isinstance(value, ScopeInfo):
+            return [value.key, self.plain(value.head)]
+        if isinstance(value, SnapshotInfo | Note):
+            # Of the class as well: a listing gives no states.
+            shown = {name: getattr(value, name) for name in _FIELDS[type(value)]}
+            return shown | {"revision": self._named(value.revision)}
         return [self.plain(each) for each in value] if isinstance(value, list | tuple) else value
 
     def _named(self, revision: str) -> str:
@@ -95,14 +97,14 @@ class Side:
 class Twins:
     """The engine under test and the oracle, to which everything is done alike."""
 
-    def __init__(self, opener: Callable[[], Backend]) -> None:
+    def __init__(self, opener: Callable[[], Backend], ids: Iterable[str]) -> None:
         self._opener = opener
         backend = opener()
         self.durable = "durable" in backend.capabilities
         self._indexed = "index" in backend.capabilities
         self._tested, self._oracle = Side(backend), Side(MemoryBackend())
         self._outdated: list[Store] = []
-        self._ids: set[str] = set()
+        self._ids = {ABSENT, *ids}
         self._steps = 0
         self.snapshots = 0
 
@@ -152,26 +154,30 @@ class Twins:
         """Save the same on both sides."""
         return self.at(key, lambda scope, its: scope.save(state, **options))
 
+    def set_note(self, key: ScopeKey, name: str, value: JSON, *, on: str | None) -> Pair:
+        """Write the same note on both sides."""
+        return self.at(key, lambda scope, its: scope.set_note(name, value, on=on))
+
     def id_of(self, key: ScopeKey, which: int | str) -> str:
         """Return the id of a snapshot by its number from the newest on; a text is its own id."""
-        if isinstance(which, str):
-            return which
-        scope = self._oracle.store.scope(*key)
-        head = scope.info()
-        draft = [] if head is None or head.kept else [head.id]
-        found = [*draft, *(info.id for info in scope.history())]
-        return found[which % len(found)] if found else ABSENT
+        if isinstance(which, int):
+            scope = self._oracle.store.scope(*key)
+            head = scope.info()
+            draft = [] if head is None or head.kept else [head.id]
+            found = [*draft, *(info.id for info in scope.history())]
+            which = found[which % len(found)] if found else ABSENT
+        # Notes may stand on any id that was chosen, so it stays of interest when it is gone.
+        self._ids.add(which)
+        return which
 
     def compare(self, keys: Iterable[ScopeKey]) -> None:
         """See that both show the same, in these scopes and in all that they list."""
         # Mostly the synchronous face, which is quicker; the answers of steps come from both.
         tested = through(FACES[self._steps % 8 == 1], self._tested.store)
-        ids = self._ids | {each.id for each in self._oracle.store.history()}
         views = [
-            look(store, keys, ids, indexed=self._indexed) for store in (tested, self._oracle.store)
+            look(store, keys, self._ids, indexed=self._indexed)
+            for store in (tested, self._oracle.store)
         ]
-        # Ids that were there stay of interest: notes may be set on what is gone.
-        self._ids = set(sorted(ids)[-_IDS_MAX:])
         self.snapshots = views[1]["stats"].snapshots
         plain = [
             {name: _part_by_part(side, shown) for name, shown in view.items()}
@@ -212,17 +218,17 @@ def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed:
     seen["stats"] = store.stats()
     if indexed:
         seen["history"] = list(store.history())
-        seen["found"] = [store.find(each) for each in ids]
+        seen["found"] = [store.find(each) for each in ids[-_FOUND_MAX:]]
     for key in sorted({*keys, *(listed.key for listed in seen["scopes"])}):
         scope = store.scope(*key)
-        history = list(scope.history())
+        history, leaves = list(scope.history()), list(scope.leaves())
         seen[f"{key}"] = {
             "head": scope.load(),
             "history": history,
             "ids": list(scope.ids()),
             "states": list(scope.load_many(info.id for info in history)),
-            "leaves": list(scope.leaves()),
-            "lines": [[i.id for i in scope.ancestors(leaf.id)] for leaf in scope.leaves()],
+            "leaves": leaves,
+            "lines": [[info.id for info in scope.ancestors(leaf.id)] for leaf in leaves],
             "notes": [*scope.notes(), *scope.notes(on=ids)],
         }
     return seen
@@ -230,14 +236,14 @@ def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed:
 
 def differences(tested: Any, oracle: Any, path: str = "") -> list[str]:
     """Return where two plain values differ, exactly: 1, 1.0 and True are three."""
-    if isinstance(tested, dict) and isinstance(oracle, dict) and tested.keys() == oracle.keys():
+    if repr(tested) == repr(oracle):
+        return []
+    if isinstance(tested, dict) and isinstance(oracle, dict) and [*tested] == [*oracle]:
         return [
             each
             for key in tested
             for each in differences(tested[key], oracle[key], f"{path}/{key}")
-        ] or ([] if repr(tested) == repr(oracle) else [f"{path}: keys in another order"])
-    if repr(tested) == repr(oracle):
-        return []
+        ]
     return [f"{path or '/'}\n    tested: {tested!r}\n    oracle: {oracle!r}"]
 
 

@@ -46,12 +46,23 @@ from holdfast.testing._lockstep import ABSENT, START_US, Its, Pair, Twins, revis
 
 # Few of everything, so that programs meet what they did before.
 _KEYS: Final = (ScopeKey("s"), ScopeKey("s", "main", "graph"), ScopeKey("s/1"))
-_FIRST: Final = ((_KEYS[0], "a"), (_KEYS[0], "b"), (_KEYS[1], "a"), (_KEYS[2], "c"))
+_NAMES: Final = ("a", "b", "c", "\U0001f980/é")
 _ENOUGH: Final = 12  # snapshots, before whole scopes and sessions are deleted
 _DAY: Final = timedelta(days=1)
 _START: Final = datetime.fromtimestamp(START_US // 1_000_000, UTC)
+_OLD: Final = _START - 9 * _DAY
+_FIRST: Final[tuple[tuple[ScopeKey, dict[str, Any]], ...]] = (
+    (_KEYS[0], {"id": "a", "created_at": _OLD, "labels": {"l": "1"}}),
+    (_KEYS[0], {"id": "b", "status": "running"}),
+    (_KEYS[0], {"id": "c", "parent": "a", "head": False}),
+    (_KEYS[1], {"id": "a"}),
+    (_KEYS[1], {"id": "b", "keep": False, "labels": {"l": "1"}}),
+    (_KEYS[2], {"id": "a", "created_at": _OLD, "metadata": {"m": 1.0}}),
+    (_KEYS[2], {"id": "c", "head": False, "parent": None}),
+)
+_FIRST_NOTES: Final = ((_KEYS[0], "a"), (_KEYS[0], None), (_KEYS[1], "b"), (_KEYS[2], "b"))
 
-names = st.sampled_from(["a", "b", "c", "\U0001f980/é"])
+names = st.sampled_from(_NAMES)
 which: st.SearchStrategy[int | str] = st.integers(0, 9) | names
 """A snapshot: one of a scope by its number from the newest on, or one by its id."""
 plain_values: st.SearchStrategy[Any] = st.sampled_from(
@@ -102,7 +113,7 @@ class Lockstep(RuleBasedStateMachine):
         ]
         for each in self._small:
             each.start()
-        self._twins = Twins(lambda: self.open_backend(Path(self._folder.name)))
+        self._twins = Twins(lambda: self.open_backend(Path(self._folder.name)), _NAMES)
 
     def teardown(self) -> None:
         """Close everything and remove the folder."""
@@ -123,12 +134,14 @@ class Lockstep(RuleBasedStateMachine):
         """Forks will be added to them."""
         return multiple(*_KEYS)
 
-    @initialize(target=snapshots, states=st.lists(states, min_size=4, max_size=4))
-    def save_the_first(self, states: list[Any]) -> MultipleResults[Pair]:
-        """There is always one to refer to, though it may be gone."""
+    @initialize(target=snapshots, states=st.lists(states, min_size=1, max_size=len(_FIRST)))
+    def furnish(self, states: list[Any]) -> MultipleResults[Pair]:
+        """Begin with a bit of everything, so that short programs find what to work on."""
         saved = []
-        for (key, id), state in zip(_FIRST, states, strict=True):
-            saved.append(self._twins.save(key, state, id=id))
+        for at, (key, options) in enumerate(_FIRST):
+            saved.append(self._twins.save(key, states[at % len(states)], **options))
+        for key, on in _FIRST_NOTES:
+            self._twins.set_note(key, "n", at, on=on)
         return _written(*saved)
 
     @rule(seconds=st.sampled_from([-60, -0.001, 0.001, 1, 86_400]))
@@ -266,9 +279,9 @@ class Lockstep(RuleBasedStateMachine):
 
     @rule(
         key=some_scope,
-        keep_last=counts,
+        keep_last=st.none() | st.integers(0, 4),
         older_than=st.sampled_from([None, timedelta(0), timedelta(milliseconds=1), 2 * _DAY]),
-        dry_run=st.booleans(),
+        dry_run=st.sampled_from([False, False, True]),
     )
     def prune(self, key: ScopeKey, **policy: Any) -> None:
         """By number, by age, by both or by neither."""

@@ -28,6 +28,12 @@ _VERBS: dict[str, Callable[[Store, Scope], object]] = {
     "history": lambda store, scope: list(scope.history()),
     "ids": lambda store, scope: list(scope.ids()),
     "update": lambda store, scope: scope.update("a", lambda s: s),
+    "ancestors": lambda store, scope: list(scope.ancestors("a")),
+    "leaves": lambda store, scope: list(scope.leaves()),
+    "diff": lambda store, scope: scope.diff("a", "a"),
+    "fork": lambda store, scope: scope.fork("a"),
+    "fork with a function": lambda store, scope: scope.fork("a", patch=lambda state: 2),
+    "prune": lambda store, scope: scope.prune(keep_last=0),
     "delete_snapshot": lambda store, scope: scope.delete_snapshot("a"),
     "delete": lambda store, scope: scope.delete(),
     "note": lambda store, scope: scope.note("n"),
@@ -38,6 +44,12 @@ _VERBS: dict[str, Callable[[Store, Scope], object]] = {
     "find": lambda store, scope: store.find("a"),
     "sessions": lambda store, scope: list(store.sessions()),
     "scopes": lambda store, scope: list(store.scopes()),
+    "history of all": lambda store, scope: list(store.history()),
+    "compact": lambda store, scope: store.compact(),
+    "stats": lambda store, scope: store.stats(),
+    "stats of a session": lambda store, scope: store.stats("s"),
+    "check": lambda store, scope: list(store.check()),
+    "repair": lambda store, scope: list(store.repair()),
     "delete_session": lambda store, scope: store.delete_session("s"),
 }
 
@@ -86,7 +98,7 @@ class Faces(Kit):
                 await scope.set_note("n", 1)
                 listings: list[AsyncIterator[Any]] = [
                     *(scope.history(), scope.ids(), scope.load_many(["a"]), scope.notes()),
-                    *(aio.sessions(), aio.scopes()),
+                    *(scope.ancestors("a"), scope.leaves(), aio.sessions(), aio.scopes()),
                 ]
                 for listing in listings:
                     assert isinstance(listing, AsyncIterator)

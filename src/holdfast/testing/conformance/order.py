@@ -1,5 +1,7 @@
 """Chapter: order and reach. Promises 7, 11 and 12 in more places than their first test looks at."""
 
+from collections.abc import Callable
+
 from holdfast.protocol import Backend
 from holdfast.scope import Scope
 from holdfast.store import Store
@@ -37,7 +39,11 @@ class Order(Kit):
 
     def test_promise_07_strict_order_has_no_place_twice(self, store: Store, scope: Scope) -> None:
         """A place in history is never given again, not even after everything was deleted."""
-        for forget in (scope.delete, lambda: store.delete_session(scope.session_id)):
+        forgets: list[Callable[[], int]] = [
+            lambda: scope.delete(),
+            lambda: store.delete_session(scope.session_id),
+        ]
+        for forget in forgets:
             scope.save(1)
             last = scope.save(2)
             forget()
