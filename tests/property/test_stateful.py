@@ -45,9 +45,9 @@ def test_memory_does_what_memory_does() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_sqlite_does_what_memory_does_for_long() -> None:
-    run_state_machine_as_test(Sqlite, settings=some(300, 60))
+    run_state_machine_as_test(Sqlite, settings=some(150, 60))
 
 
 # The machine must find what is broken. Each of these engines has one fault that is easily made.
