@@ -23,7 +23,8 @@ def check(repair: bool, url: str, as_json: bool) -> int:
     """Read everything that is stored, and tell what is wrong with it.
 
     Changes nothing, unless --repair is given. Ends with 0 if nothing is wrong, or all of it was
-    repaired; with 5 if an error is left, and with 1 if something less than an error is.
+    repaired; with 5 if an error is left, and with 1 if a warning is. Remarks (info) are about what
+    is allowed, such as a parent that was deleted, and do not count.
 
     \b
     --json: a line for each finding, as it is found:
@@ -46,7 +47,7 @@ def check(repair: bool, url: str, as_json: bool) -> int:
         _sum_up(console, found, left, repair=repair)
     if left["error"]:
         return _exits.CORRUPT
-    return _exits.FOUND if left.total() else _exits.FINE
+    return _exits.FOUND if left["warning"] else _exits.FINE
 
 
 def _shape(finding: holdfast.Finding) -> dict[str, object]:
@@ -86,5 +87,5 @@ def _sum_up(console: Console, found: Counter[str], left: Counter[str], *, repair
     mended = found.total() - left.total()
     if repair:
         parts.append(f"{mended:,} repaired, {left.total():,} left")
-    style = "bad" if left["error"] else "odd" if left.total() else "good"
+    style = "bad" if left["error"] else "odd" if left["warning"] else "good"
     console.print(Text(", ".join(parts), style))

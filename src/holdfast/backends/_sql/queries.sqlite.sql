@@ -5,7 +5,7 @@
 -- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
 SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
   FROM watermark AS w
-  LEFT JOIN (SELECT seq, saved_at FROM snapshots ORDER BY seq DESC LIMIT 1) AS n;
+  LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots);
 
 -- name: mark_place
 -- Before a delete, so that no place is given twice.
