@@ -47,7 +47,7 @@ def measure(plan: Plan) -> Iterator[Result]:
     )
     for name, what in (
         ("import", "the same, CPU"),
-        ("asyncio", "`import asyncio` alone, which is part of it, CPU"),
+        ("asyncio", "`import asyncio` alone, for comparison, CPU"),
         ("sqlite", "`import holdfast` and its SQLite engine, CPU"),
     ):
         yield Result(what, spread([1000 * cpu for cpu, _ in extra[name]], "ms", 0))
