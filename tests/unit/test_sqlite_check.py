@@ -363,6 +363,7 @@ def test_damage(backend: Backend, path: Path, name: str) -> None:
             readable(backend).items()
             >= {key: each for key, each in before.items() if key not in case.lost}.items()
         )
+    backend.close()
     for each in [*found, *repaired]:
         assert each.severity == SEVERITIES[each.code]
         assert each.message[0].islower()
