@@ -10,7 +10,7 @@ in marshal's output show whether one of them is not finite; and the garbage coll
 what refers to what gives the depth of nesting. All of that runs in C and costs less than one pass
 in Python. Only what does not get through is walked, to be refused with its path or taken.
 
-Pipeline. `pack`: encode, (delta,) compress, checksum, seal. `unpack` is its exact inverse.
+Pipeline. `pack`: (delta,) compress, seal, checksum. `unpack` is its exact inverse.
 """
 
 import gc
