@@ -18,6 +18,11 @@ class Plan:
     short_history: int = 1_000
     processes: int = 8
     updates: int = 200
+    turns: int = 500
+    trace_saves: int | None = None  # all
+    growth_turns: int = 2_000
+    appends: int = 5_000
+    cold_calls: int = 24
     quick: bool = False
 
     @contextmanager
@@ -30,5 +35,16 @@ class Plan:
 def quick_plan(folder: Path, repetitions: int) -> Plan:
     """Return a plan for a run of well under a minute."""
     return Plan(
-        folder, repetitions, calls=60, long_history=10_000, processes=8, updates=25, quick=True
+        folder,
+        repetitions,
+        calls=60,
+        long_history=10_000,
+        processes=8,
+        updates=25,
+        turns=120,
+        trace_saves=120,
+        growth_turns=300,
+        appends=500,
+        cold_calls=8,
+        quick=True,
     )

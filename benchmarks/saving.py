@@ -15,7 +15,6 @@ from benchmarks.report import TIMES, Result, milliseconds, spread
 from holdfast.core.codec import encode
 
 RATIO_MAX = 2.0
-CONTENDED_S = 0.001
 SYNC_BYTES = 12 * 1024
 STATE_BYTES = 10 * 1024
 NAMES: dict[Average, str] = {"fast": "fast call", "median": "median", "mean": "mean"}
@@ -53,11 +52,6 @@ def syncing(path: Path) -> Iterator[Call]:
         yield sync
 
 
-def contended(run: Run) -> int:
-    """Return in how many repetitions the disk was slow or busy."""
-    return sum(each["sync"].average("wall") > CONTENDED_S for each in run.repetitions)
-
-
 def measure(plan: Plan) -> Iterator[Result]:
     """Yield how `save` of a 10 KB state compares, for CPU and wall, in three averages."""
     # Prepared beforehand, so that the bare side is charged for storing alone.
@@ -92,7 +86,7 @@ def _compared(run: Run, clock: Clock, average: Average, size: float) -> Result:
     ours, bare = (run.seconds(side, clock, average) for side in ("save", "insert"))
     name = "CPU" if clock == "cpu" else "wall"
     met: bool | None = median(ratios) <= RATIO_MAX
-    if met and clock == "wall" and contended(run) > len(ratios) / 2:
+    if met and clock == "wall" and run.contended > len(ratios) / 2:
         met = None  # both sides waited for the same thing, which proves nothing
     return Result(
         measure=f"`save` of {size / 1000:.1f} KB on SQLite against a bare INSERT, "
@@ -101,7 +95,7 @@ def _compared(run: Run, clock: Clock, average: Average, size: float) -> Result:
         measured=f"{milliseconds(ours)} against {milliseconds(bare)}",
         ratio=spread(ratios),
         met=met,
-        contended=contended(run),
+        contended=run.contended,
     )
 
 
@@ -112,5 +106,5 @@ def _sync(run: Run) -> Result:
         measure=f"fsync after appending {SYNC_BYTES // 1024} KB to a file, in turn with the above",
         measured=f"{milliseconds(median(per_repetition))} ({milliseconds(least)} to "
         f"{milliseconds(greatest)})",
-        contended=contended(run),
+        contended=run.contended,
     )

@@ -8,7 +8,7 @@ from holdfast.core.diff import diff as compare
 from holdfast.engine import Tools
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
 from holdfast.model import JSON, Diff, ScopeKey, SnapshotInfo, SnapshotRef
-from holdfast.protocol import Backend, Commit, Found, Query, Stamp
+from holdfast.protocol import Backend, Commit, Copy, Found, Query, Stamp, Tails
 from holdfast.steps import Ask, Steps, Walk, Work, contend, load, pages
 
 _NAME_TRIES_MAX = 8
@@ -109,6 +109,9 @@ def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
     return work
 
 
+_State = tuple[bytes | Copy, Tails | None]
+
+
 def fork(
     tools: Tools,
     source: ScopeKey,
@@ -134,6 +137,12 @@ def fork(
     limits.check_scope(session_id, named, source.kind)
     seen: list[str] = []
 
+    def read_info(backend: Backend) -> SnapshotInfo:
+        info = backend.read_info(source, snapshot_id)
+        if info is None:
+            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+        return info
+
     def read(backend: Backend) -> Found:
         found = backend.read_snapshots(source, [snapshot_id])
         if not found:
@@ -141,14 +150,19 @@ def fork(
         return found[0]
 
     def attempt() -> Steps[ScopeKey]:
-        found: Found = yield read
-        seen[:] = [found[0].revision]
-        body = yield from _patched(found[1], patch, tools.state_bytes_max)
+        if patch is None:  # then the state need not be read at all
+            info: SnapshotInfo = yield read_info
+            state: _State = (Copy(), None)
+        else:
+            found: Found = yield read
+            info = found[0]
+            state = yield from _patched(found[1], patch, tools.state_bytes_max)
+        seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if minted else 1)):
             stamp = tools.draw()
             name = ids.fork_name(named, stamp.bits) if minted else named
             scope = limits.check_scope(session_id, name, source.kind)
-            commit = _first(scope, found[0], body, facts, stamp)
+            commit = _first(scope, info, state, facts, stamp)
             try:
                 yield lambda backend, commit=commit: backend.commit(commit)  # type: ignore[misc]
             except AlreadyExists:
@@ -159,7 +173,7 @@ def fork(
         return scope
 
     def changed(backend: Backend) -> bool:
-        return [read(backend)[0].revision] != seen
+        return [read_info(backend).revision] != seen
 
     return contend(tools, attempt, changed)
 
@@ -167,7 +181,7 @@ def fork(
 def _first(
     scope: ScopeKey,
     source: SnapshotInfo,
-    body: bytes,
+    state: _State,
     facts: tuple[bytes | None, bytes | None],
     stamp: Stamp,
 ) -> Commit:
@@ -175,7 +189,8 @@ def _first(
     labels, metadata = facts
     return Commit(
         scope=scope,
-        body=body,
+        body=state[0],
+        tails=state[1],
         status=source.status,
         labels=codec.encode(source.labels) if labels is None else labels,
         metadata=codec.encode(source.metadata) if metadata is None else metadata,
@@ -188,11 +203,9 @@ def _first(
 
 
 def _patched(
-    body: bytes, patch: Mapping[str, JSON] | Callable[[JSON], Any] | None, bytes_max: int
-) -> Steps[bytes]:
+    body: bytes, patch: Mapping[str, JSON] | Callable[[JSON], Any], bytes_max: int
+) -> Steps[_State]:
     """Return the encoded state that a patch makes: of a mapping's keys, or of a function."""
-    if patch is None:
-        return body
     state = codec.decode(body)
     if callable(patch):
         state = yield Ask(patch, state)

@@ -28,7 +28,8 @@ def open(url: str | None = None, **options: Any) -> Store:
 
     Without a URL: `$HOLDFAST_URL`, else the file `holdfast.db` in this folder. Options may stand in
     the URL's query or be given by name: `state_bytes_max`, `workers` (threads of the async face);
-    for SQLite `lock_wait_s` and `synchronous` (`full`, `normal` or `off`).
+    for SQLite `lock_wait_s`, `synchronous` (`full`, `normal` or `off`) and `cache_bytes_max` (last
+    states kept in memory, so that the next ones are compared without reading them).
 
     Raises:
         InvalidInput: the URL or an option is not understood, or the file is not Holdfast's.
@@ -185,7 +186,11 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "memory": _Scheme(_open_memory, {}, instant=True),
     "sqlite": _Scheme(
         _open_sqlite,
-        {"lock_wait_s": _seconds, "synchronous": _durability},
+        {
+            "lock_wait_s": _seconds,
+            "synchronous": _durability,
+            "cache_bytes_max": _positive_int,
+        },
         file=_sqlite_file,
     ),
 }

@@ -41,6 +41,11 @@ class Clock(NamedTuple):
     jitter: Callable[[], float]
 
 
+Tails: TypeAlias = dict[str, tuple[int, bool] | None]
+"""Where the lists of an encoded object end: the bytes from the `]` to the end of the encoding, and
+whether the list holds anything; None for a member that is no list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Append:
     """A body that is the head's state with items added to one of its top-level lists.
@@ -53,10 +58,15 @@ class Append:
     state_bytes_max: int
 
 
+class Copy(NamedTuple):
+    """A body that is that of the snapshot in `forked_from`, as it stands when it is committed."""
+
+
 class Commit(NamedTuple):
     """One write of one snapshot: the only way in which a snapshot comes into being or changes.
 
-    `labels` and `metadata` are encoded objects, labels in the order of their names. `replaces`
+    `labels` and `metadata` are encoded objects, labels in the order of their names. `tails` says
+    where the lists of an encoded body end, for engines that append without reading it. `replaces`
     makes it an update in place: the revision that the snapshot `id` must still have. `fence` is the
     lease that the scope must still carry. `new_scope` says that the scope must not hold anything
     yet; `source` is the revision that the snapshot in `forked_from` must still have. `again` says
@@ -65,7 +75,7 @@ class Commit(NamedTuple):
     """
 
     scope: ScopeKey
-    body: bytes | Append
+    body: bytes | Append | Copy
     status: str
     labels: bytes
     metadata: bytes
@@ -82,6 +92,7 @@ class Commit(NamedTuple):
     fence: str | None = None
     new_scope: bool = False
     source: str | None = None
+    tails: Tails | None = None
     again: bool = False
 
 

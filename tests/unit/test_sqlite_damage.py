@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def state_of(id: str) -> dict[str, Any]:
-    return {"id": id, "text": "lorem ipsum " * 50}
+    """Nothing in common with the others, so that each is stored whole."""
+    return {"id": id, "text": Random(id).randbytes(300).hex()}
 
 
 def damage(path: Path, statement: str, id: str = HEAD) -> None:

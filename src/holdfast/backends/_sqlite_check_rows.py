@@ -6,17 +6,21 @@ from functools import cached_property
 from typing import Any
 
 from holdfast.backends import _sqlite_repair as mending
+from holdfast.backends._sqlite_bodies import SqliteBodies
 from holdfast.backends._sqlite_findings import address, finding, id_or_none
 from holdfast.backends._sqlite_repair import DAMAGE, STATEMENTS
 from holdfast.backends._sqlite_tables import Tables, rest_of, verified, verified_note
 from holdfast.core import limits
-from holdfast.core.codec import decode
+from holdfast.core.chains import BodyRow, payload_of
+from holdfast.core.codec import SEALED, WHOLE, decode
+from holdfast.core.delta import Delta, parse, size_of
 from holdfast.core.notes import note_of
 from holdfast.core.rows import info_of
 from holdfast.errors import Corrupt, InvalidInput
 from holdfast.model import Finding, ScopeKey
 
 _ANYWHERE = ScopeKey("any")
+_SIZES_MAX = 10_000  # remembered at a time
 
 
 class Rows:
@@ -28,6 +32,8 @@ class Rows:
     def __init__(self, conn: sqlite3.Connection, *, repair: bool) -> None:
         self._conn = conn
         self._tables = Tables(conn)
+        self._bodies = SqliteBodies(conn)
+        self._sizes: dict[int, int] = {}
         self._repair = repair
         self.spent = 0
 
@@ -150,7 +156,7 @@ class Rows:
 
     def body(self, seq: int) -> Iterator[Finding]:
         """A row of `bodies`."""
-        has_snapshot, size, base, has_base, is_base = self._one("body", (seq,))
+        has_snapshot, size, base, has_base, is_base, is_head = self._one("body", (seq,))
         if not has_snapshot and not is_base:
             mended = self._repair and self._every_snapshot_has_its_body
             if mended:
@@ -163,22 +169,63 @@ class Rows:
             yield finding("base_missing", fact, **self._at(seq), seq=seq, base=base)
             return
         try:
-            encoded = self._tables.body(seq)
+            found, encoded = self._decoded(seq, whole=is_head)
         except DAMAGE:
             fact = "the state of a snapshot fails its check"
-            yield finding("body_damaged", fact, **self._at(seq), seq=seq)
+            (above,) = self._one("count_above", (seq,))
+            yield finding("body_damaged", fact, **self._at(seq), seq=seq, dependents=above)
             return
-        self.spent += len(encoded)
         try:
-            decode(encoded)
+            if encoded is not None:
+                decode(encoded)
         except DAMAGE:
             fact = "the state of a snapshot is not JSON"
-            yield finding("body_not_json", fact, **self._at(seq), seq=seq, bytes=len(encoded))
+            yield finding("body_not_json", fact, **self._at(seq), seq=seq, bytes=found)
             return
-        if has_snapshot and size != len(encoded) and self._is_whole(seq):
+        if has_snapshot and size != found and self._is_whole(seq):
             fact = "the state of a snapshot has another size than the snapshot says"
-            sizes = {"bytes": len(encoded), "size": size}
+            sizes = {"bytes": found, "size": size}
             yield finding("body_size_wrong", fact, **self._at(seq), seq=seq, **sizes)
+
+    def _decoded(self, seq: int, *, whole: bool) -> tuple[int, bytes | None]:
+        """Return the size of a state, and the state itself if it is stored or wanted whole.
+
+        A delta is held against the size of what it builds on; to decode all states of a long
+        history would take time in proportion to its square.
+        """
+        row, step = self._step(seq)
+        if step is None or whole:
+            encoded = self._tables.deltas.read(seq)
+            self.spent += len(encoded)
+            return len(encoded), encoded
+        room = self._size(row.base)
+        if row.form == SEALED:
+            room += self._size(self._step(row.base or 0)[0].base)
+        if any(
+            start + count > room for start, count in zip(step.ops[::3], step.ops[1::3], strict=True)
+        ):
+            raise Corrupt("a delta does not fit its base")
+        return size_of(step), None
+
+    def _step(self, seq: int) -> tuple[BodyRow, Delta | None]:
+        row = self._bodies.row(seq)
+        if row is None:
+            raise Corrupt("a body is missing")
+        payload = payload_of(row)
+        self.spent += len(payload)
+        step = None if row.form == WHOLE else parse(payload)
+        if len(self._sizes) >= _SIZES_MAX:
+            self._sizes.clear()
+        self._sizes[seq] = len(payload) if step is None else size_of(step)
+        return row, step
+
+    def _size(self, seq: int | None) -> int:
+        """Return the size of the state that a body is for."""
+        if seq is None:
+            return 0
+        if seq not in self._sizes:
+            self._step(seq)
+        return self._sizes[seq]
 
     @cached_property
     def _every_snapshot_has_its_body(self) -> bool:

@@ -1,76 +1,231 @@
 """A commit inside one transaction: read what the decision needs, decide, and carry it out."""
 
+from typing import NamedTuple
+
+from holdfast.backends._deltas import New
 from holdfast.backends._sqlite_tables import Scope, Tables
-from holdfast.core import codec, commits
+from holdfast.core import commits, delta
 from holdfast.core.commits import Line, Verdict
+from holdfast.core.delta import Delta
 from holdfast.core.rows import Row
-from holdfast.protocol import Append, Commit
+from holdfast.core.tails import extended
+from holdfast.core.trail import Trail
+from holdfast.errors import Corrupt
+from holdfast.protocol import Append, Commit, Copy, Tails
 
 
-def carry_out(tables: Tables, commit: Commit, squeezed: tuple[int, bytes] | None) -> Row:
-    """Store what a commit asks for, or raise why it may not; return the row that stands then."""
+class Known(NamedTuple):
+    """What a process knows of the last body of a scope: it, and the nonce of its write."""
+
+    nonce: str
+    body: bytes
+
+
+class Ready(NamedTuple):
+    """What was worked out before the turn was taken: the step from a body that is known."""
+
+    known: Known
+    step: Delta | None
+
+
+def carry_out(
+    tables: Tables, commit: Commit, ready: Ready | None = None
+) -> tuple[Row, bytes | None]:
+    """Store what a commit asks for, or raise why it may not.
+
+    Return the row that stands then, and its state if it is known and the last of its scope.
+    """
     scope = tables.scope(commit.scope)
     if commit.again and scope is not None:
         stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
         if stored is not None:
-            return stored
-    if commit.forked_from is not None and commit.source is not None:
-        source = tables.scope(commit.forked_from.scope)
-        found = None if source is None else tables.named(source, commit.forked_from.id)
-        commits.check_source(commit, found)
+            return stored, None
+    source = _source(tables, commit)
     line = _line(tables, scope)
     existing = None
     if commit.id is not None and scope is not None:
         existing = tables.named(scope, commit.id)
     verdict = commits.judge(
-        commit,
-        line,
-        existing,
-        lambda: existing is not None and tables.body(existing.seq) == commit.body,
+        commit, line, existing, lambda: existing is not None and _is_same(tables, existing, commit)
     )
     if existing is not None and verdict is Verdict.UNCHANGED:
-        return existing
-    body = commit.body
-    if isinstance(body, Append):
-        body = commits.appended(body, None if line.head is None else tables.body(line.head.seq))
-    if squeezed is None:
-        squeezed = codec.squeeze(body)
+        return existing, None
     if scope is not None and existing is not None:
-        row = commits.replaced_row(commit, existing, size=len(body))
-        tables.replace(scope, existing, row, squeezed)
-        if row.kept and not existing.kept:
-            tables.move_scope(scope._replace(tip_seq=max(scope.tip_seq or 0, row.seq)))
-        return row
-    return _insert(tables, commit, line, scope, len(body), squeezed)
+        return _replace(tables, commit, scope, existing, ready)
+    if source is not None and isinstance(commit.body, Copy):
+        return _fork(tables, commit, line, scope, *source), None
+    plan = _plan(tables, commit, line, scope, ready)
+    return _insert(tables, commit, line, scope, plan), plan.body
 
 
-def _insert(
-    tables: Tables,
-    commit: Commit,
-    line: Line,
-    scope: Scope | None,
-    size: int,
-    squeezed: tuple[int, bytes],
-) -> Row:
+def _is_same(tables: Tables, existing: Row, commit: Commit) -> bool:
+    body = commit.body
+    return isinstance(body, bytes) and existing.size == len(body) and tables.body(existing) == body
+
+
+def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
+    """Return the snapshot that a fork begins at, if it is still what it was made of."""
+    if commit.forked_from is None or commit.source is None:
+        return None
+    scope = tables.scope(commit.forked_from.scope)
+    found = None if scope is None else tables.named(scope, commit.forked_from.id)
+    commits.check_source(commit, found)
+    return None if scope is None or found is None else (scope, found)
+
+
+class _Plan(NamedTuple):
+    """How a new body is stored: behind which trail, by which step from its last body."""
+
+    trail: Trail | None
+    step: Delta | None
+    size: int
+    body: bytes | None
+    tails: Tails | None
+
+
+def _plan(
+    tables: Tables, commit: Commit, line: Line, scope: Scope | None, ready: Ready | None
+) -> _Plan:
+    body, tails = commit.body, commit.tails
+    if isinstance(body, Append):
+        quick = _quick_append(body, line, scope)
+        if quick is not None:
+            return quick
+        body, tails = commits.appended(body, None if line.head is None else tables.body(line.head))
+    if isinstance(body, Copy):
+        raise Corrupt("there is nothing to copy")
+    trail = None if scope is None else scope.trail
+    if trail is not None and ready is not None and ready.known.nonce == trail.nonce:
+        step = ready.step or delta.diff(ready.known.body, body)
+        return _Plan(trail, step, len(body), body, tails)
+    found = None if scope is None else _last(tables, scope, trail, line)
+    if found is None:
+        return _Plan(None, None, len(body), body, tails)
+    return _Plan(found[0], delta.diff(found[1], body), len(body), body, tails)
+
+
+def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | None:
+    """Return how to append without reading the state, if enough is known of it."""
+    trail = None if scope is None else scope.trail
+    if trail is None or line.head is None or trail.tails is None:
+        return None
+    if (trail.seq, trail.nonce) != (line.head.seq, line.head.nonce):
+        return None
+    found = extended(trail.tails, trail.size, append)
+    if found is None:
+        return None
+    step, tails = found
+    size = trail.size + len(step.literal)
+    commits.check_size(size, append)
+    return _Plan(trail, step, size, None, tails)
+
+
+def _last(
+    tables: Tables, scope: Scope, trail: Trail | None, line: Line
+) -> tuple[Trail, bytes] | None:
+    """Return the trail of a scope and its last body, or what to begin a new one with."""
+    if trail is not None:
+        try:
+            return trail, tables.deltas.read(trail.seq)
+        except Corrupt:
+            return None  # who asks for it is told; a new state must not suffer from it
+    if line.head is not None:
+        return tables.deltas.resume(line.head.seq, line.head.nonce)
+    return None if scope.tip_seq is None else tables.deltas.resume(scope.tip_seq, "")
+
+
+def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, plan: _Plan) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
-    if scope is None:
-        scope = tables.add_scope(commit.scope)
+    scope = scope or tables.add_scope(commit.scope)
+    row = _add_row(tables, commit, line, scope, plan.size)
+    covered = None
+    if commit.head and line.head is not None and not line.head.kept:
+        covered = line.head.seq
+        tables.remove(covered)
+    new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
+    trail = tables.deltas.write(plan.trail, new, plan.step)
+    if covered is not None:
+        tables.deltas.release([covered])
+    _move(tables, commit, line, scope, row, trail)
+    return row
 
+
+def _fork(
+    tables: Tables, commit: Commit, line: Line, scope: Scope | None, origin: Scope, source: Row
+) -> Row:
+    """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
+    scope = scope or tables.add_scope(commit.scope)
+    row = _add_row(tables, commit, line, scope, source.size)
+    trail: Trail | None
+    if commit.forked_from is not None and commit.forked_from.scope.session_id == commit.scope[0]:
+        new = New(row.seq, row.nonce, row.size, None, None)
+        trail = tables.deltas.copy(source.seq, origin.trail, new)
+    else:
+        body = tables.body(source)
+        tails = (
+            None if origin.trail is None or origin.trail.seq != source.seq else origin.trail.tails
+        )
+        trail = tables.deltas.write(None, New(row.seq, row.nonce, row.size, body, tails), None)
+    _move(tables, commit, line, scope, row, trail)
+    return row
+
+
+def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int) -> Row:
     def newest_kept() -> str | None:
-        row = tables.newest_kept(scope)
-        return None if row is None else row.id
+        found = tables.newest_kept(scope)
+        return None if found is None else found.id
 
     row = commits.new_row(commit, line, size=size, newest_kept=newest_kept)
-    tables.insert(scope, row, squeezed)
-    head_seq = scope.head_seq
-    if commit.head:
-        head_seq = row.seq
-        if line.head is not None and not line.head.kept:
-            tables.remove(line.head.seq)
+    tables.insert(scope, row, line.head)
+    return row
+
+
+def _move(
+    tables: Tables, commit: Commit, line: Line, scope: Scope, row: Row, trail: Trail | None
+) -> None:
+    head_seq = row.seq if commit.head else scope.head_seq
     tip_seq = row.seq if row.kept else scope.tip_seq
     floor = commits.floor_after(commit, line, row)
-    tables.move_scope(Scope(scope.pk, head_seq, tip_seq, row.seq + 1, floor, scope.fence))
-    return row
+    packed = None if trail is None else trail.dump(scope.pk)
+    moved = Scope(scope.pk, head_seq, tip_seq, row.seq + 1, floor, scope.fence, packed)
+    tables.move_scope(moved)
+
+
+def _replace(
+    tables: Tables, commit: Commit, scope: Scope, existing: Row, ready: Ready | None
+) -> tuple[Row, bytes | None]:
+    """Store another version of a snapshot in its place; its body only if that is another one."""
+    body = commit.body
+    if not isinstance(body, bytes):
+        raise Corrupt("only a state can replace another")
+    row = commits.replaced_row(commit, existing, size=len(body))
+    tables.replace(scope, existing, row)
+    trail = scope.trail
+    old = _old(tables, existing, trail, ready)
+    if old == body:
+        if trail is not None and trail.seq == row.seq:
+            trail = trail._replace(nonce=row.nonce)
+    else:
+        new = New(row.seq, row.nonce, len(body), body, commit.tails)
+        trail, lost = tables.deltas.replace(trail, old, new)
+        if lost:
+            tables.forget_trails(scope.pk)
+            trail = None
+    tip_seq = max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq
+    packed = None if trail is None else trail.dump(scope.pk)
+    tables.move_scope(scope._replace(tip_seq=tip_seq, codec=packed))
+    return row, body if trail is not None and trail.seq == row.seq else None
+
+
+def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None) -> bytes | None:
+    known = None if ready is None else ready.known
+    last = None if trail is None else (trail.seq, trail.nonce)
+    if known is not None and last == (existing.seq, known.nonce):
+        return known.body
+    try:
+        return tables.body(existing)
+    except Corrupt:
+        return None
 
 
 def _line(tables: Tables, scope: Scope | None) -> Line:

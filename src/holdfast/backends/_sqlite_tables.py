@@ -1,14 +1,20 @@
 """The tables of a SQLite file inside one transaction: rows in, rows out, each verified."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, TypeVar
 
+import orjson
+
 from holdfast.backends import _sql
+from holdfast.backends._deltas import Deltas
+from holdfast.backends._sqlite_bodies import SqliteBodies
 from holdfast.core import codec
+from holdfast.core.limits import PAGE_ITEMS_MAX
 from holdfast.core.notes import NoteRow, note_checksum, verify_note
 from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
+from holdfast.core.trail import Trail, parse_trail
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
 
@@ -27,7 +33,13 @@ class Scope(NamedTuple):
     next_seq: int
     floor: str
     fence: str | None
+    codec: bytes | None = None
     shown: Sequence[Any] = ()
+
+    @property
+    def trail(self) -> Trail | None:
+        """What it remembers of the body it stored last."""
+        return parse_trail(self.codec, self.pk)
 
 
 class Tables:
@@ -35,6 +47,7 @@ class Tables:
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
+        self.deltas = Deltas(SqliteBodies(conn))
 
     def _execute(self, name: str, values: Any) -> sqlite3.Cursor:
         return self._conn.execute(_STATEMENTS[name], values)
@@ -68,7 +81,7 @@ class Tables:
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope, or None if there is none."""
         found = self._one("scope", key)
-        return None if found is None else Scope._make((*found[:6], found[6:]))
+        return None if found is None else Scope._make((*found[:7], found[7:]))
 
     def add_scope(self, key: ScopeKey) -> Scope:
         """Create a scope, and its session if that is missing."""
@@ -78,9 +91,12 @@ class Tables:
         return Scope(pk, None, None, 1, "", None)
 
     def move_scope(self, scope: Scope) -> None:
-        """Store the head, tip, next place and floor of a scope."""
-        values = (scope.head_seq, scope.tip_seq, scope.next_seq, scope.floor, scope.pk)
-        self._execute("move_scope", values)
+        """Store the head, tip, next place, floor and trail of a scope."""
+        self._execute("move_scope", (*scope[1:5], scope.codec, scope.pk))
+
+    def forget_trails(self, pk: int) -> None:
+        """Let the session of a scope forget its trails: the next saves read what they build on."""
+        self._execute("forget_trails", (pk,))
 
     def is_taken(self, scope: Scope) -> bool:
         """Tell whether a scope holds a snapshot, a lease or a note."""
@@ -91,12 +107,22 @@ class Tables:
         """Set the tip, and the head if that was removed, to the newest kept snapshot."""
         self._execute("uncover", {"pk": scope.pk, "seq": removed})
 
-    def remove_scope(self, pk: int) -> int:
-        """Remove a scope with all it holds; return the number of snapshots."""
-        (count,) = self._one("count_scope", (pk,))
-        self._execute("remove_scope_bodies", (pk,))
-        self._execute("remove_scope", (pk,))
-        return int(count)
+    def part_from(self, pk: int) -> None:
+        """Make sure that no state outside a scope builds on one of its own."""
+        (is_base,) = self._one("scope_is_base", {"pk": pk})
+        if is_base and self.deltas.remove(seq for (seq,) in self.all("seqs_of_scope", (pk,))):
+            self.forget_trails(pk)
+
+    def remove_scopes(self, pks: Sequence[int]) -> int:
+        """Remove scopes with all they hold; return the number of snapshots."""
+        below = {seq for pk in pks for (seq,) in self.all("unlisted_bases", (pk,))}
+        count = 0
+        for pk in pks:
+            self._execute("remove_scope_bodies", (pk,))
+            count += self._execute("remove_snapshots_of", (pk,)).rowcount
+            self._execute("remove_scope", (pk,))
+        self.deltas.release(below)
+        return count
 
     def remove_empty_session(self, session_id: str) -> None:
         """Remove a session that has no scope."""
@@ -143,38 +169,51 @@ class Tables:
         found: tuple[int, int] | None = self._one("seq_and_size", (scope.pk, snapshot_id))
         return found
 
-    def insert(self, scope: Scope, row: Row, squeezed: tuple[int, bytes]) -> None:
-        """Add a snapshot with its body and labels."""
-        self._execute("add_snapshot", (*row, row_checksum(row, scope.pk), scope.pk))
-        self._add_body(row.seq, squeezed)
+    def insert(self, scope: Scope, row: Row, head: Row | None) -> None:
+        """Add a snapshot with its labels. `head` is what the scope shows until now."""
+        # With a kept head that is the newest, nothing can ever stand between it and this one.
+        follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
+        values = (*row, row_checksum(row, scope.pk), scope.pk, not follows)
+        self._execute("add_snapshot", values)
         self._add_labels(row)
 
-    def replace(self, scope: Scope, before: Row, row: Row, squeezed: tuple[int, bytes]) -> None:
+    def replace(self, scope: Scope, before: Row, row: Row) -> None:
         """Store another version of a snapshot in its place."""
-        self._execute("replace_snapshot", (*row[2:], row_checksum(row, scope.pk), row.seq))
-        # Deleting and inserting gives pages back, which a shorter UPDATE does not.
-        self._execute("remove_body", (row.seq,))
-        self._add_body(row.seq, squeezed)
+        checksum = row_checksum(row, scope.pk)
+        self._execute("replace_snapshot", (row.seq, *row[2:], checksum))
         if row.labels != before.labels:
             self._execute("remove_labels", (row.seq,))
             self._add_labels(row)
 
     def remove(self, seq: int) -> None:
-        """Remove a snapshot with its body and labels."""
-        self._execute("remove_body", (seq,))
+        """Remove a snapshot and its labels; its body is removed apart."""
         self._execute("remove_snapshot", (seq,))
 
-    def body(self, seq: int) -> bytes:
-        """Return an encoded state."""
-        found = self._one("body", (seq,))
-        if found is None:
-            raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
-        *packed, base = found
-        return codec.unpack(codec.Packed(*packed), address=_address(seq, base))
+    def remove_bodies(self, scope: Scope, seqs: Collection[int]) -> None:
+        """Remove the states of snapshots of a scope; what builds on them stays readable."""
+        trail = scope.trail
+        if self.deltas.remove(seqs):
+            self.forget_trails(scope.pk)
+        elif trail is not None and trail.seq in seqs:
+            self._execute("forget_trail", (scope.pk,))
 
-    def _add_body(self, seq: int, squeezed: tuple[int, bytes]) -> None:
-        encoding, body, checksum = codec.address_body(*squeezed, address=_address(seq, None))
-        self._execute("add_body", (seq, None, encoding, body, checksum))
+    def drop_unlisted(self, after: int) -> int | None:
+        """Remove some states that are no snapshot's; return where to go on, None at the end."""
+        seqs: list[int] = [seq for (seq,) in self.all("unlisted", (after, PAGE_ITEMS_MAX))]
+        if not seqs:
+            return None
+        above = self.all("scopes_above", (orjson.dumps(seqs).decode(),))
+        self.deltas.remove(seqs)
+        for (pk,) in above:
+            self.forget_trails(pk)
+        return seqs[-1]
+
+    def body(self, row: Row) -> bytes:
+        """Return the encoded state of a snapshot."""
+        body = self.deltas.read(row.seq)
+        if len(body) != row.size:
+            raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
+        return body
 
     def _add_labels(self, row: Row) -> None:
         if row.labels != EMPTY:
@@ -223,7 +262,3 @@ def is_text(*names: str) -> bool:
 def rest_of(found: Sequence[Any]) -> Sequence[Any]:
     """Return what stands behind a snapshot's columns in a result."""
     return found[_COLUMNS + 1 :]
-
-
-def _address(seq: int, base: int | None) -> bytes:
-    return f"{seq}:{'' if base is None else base}:".encode()

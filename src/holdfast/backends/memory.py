@@ -28,7 +28,7 @@ from holdfast.model import (
     SnapshotInfo,
     Stats,
 )
-from holdfast.protocol import Append, Commit, Found, NoteWrite, Query
+from holdfast.protocol import Append, Commit, Copy, Found, NoteWrite, Query
 
 
 class _Scope:
@@ -113,16 +113,25 @@ class MemoryBackend:
             )
             if existing is not None and verdict is Verdict.UNCHANGED:
                 return info_of(commit.scope, existing)
-            body = commit.body
-            if isinstance(body, Append):
-                body = commits.appended(
-                    body, None if scope.head is None else scope.bodies[scope.head]
-                )
+            body = self._body(commit, scope)
             if existing is not None:
                 row = commits.replaced_row(commit, existing, size=len(body))
                 scope.put(row, body)
                 return info_of(commit.scope, row)
             return info_of(commit.scope, self._insert(commit, scope, line, body))
+
+    def _body(self, commit: Commit, scope: _Scope) -> bytes:
+        body, source = commit.body, commit.forked_from
+        if isinstance(body, Append):
+            return commits.appended(body, None if scope.head is None else scope.bodies[scope.head])[
+                0
+            ]
+        if not isinstance(body, Copy):
+            return body
+        if source is None:
+            raise InvalidInput("a copy needs the snapshot that it is forked from")
+        origin = self._scopes[source.scope]
+        return origin.bodies[origin.places[source.id]]
 
     def _check_source(self, commit: Commit) -> None:
         if commit.forked_from is not None and commit.source is not None:

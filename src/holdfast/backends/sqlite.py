@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import orjson
 
+from holdfast.backends._cache import BodyCache
 from holdfast.backends._sqlite_check import check_some
-from holdfast.backends._sqlite_commit import carry_out
+from holdfast.backends._sqlite_commit import Known, Ready, carry_out
 from holdfast.backends._sqlite_files import SqliteFile
 from holdfast.backends._sqlite_tables import (
     Tables,
@@ -22,9 +23,10 @@ from holdfast.backends._sqlite_tables import (
     verified,
     verified_note,
 )
-from holdfast.core import codec, commits
+from holdfast.core import commits
+from holdfast.core.delta import diff
 from holdfast.core.ids import SEQ_MAX
-from holdfast.core.limits import LOCK_WAIT_S_MAX
+from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from holdfast.core.notes import NoteRow, note_of, written_note
 from holdfast.core.ranges import prefix_end
 from holdfast.core.rows import Row, info_of
@@ -40,7 +42,7 @@ from holdfast.model import (
     SnapshotInfo,
     Stats,
 )
-from holdfast.protocol import Append, Clock, Commit, Found, NoteWrite, Query
+from holdfast.protocol import Clock, Commit, Found, NoteWrite, Query
 
 T = TypeVar("T")
 
@@ -58,12 +60,15 @@ class SqliteBackend:
         clock: Clock,
         lock_wait_s: float = LOCK_WAIT_S_MAX,
         synchronous: str = "full",
+        cache_bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         """Open the file, creating it or bringing its tables up to date."""
         self._file = SqliteFile(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
+        self._cache = BodyCache(cache_bytes_max)
 
     def close(self) -> None:
         self._file.close()
+        self._cache.clear()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         return self._file.read(lambda conn: action(Tables(conn)))
@@ -74,10 +79,20 @@ class SqliteBackend:
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        # Compression needs no lock, so it is done before the turn is taken.
-        squeezed = None if isinstance(commit.body, Append) else codec.squeeze(commit.body)
-        row = self._write(lambda tables: carry_out(tables, commit, squeezed))
+        ready = self._prepare(commit)
+        row, body = self._write(lambda tables: carry_out(tables, commit, ready))
+        if body is not None:
+            self._cache.put(commit.scope, row.nonce, body)
         return info_of(commit.scope, row)
+
+    def _prepare(self, commit: Commit) -> Ready | None:
+        """Compare with the last state that is known here, before the turn is taken."""
+        known = self._cache.get(commit.scope)
+        if known is None or not isinstance(commit.body, bytes):
+            return None
+        # A state that is changed in place is compared only if it turns out to be another one.
+        step = None if commit.replaces is not None else diff(known[1], commit.body)
+        return Ready(Known(*known), step)
 
     # Reading
 
@@ -87,7 +102,7 @@ class SqliteBackend:
             if found is None:
                 return []
             rows = [row for each in ids if (row := tables.named(found, each)) is not None]
-            return [(row, tables.body(row.seq)) for row in rows]
+            return [(row, tables.body(row)) for row in rows]
 
         return [(info_of(scope, row), body) for row, body in self._read(read)]
 
@@ -158,7 +173,7 @@ class SqliteBackend:
             if found is None:
                 return Pruned(0, 0)
             tables.mark_place()
-            count = size = 0
+            dead: dict[int, int] = {}
             for each in ids:
                 gone = tables.seq_and_size(found, each)
                 if gone is not None and gone[0] == found.head_seq and spare_head:
@@ -167,8 +182,10 @@ class SqliteBackend:
                 if gone is not None:
                     tables.remove(gone[0])
                     tables.uncover(found, gone[0])
-                    count, size = count + 1, size + gone[1]
-            return Pruned(count, size)
+                    dead[gone[0]] = gone[1]
+            if dead:
+                tables.remove_bodies(found, dead)
+            return Pruned(len(dead), sum(dead.values()))
 
         return self._write(write)
 
@@ -183,7 +200,8 @@ class SqliteBackend:
             if found is None:
                 return 0
             tables.mark_place()
-            count = tables.remove_scope(found.pk)
+            tables.part_from(found.pk)
+            count = tables.remove_scopes([found.pk])
             tables.remove_empty_session(scope.session_id)
             return count
 
@@ -193,7 +211,7 @@ class SqliteBackend:
         def write(tables: Tables) -> int:
             scopes = tables.all("session_scopes", (session_id,))
             tables.mark_place()
-            count = sum(tables.remove_scope(pk) for (pk,) in scopes)
+            count = tables.remove_scopes([pk for (pk,) in scopes])
             tables.remove_empty_session(session_id)
             return count
 
@@ -217,6 +235,9 @@ class SqliteBackend:
         return self._read(read)
 
     def compact(self) -> int:
+        place: int | None = 0
+        while place is not None:
+            place = self._write(partial(Tables.drop_unlisted, after=place))
         return self._file.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:

@@ -10,7 +10,8 @@ in marshal's output show whether one of them is not finite; and the garbage coll
 what refers to what gives the depth of nesting. All of that runs in C and costs less than one pass
 in Python. Only what does not get through is walked, to be refused with its path or taken.
 
-Pipeline. `pack`: (delta,) compress, seal, checksum. `unpack` is its exact inverse.
+Pipeline. A body is the encoding itself, or a delta (core/delta.py); `squeeze` compresses and seals
+it, `address_body` adds a checksum. `unpack` is their exact inverse.
 """
 
 import gc
@@ -26,6 +27,7 @@ import zstandard
 from holdfast.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from holdfast.errors import Corrupt, InvalidInput
 from holdfast.model import JSON
+from holdfast.protocol import Tails
 
 # A dataclass that is also a buffer would get through marshal.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
@@ -34,6 +36,7 @@ _MARSHAL_VERSION = 4
 _MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
 _FALSE_ALARMS_MAX = 1_000
 _WIDE = b" "
+_MEMBERS_MAX = 64  # whose places are remembered: an agent's state has a handful
 
 
 def encode(value: JSON, *, what: str = "state") -> bytes:
@@ -43,13 +46,53 @@ def encode(value: JSON, *, what: str = "state") -> bytes:
         InvalidInput: something in it is not JSON; the message has its path (a JSON Pointer).
     """
     try:
-        shape = marshal.dumps(value, _MARSHAL_VERSION)
-        # Before orjson, which does not count tuples and overruns its memory when nested too deep.
-        if _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape):
+        if _is_plain(value):
             return orjson.dumps(value, option=_OPTIONS)
     except (TypeError, ValueError):
         pass  # not JSON, or JSON that needs care: the walk tells which
     return _encode_walking(value, what)
+
+
+def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
+    """Return the bytes that `encode` gives, and where the top-level lists end in them.
+
+    None if it is no object, has very many members, or holds integers beyond 64 bits.
+    """
+    if type(state) is not dict or len(state) > _MEMBERS_MAX:
+        return encode(state), None
+    try:
+        if _is_plain(state) and all(type(key) is str for key in state):
+            return _encode_members(state)
+    except (TypeError, ValueError):
+        pass
+    return _encode_walking(state, "state"), None
+
+
+def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
+    """Encode the members of an object one by one, so that their places are known."""
+    kinds = [type(value) in (list, tuple) for value in state.values()]
+    if not any(kinds):
+        return orjson.dumps(state, option=_OPTIONS), dict.fromkeys(state)
+    parts: list[bytes] = []
+    for key, value in state.items():
+        parts += (b",", orjson.dumps(key), b":", orjson.dumps(value, option=_OPTIONS))
+    parts[0] = b"{"
+    parts.append(b"}")
+    tails: Tails = {}
+    behind = 1
+    for at, key, is_list in zip(
+        range(len(parts) - 2, 0, -4), reversed(state), reversed(kinds), strict=True
+    ):
+        tails[key] = (behind + 1, parts[at] != b"[]") if is_list else None
+        behind += sum(map(len, parts[at - 3 : at + 1]))
+    return b"".join(parts), tails
+
+
+def _is_plain(value: JSON) -> bool:
+    """Tell whether orjson writes a value exactly; True is certain."""
+    shape = marshal.dumps(value, _MARSHAL_VERSION)
+    # Before orjson, which does not count tuples and overruns its memory when nested too deep.
+    return _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape)
 
 
 def decode(encoded: bytes) -> JSON:
@@ -214,14 +257,18 @@ class NoSeal:
 
 NO_SEAL = NoSeal()
 
-PLAIN = 0  # the encoding itself
-ZSTD = 1  # one zstd frame of it
+WHOLE = 0  # the encoding itself
+DELTA = 2  # a delta against the body it builds on
+SEALED = 4  # a delta against the body it builds on, continued by the one that builds on
+ZSTD = 1  # added: one zstd frame of it
 
-_ZSTD_LEVEL = 1
+_ENCODINGS = frozenset(form + packing for form in (WHOLE, DELTA, SEALED) for packing in (0, ZSTD))
 
-# Below this a body takes at most a few pages, stays readable in any SQL shell, and compressing it
-# would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
-_COMPRESS_BYTES_MIN = 16 * 1024
+# A whole body below this takes a few pages at most and stays readable in any SQL shell. To compress
+# it would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
+_COMPRESSED_MIN = {WHOLE: 16 * 1024, DELTA: 96, SEALED: 96}
+_LEVEL = {WHOLE: 1, DELTA: 3, SEALED: 3}
+_LEVEL_PACK = 7  # of a delta that stays: one in 33 saves
 
 
 class Packed(NamedTuple):
@@ -238,19 +285,25 @@ def checksum_of(*parts: bytes) -> int:
     return unsigned - 2**64 if unsigned >= 2**63 else unsigned
 
 
-def squeeze(encoded: bytes, *, seal: Seal = NO_SEAL) -> tuple[int, bytes]:
-    """Return how an encoded state is written, and its bytes: compressed if shorter, and sealed."""
-    encoding, body = PLAIN, encoded
-    if len(encoded) >= _COMPRESS_BYTES_MIN:
-        frame = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(encoded)
-        if len(frame) < len(encoded):
-            encoding, body = ZSTD, frame
+def squeeze(
+    payload: bytes, form: int = WHOLE, *, pack: bool = False, seal: Seal = NO_SEAL
+) -> tuple[int, bytes]:
+    """Return how a body of some form is written, and its bytes: compressed if shorter, and sealed.
+
+    The payload is an encoded state or a delta as bytes; `pack` compresses it more thoroughly.
+    """
+    encoding, body = form, payload
+    if len(payload) >= _COMPRESSED_MIN[form]:
+        level = _LEVEL_PACK if pack else _LEVEL[form]
+        frame = zstandard.ZstdCompressor(level=level).compress(payload)
+        if len(frame) < len(payload):
+            encoding, body = form + ZSTD, frame
     return encoding, seal.seal(body)
 
 
-def pack(encoded: bytes, *, seal: Seal = NO_SEAL, address: bytes = b"") -> Packed:
-    """Return what an engine stores for an encoded state at an address (its key in the engine)."""
-    return address_body(*squeeze(encoded, seal=seal), address=address)
+def form_of(encoding: int) -> int:
+    """Return WHOLE, DELTA or SEALED."""
+    return encoding & ~ZSTD
 
 
 def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
@@ -259,18 +312,18 @@ def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
 
 
 def unpack(packed: Packed, *, seal: Seal = NO_SEAL, address: bytes = b"") -> bytes:
-    """Return the encoded state again.
+    """Return the payload again.
 
     Raises:
         Corrupt: the bytes are not those that were stored there, or their encoding is unknown.
     """
     encoding, body, checksum = packed
-    if encoding not in (PLAIN, ZSTD):
+    if encoding not in _ENCODINGS:
         raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
     if checksum_of(address, bytes((encoding,)), body) != checksum:
         raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
     body = seal.unseal(body)
-    if encoding == PLAIN:
+    if not encoding & ZSTD:
         return body
     try:
         return zstandard.ZstdDecompressor().decompress(body)

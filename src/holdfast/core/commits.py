@@ -12,7 +12,7 @@ from holdfast.core import codec, ids, lineage
 from holdfast.core.rows import Row, pack_ref
 from holdfast.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from holdfast.model import ANY, HEAD, Expect, ScopeKey
-from holdfast.protocol import Append, Commit
+from holdfast.protocol import Append, Commit, Tails
 
 
 class Line(NamedTuple):
@@ -157,8 +157,8 @@ def floor_after(commit: Commit, line: Line, row: Row) -> str:
     return line.floor if commit.id is not None else row.id
 
 
-def appended(append: Append, head_body: bytes | None) -> bytes:
-    """Return the encoded state that an append makes of the head's.
+def appended(append: Append, head_body: bytes | None) -> tuple[bytes, Tails | None]:
+    """Return the encoded state that an append makes of the head's, and where its lists end.
 
     Raises:
         InvalidInput: the head is no object, the value is no list, or the result is too large.
@@ -172,9 +172,12 @@ def appended(append: Append, head_body: bytes | None) -> bytes:
             f"the value is no list. key=`{append.key}` type=`{type(current).__name__}`"
         )
     current.extend(codec.decode(append.items))
-    encoded = codec.encode(state)
-    if len(encoded) > append.state_bytes_max:
-        raise InvalidInput(
-            f"the state is too large. bytes=`{len(encoded)}` max=`{append.state_bytes_max}`"
-        )
-    return encoded
+    encoded, tails = codec.encode_state(state)
+    check_size(len(encoded), append)
+    return encoded, tails
+
+
+def check_size(size: int, append: Append) -> None:
+    """Raise InvalidInput if an append makes a state that is too large."""
+    if size > append.state_bytes_max:
+        raise InvalidInput(f"the state is too large. bytes=`{size}` max=`{append.state_bytes_max}`")

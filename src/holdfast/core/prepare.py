@@ -19,7 +19,7 @@ from holdfast.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from holdfast.protocol import Append, Commit, NoteWrite, Stamp
+from holdfast.protocol import Append, Commit, NoteWrite, Stamp, Tails
 
 
 def save(
@@ -51,9 +51,11 @@ def save(
         parent = limits.check_id("parent", parent)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
+    body, tails = encode_state(state, state_bytes_max)
     return Commit(
         scope=scope,
-        body=encode_state(state, state_bytes_max),
+        body=body,
+        tails=tails,
         status=limits.check_status(status),
         labels=encode_labels(labels),
         metadata=encode_metadata(metadata, state_bytes_max),
@@ -111,9 +113,11 @@ def replacement(before: Snapshot, after: object, *, stamp: Stamp, state_bytes_ma
     for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
         if getattr(before, name) != getattr(after, name):
             raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
+    body, tails = encode_state(after.state, state_bytes_max)
     return Commit(
         scope=before.scope,
-        body=encode_state(after.state, state_bytes_max),
+        body=body,
+        tails=tails,
         status=limits.check_status(after.status),
         labels=encode_labels(after.labels),
         metadata=encode_metadata(after.metadata, state_bytes_max),
@@ -155,11 +159,14 @@ def note_places(on: str | Iterable[str] | None) -> list[str | None]:
     return list(dict.fromkeys(limits.check_id("on", each) for each in on))
 
 
-def encode_state(state: JSON, state_bytes_max: int) -> bytes:
-    """Return the encoded state, or raise InvalidInput if it is not JSON or too large."""
-    encoded = codec.encode(state)
+def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, Tails | None]:
+    """Return the encoded state and where its lists end, or raise InvalidInput.
+
+    It may not be JSON, or be too large.
+    """
+    encoded, tails = codec.encode_state(state)
     _check_size("the state", encoded, state_bytes_max)
-    return encoded
+    return encoded, tails
 
 
 def encode_labels(labels: Mapping[str, str] | None) -> bytes:

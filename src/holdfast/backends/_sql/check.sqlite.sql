@@ -106,10 +106,21 @@ SELECT x.session_id, s.scope_id, s.kind
 -- A body that is no snapshot's may still be the base of another.
 SELECT n.seq IS NOT NULL AS has_snapshot, n.size, b.base,
        b.base IS NULL OR EXISTS (SELECT 1 FROM bodies AS o WHERE o.seq = b.base) AS has_base,
-       EXISTS (SELECT 1 FROM bodies AS o WHERE o.base = b.seq) AS is_base
+       EXISTS (SELECT 1 FROM bodies AS o WHERE o.base = b.seq) AS is_base,
+       coalesce(s.head_seq = b.seq, 0) AS is_head
   FROM bodies AS b
   LEFT JOIN snapshots AS n ON n.seq = b.seq
+  LEFT JOIN scopes AS s ON s.pk = n.scope_pk
  WHERE b.seq = ?;
+
+-- name: count_above
+-- How many states cannot be read without this one.
+WITH RECURSIVE above (seq) AS (
+    SELECT seq FROM bodies WHERE base = ?
+    UNION
+    SELECT b.seq FROM above AS a JOIN bodies AS b ON b.base = a.seq
+)
+SELECT count(*) FROM above;
 
 -- name: a_snapshot_without_body
 -- Reads all keys, but is asked only when there is a body without a snapshot.

@@ -13,7 +13,7 @@ UPDATE watermark SET seq = ?, saved_at = ?;
 
 -- name: scope
 -- A scope, and the snapshot it shows.
-SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence,
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
@@ -54,26 +54,21 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 
 -- name: add_snapshot
 INSERT INTO snapshots (seq, id, rev, nonce, kept, parent_id, forked_from, status, labels, metadata,
-                       created_at, updated_at, saved_at, size, checksum, scope_pk)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                       created_at, updated_at, saved_at, size, checksum, scope_pk, apart)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: replace_snapshot
 UPDATE snapshots
-   SET rev = ?, nonce = ?, kept = ?, parent_id = ?, forked_from = ?, status = ?, labels = ?,
-       metadata = ?, created_at = ?, updated_at = ?, saved_at = ?, size = ?, checksum = ?
- WHERE seq = ?;
+   SET rev = ?2, nonce = ?3, kept = ?4, apart = apart OR parent_id IS NOT ?5, parent_id = ?5,
+       forked_from = ?6, status = ?7, labels = ?8, metadata = ?9, created_at = ?10,
+       updated_at = ?11, saved_at = ?12, size = ?13, checksum = ?14
+ WHERE seq = ?1;
+
+-- name: remove_snapshots_of
+DELETE FROM snapshots WHERE scope_pk = ?;
 
 -- name: remove_snapshot
 DELETE FROM snapshots WHERE seq = ?;
-
--- name: add_body
-INSERT INTO bodies (seq, base, encoding, body, checksum) VALUES (?, ?, ?, ?, ?);
-
--- name: body
-SELECT encoding, body, checksum, base FROM bodies WHERE seq = ?;
-
--- name: remove_body
-DELETE FROM bodies WHERE seq = ?;
 
 -- name: add_label
 INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
@@ -82,7 +77,16 @@ INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
 DELETE FROM labels WHERE seq = ?;
 
 -- name: move_scope
-UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ? WHERE pk = ?;
+UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, codec = ? WHERE pk = ?;
+
+-- name: forget_trails
+-- Of a whole session: a body of one of its scopes may build on one of another.
+UPDATE scopes SET codec = NULL
+ WHERE codec IS NOT NULL
+   AND session_pk = (SELECT x.session_pk FROM scopes AS x WHERE x.pk = ?);
+
+-- name: forget_trail
+UPDATE scopes SET codec = NULL WHERE pk = ?;
 
 -- name: uncover
 -- After a snapshot was removed: the newest kept one is the tip, and the head if the head is gone.
@@ -93,7 +97,7 @@ UPDATE scopes
  WHERE pk = :pk;
 
 -- name: history_of_scope
--- Newest first.
+-- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, :session_id, :scope_id, :kind
@@ -104,7 +108,11 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND (:status IS NULL OR n.status = :status)
    AND (:id IS NULL OR n.id = :id)
    AND NOT (:leaves AND EXISTS (SELECT 1 FROM snapshots AS c
-                                 WHERE c.scope_pk = n.scope_pk AND c.parent_id = n.id AND c.kept))
+                                 WHERE c.scope_pk = n.scope_pk AND c.parent_id = n.id AND c.apart
+                                   AND c.kept))
+   AND NOT (:leaves AND coalesce((SELECT c.parent_id = n.id AND c.kept FROM snapshots AS c
+                                   WHERE c.scope_pk = n.scope_pk AND c.seq > n.seq
+                                   ORDER BY c.seq LIMIT 1), 0))
    AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
                     WHERE NOT EXISTS (SELECT 1 FROM labels AS l
                                        WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
@@ -209,11 +217,39 @@ SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
  GROUP BY x.pk
  ORDER BY stored DESC, x.session_id;
 
--- name: count_scope
-SELECT count(*) FROM snapshots WHERE scope_pk = ?;
+-- name: seqs_of_scope
+SELECT seq FROM snapshots WHERE scope_pk = ?;
+
+-- name: scope_is_base
+-- Whether something outside a scope builds on a state of it.
+SELECT EXISTS (SELECT 1 FROM snapshots AS n
+                 JOIN bodies AS d ON d.base = n.seq
+                 LEFT JOIN snapshots AS o ON o.seq = d.seq
+                WHERE n.scope_pk = :pk AND (o.seq IS NULL OR o.scope_pk <> :pk));
+
+-- name: unlisted_bases
+-- What the states of a scope build on that is no snapshot's.
+SELECT DISTINCT b.base
+  FROM snapshots AS n
+  JOIN bodies AS b ON b.seq = n.seq
+ WHERE n.scope_pk = ? AND b.base IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM snapshots AS o WHERE o.seq = b.base);
 
 -- name: remove_scope_bodies
 DELETE FROM bodies WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
+
+-- name: unlisted
+-- States that are no snapshot's: drafts that were replaced, on which others build.
+SELECT b.seq FROM bodies AS b
+ WHERE b.seq > ? AND NOT EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = b.seq)
+ ORDER BY b.seq LIMIT ?;
+
+-- name: scopes_above
+-- Scopes with a state that builds on one of these.
+SELECT DISTINCT n.scope_pk
+  FROM json_each(?) AS w
+ CROSS JOIN bodies AS b ON b.base = w.value
+ CROSS JOIN snapshots AS n ON n.seq = b.seq;
 
 -- name: remove_scope
 DELETE FROM scopes WHERE pk = ?;

@@ -34,7 +34,7 @@ CREATE TABLE scopes (
     fence       TEXT,                     -- the key of the lease that holds it
     lease_owner TEXT,
     lease_until INTEGER,
-    codec       BLOB,                     -- what the delta codec remembers of the head
+    codec       BLOB,                     -- what is remembered of the body stored last
     UNIQUE (session_pk, kind, scope_id)
 ) STRICT;
 
@@ -47,6 +47,7 @@ CREATE TABLE snapshots (
     nonce       TEXT NOT NULL,            -- of its last write; seq.rev.nonce is its revision
     kept        INTEGER NOT NULL,         -- 0: a draft, which only the head shows
     parent_id   TEXT,                     -- a statement: may name what is gone or yet to come
+    apart       INTEGER NOT NULL,         -- 0: its parent is the snapshot saved just before it
     forked_from BLOB,                     -- JSON [session, scope, kind, id]
     status      TEXT NOT NULL,
     labels      BLOB NOT NULL,            -- JSON object in the order of names; indexed in `labels`
@@ -59,14 +60,15 @@ CREATE TABLE snapshots (
 ) STRICT;
 CREATE UNIQUE INDEX snapshots_by_id ON snapshots (scope_pk, id); -- load(id), ids()
 CREATE INDEX snapshots_by_place ON snapshots (scope_pk);         -- history(): ends in seq by itself
-CREATE INDEX snapshots_by_parent ON snapshots (scope_pk, parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX snapshots_by_parent ON snapshots (scope_pk, parent_id) WHERE apart;
 CREATE INDEX snapshots_anywhere ON snapshots (id);               -- find(id)
 
--- The states, under the same seq. `base` is the body that a delta builds on.
+-- The states, under the same seq. `base` is the body that a delta builds on. A body without a
+-- snapshot was that of a draft, and others build on it.
 CREATE TABLE bodies (
     seq      INTEGER PRIMARY KEY,
     base     INTEGER,
-    encoding INTEGER NOT NULL,            -- 0 plain JSON, 1 zstd
+    encoding INTEGER NOT NULL,            -- 0 whole, 2 delta, 4 sealed delta; and 1 if zstd
     body     BLOB NOT NULL,
     checksum INTEGER NOT NULL             -- over all of the row
 ) STRICT;

@@ -1,0 +1,302 @@
+"""Bodies as deltas, inside one transaction of a SQL engine: writing, sealing, forking, removing.
+
+The rules are in `core/trail.py`; an engine brings the rows (`BodyTable`). What another body builds
+on is never removed or changed before that one has been written anew (`_rebase.py`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.backends._rebase import BodyTable, rewritten
+from holdfast.core import codec, delta
+from holdfast.core.chains import BodyRow, body_row, payload_of, read_chain
+from holdfast.core.delta import Delta
+from holdfast.core.pieces import BASE, Inverse, Pieces, flatten
+from holdfast.core.trail import LINK_BYTES, SMALL_BYTES, Trail, trail_of
+from holdfast.errors import Corrupt
+from holdfast.protocol import Tails
+
+_SEALED_PIECES_MAX = 4096  # of a whole group; with more there is little to gain
+_ENDLESS = 2**62  # the size of a base that is not known
+
+
+class New(NamedTuple):
+    """A body to be stored: its place, the nonce of its write, its size, and where its lists end.
+
+    `body` is None after an append to a state that was not read.
+    """
+
+    seq: int
+    nonce: str
+    size: int
+    body: bytes | None
+    tails: Tails | None
+
+
+class Deltas:
+    """What one transaction can do with bodies."""
+
+    def __init__(self, table: BodyTable) -> None:
+        self._table = table
+
+    def read(self, seq: int) -> bytes:
+        """Return an encoded state, or raise Corrupt."""
+        return self._read(seq)[0]
+
+    def _read(self, seq: int) -> tuple[bytes, list[tuple[int, int]]]:
+        rows = self._table.chain(seq)
+        if not rows:
+            raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
+        return read_chain(rows)
+
+    def resume(self, seq: int, nonce: str) -> tuple[Trail, bytes] | None:
+        """Return a trail that begins at a body, and the body; None if it cannot be built on."""
+        try:
+            body, sizes = self._read(seq)
+        except Corrupt:
+            return None  # its reader will be told; a new state must not suffer from it
+        trail = trail_of(seq, nonce, len(body), sizes, None)
+        return None if trail.is_long(len(body)) else (trail, body)
+
+    # Writing
+
+    def write(self, trail: Trail | None, new: New, step: Delta | None) -> Trail:
+        """Store a body behind a trail, as the step from its last body; return the new trail."""
+        if trail is None or step is None:
+            return self._whole(trail, new, step)
+        try:
+            self._glance(trail.seq)
+        except Corrupt:
+            if new.body is None:
+                raise
+            return self._whole(None, new, None)
+        if new.body is not None and delta.is_poor(step):
+            return self._whole(trail, new, step)
+        payload = delta.dump(step)
+        squeezed = codec.squeeze(payload, codec.DELTA)
+        stored = len(squeezed[1])
+        if new.body is not None and (
+            new.size <= SMALL_BYTES or stored > trail.estimate(new.size) // 2
+        ):
+            whole = codec.squeeze(new.body)
+            if len(whole[1]) <= stored:
+                return self._whole(trail, new, step, whole)
+        if trail.is_full(len(payload)):
+            return self._pack(trail, new, step)
+        self._table.add([body_row(new.seq, trail.seq, squeezed)])
+        return trail.after_delta(new.seq, new.nonce, new.size, len(payload), new.tails)
+
+    def _whole(
+        self,
+        trail: Trail | None,
+        new: New,
+        step: Delta | None,
+        squeezed: tuple[int, bytes] | None = None,
+    ) -> Trail:
+        body = new.body
+        if body is None:
+            if trail is None or step is None:
+                raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
+            body = delta.apply(self.read(trail.seq), step)
+        squeezed = codec.squeeze(body) if squeezed is None else squeezed
+        self._table.add([body_row(new.seq, None, squeezed)])
+        return trail_of(new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.tails)
+
+    def _pack(self, trail: Trail, new: New, step: Delta) -> Trail:
+        """Close a group: store one delta against its anchor, and write its members anew."""
+        try:
+            group = self._group(trail)
+        except Corrupt:
+            return self._whole(trail, new, step)
+        texts: list[Pieces] = []
+        text = Pieces.whole(BASE, _ENDLESS)
+        steps = [member for _, member in group] + [step]
+        sources = [b"", *(each.literal for each in steps)]
+        for number, each in enumerate(steps, 1):
+            text = text.changed(each, number)
+            texts.append(text)
+        payload = delta.dump(flatten(text, sources))
+        squeezed = codec.squeeze(payload, codec.DELTA, pack=True)
+        if trail.is_long(new.size, len(squeezed[1]) + LINK_BYTES):
+            return self._whole(trail, new, step)
+        # Removed first, so that the pack takes the pages that this frees.
+        members = [row for row, _ in group]
+        sealed = None
+        if sum(len(each.ends) for each in texts) <= _SEALED_PIECES_MAX:
+            sealed = self._sealed(members, texts, sources, new.seq)
+        if sealed is not None:
+            self._table.remove(row.seq for row in members)
+            self._table.add(sealed)
+        self._table.add([body_row(new.seq, trail.anchor, squeezed)])
+        return trail.after_pack(
+            new.seq, new.nonce, new.size, (len(squeezed[1]), len(payload)), new.tails
+        )
+
+    def _group(self, trail: Trail) -> list[tuple[BodyRow, Delta]]:
+        """Return the members of a group and what each changes, the oldest first."""
+        if not trail.rows:
+            return []
+        rows = self._table.chain(trail.seq, until=trail.anchor)[::-1]
+        if len(rows) != trail.rows or rows[0].base != trail.anchor:
+            raise Corrupt(f"a group of deltas is not whole. seq=`{trail.seq}`")
+        return [(row, delta.parse(payload_of(row))) for row in rows]
+
+    def _sealed(
+        self, members: list[BodyRow], texts: list[Pieces], sources: list[bytes], pack: int
+    ) -> list[BodyRow] | None:
+        """Return the members of a group written against its pack, or None if that is not shorter.
+
+        A draft that was replaced is no snapshot's any more; if nothing else builds on it, it goes.
+        """
+        seqs = [row.seq for row in members]
+        needed = self._table.listed(seqs)
+        inside = set(seqs)
+        for seq, base, _ in self._table.dependents(seqs):
+            if seq not in inside:
+                needed.add(base)
+        inverse = Inverse(texts[-1], sources)
+        sealed = [
+            body_row(row.seq, pack, codec.squeeze(delta.dump(inverse.delta_of(text)), codec.SEALED))
+            for row, text in zip(members, texts, strict=False)
+            if row.seq in needed
+        ]
+        # All or none, since each may build on the one before. Rows are removed and inserted, never
+        # updated: a shorter UPDATE does not give pages back.
+        return sealed if 3 * _bytes(sealed) <= 2 * _bytes(members) else None
+
+    def copy(self, source: int, source_trail: Trail | None, new: New) -> Trail | None:
+        """Store a body that is that of another snapshot of the session, without reading it."""
+        payload = delta.dump(Delta([0, new.size, 0], b""))
+        base = self._origin(source, payload)
+        self._table.add([body_row(new.seq, base, codec.squeeze(payload, codec.DELTA))])
+        if source_trail is None or source_trail.seq != source:
+            return None
+        below = source_trail
+        return Trail(
+            seq=new.seq,
+            nonce=new.nonce,
+            size=new.size,
+            anchor=new.seq,
+            rows=0,
+            pending=0,
+            links=below.links + below.rows + 1,
+            stored=below.stored + below.pending,
+            raw=below.raw + below.pending,
+            tails=below.tails,
+        )
+
+    def _origin(self, source: int, payload: bytes) -> int:
+        """Return the body to build a copy on: for a mere copy, that which it is a copy of."""
+        row = self._glance(source)
+        if row is None or row.base is None or row.encoding != codec.DELTA:
+            return source
+        return row.base if payload_of(row) == payload else source
+
+    def _glance(self, seq: int) -> BodyRow | None:
+        """Return a row that is to be built on, None if it is large; raise Corrupt if it is bad."""
+        found = self._table.glance(seq)
+        if found is None:
+            raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
+        if found[3] is None:
+            return None
+        row = BodyRow._make(found)
+        payload_of(row)
+        return row
+
+    # Changing and removing
+
+    def replace(
+        self, trail: Trail | None, old: bytes | None, new: New
+    ) -> tuple[Trail | None, bool]:
+        """Store another state in the place of a body; nothing that builds on it changes.
+
+        Return the trail of its scope, and whether the trails of its session have lost their ground.
+        """
+        is_last = trail is not None and trail.seq == new.seq
+        if self._table.dependents([new.seq]) or new.body is None:
+            return None, self._replace_base(new)
+        row = self._table.row(new.seq)
+        if old is None or row is None or row.form != codec.DELTA:
+            return (None if is_last else trail), self._replace_base(new)
+        steps = (delta.parse(payload_of(row)), delta.diff(old, new.body))
+        text = Pieces.whole(BASE, _ENDLESS)
+        for number, step in enumerate(steps, 1):
+            text = text.changed(step, number)
+        payload = delta.dump(flatten(text, [b"", *(step.literal for step in steps)]))
+        shortest = _shortest(new, [(row.base, payload)])
+        self._table.remove([new.seq])
+        self._table.add([shortest])
+        if row.base is not None and shortest.base is None:
+            self.release([row.base])
+            return (None if is_last else trail), False
+        if trail is None or not is_last:
+            return trail, False
+        pending = trail.pending + (len(payload) if trail.rows else 0)
+        changed = trail._replace(nonce=new.nonce, size=new.size, tails=new.tails, pending=pending)
+        return changed, False
+
+    def _replace_base(self, new: New) -> bool:
+        """Store another state in the place of a body that others may build on."""
+        if new.body is None:
+            raise Corrupt(f"there is no state to store. seq=`{new.seq}`")
+        links = self._table.links(new.seq)
+        survivors = rewritten(self._table, {new.seq}, self.read)
+        if survivors.lost:
+            # They would be read against the new state, and be wrong instead of unreadable.
+            raise Corrupt(f"states that build on this one cannot be read. seq=`{new.seq}`")
+        steps: list[tuple[int | None, bytes]] = []
+        for seq in links[1:2] + [row.seq for row in survivors.rows[:1]]:
+            try:
+                steps.append((seq, delta.dump(delta.diff(self.read(seq), new.body))))
+            except Corrupt:
+                continue
+        row = _shortest(new, steps)
+        self._table.remove([new.seq, *(each.seq for each in survivors.rows)])
+        self._table.add([row, *survivors.rows])
+        if links[1:2] != [row.base]:
+            self.release(links[1:2])
+        return bool(survivors.rows)
+
+    def remove(self, seqs: Iterable[int]) -> bool:
+        """Remove bodies; what builds on them is written anew first.
+
+        Return whether trails of the session have lost their ground.
+        """
+        dead = set(seqs)
+        while True:  # what builds on them and is no snapshot's goes with them
+            above = {seq for seq, _, _ in self._table.dependents(dead)} - dead
+            unlisted = above - self._table.listed(above)
+            if not unlisted:
+                break
+            dead |= unlisted
+        survivors = rewritten(self._table, dead, self.read) if above else None
+        below = self._table.bases(dead) - dead
+        rows = [] if survivors is None else survivors.rows
+        self._table.remove([*dead, *(row.seq for row in rows)])
+        self._table.add(rows)
+        self.release(below)
+        return survivors is not None
+
+    def release(self, seqs: Iterable[int]) -> None:
+        """Remove those that are no snapshot's and that nothing builds on, and so on downwards."""
+        some = set(seqs)
+        while some:
+            unused = self._table.unused(some)
+            self._table.remove([seq for seq, _ in unused])
+            some = {base for _, base in unused if base is not None}
+
+
+def _shortest(new: New, steps: Sequence[tuple[int | None, bytes]]) -> BodyRow:
+    """Return the row of a body as the shortest of some deltas, or whole if that is shorter."""
+    body = new.body or b""
+    squeezed = [(base, codec.squeeze(payload, codec.DELTA)) for base, payload in steps]
+    best = min(squeezed, key=lambda each: len(each[1][1]), default=None)
+    if best is None or new.size <= SMALL_BYTES or len(best[1][1]) > new.size // 8:
+        whole = codec.squeeze(body)
+        if best is None or len(whole[1]) <= len(best[1][1]):
+            best = (None, whole)
+    return body_row(new.seq, *best)
+
+
+def _bytes(rows: Sequence[BodyRow]) -> int:
+    return sum(len(row.body) for row in rows)
