@@ -56,11 +56,6 @@ class BodyCache:
                 _, oldest = self._entries.popitem(last=False)
                 self._bytes -= len(oldest.body)
 
-    def drop(self, scope: ScopeKey) -> None:
-        """Forget a scope."""
-        with self._lock:
-            self._remove(scope)
-
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:

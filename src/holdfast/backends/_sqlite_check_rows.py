@@ -169,8 +169,11 @@ class Rows:
             yield finding("base_missing", fact, **self._at(seq), seq=seq, base=base)
             return
         try:
-            found, encoded = self._decoded(seq, whole=is_head)
+            row, step = self._step(seq)
+            found, encoded = self._decoded(row, step, whole=is_head)
         except DAMAGE:
+            if self._is_sound(seq) and not all(map(self._is_sound, self._bodies.links(seq)[1:])):
+                return  # what it builds on is damaged, and reported as such
             fact = "the state of a snapshot fails its check"
             (above,) = self._one("count_above", (seq,))
             yield finding("body_damaged", fact, **self._at(seq), seq=seq, dependents=above)
@@ -187,15 +190,24 @@ class Rows:
             sizes = {"bytes": found, "size": size}
             yield finding("body_size_wrong", fact, **self._at(seq), seq=seq, **sizes)
 
-    def _decoded(self, seq: int, *, whole: bool) -> tuple[int, bytes | None]:
+    def _is_sound(self, seq: int) -> bool:
+        """Tell whether a body by itself is what was stored."""
+        try:
+            self._step(seq)
+        except DAMAGE:
+            return False
+        return True
+
+    def _decoded(
+        self, row: BodyRow, step: Delta | None, *, whole: bool
+    ) -> tuple[int, bytes | None]:
         """Return the size of a state, and the state itself if it is stored or wanted whole.
 
         A delta is held against the size of what it builds on; to decode all states of a long
         history would take time in proportion to its square.
         """
-        row, step = self._step(seq)
         if step is None or whole:
-            encoded = self._tables.deltas.read(seq)
+            encoded = self._tables.deltas.read(row.seq)
             self.spent += len(encoded)
             return len(encoded), encoded
         room = self._size(row.base)

@@ -94,14 +94,34 @@ def _plan(
         body, tails = commits.appended(body, None if line.head is None else tables.body(line.head))
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
-    trail = None if scope is None else scope.trail
+    trail, step = None if scope is None else scope.trail, None
     if trail is not None and ready is not None and ready.known.nonce == trail.nonce:
         step = ready.step or delta.diff(ready.known.body, body)
-        return _Plan(trail, step, len(body), body, tails)
-    found = None if scope is None else _last(tables, scope, trail, line)
-    if found is None:
-        return _Plan(None, None, len(body), body, tails)
-    return _Plan(found[0], delta.diff(found[1], body), len(body), body, tails)
+    elif scope is not None:
+        found = _last(tables, scope, trail, line)
+        trail = None if found is None else found[0]
+        step = None if found is None else delta.diff(found[1], body)
+    plan = _Plan(trail, step, len(body), body, tails)
+    if scope is None or step is None or not delta.is_large(step):
+        return plan
+    return _branch(tables, commit, scope, plan) or plan
+
+
+def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan | None:
+    """Return how to store a body on its parent, if that is much nearer to it than the last one."""
+    if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
+        return None
+    found = tables.seq_and_size(scope, commit.parent)
+    if found is None or (plan.trail is not None and plan.trail.seq == found[0]):
+        return None
+    begun = tables.deltas.resume(found[0], "")
+    if begun is None:
+        return None
+    trail, parent = begun
+    step = delta.diff(parent, plan.body)
+    if 2 * len(step.literal) > len(plan.step.literal):
+        return None
+    return plan._replace(trail=trail, step=step)
 
 
 def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | None:

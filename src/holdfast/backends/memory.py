@@ -123,9 +123,9 @@ class MemoryBackend:
     def _body(self, commit: Commit, scope: _Scope) -> bytes:
         body, source = commit.body, commit.forked_from
         if isinstance(body, Append):
-            return commits.appended(body, None if scope.head is None else scope.bodies[scope.head])[
-                0
-            ]
+            head = None if scope.head is None else scope.bodies[scope.head]
+            encoded, _ = commits.appended(body, head)
+            return encoded
         if not isinstance(body, Copy):
             return body
         if source is None:

@@ -7,7 +7,6 @@ from holdfast.core import codec, delta
 from holdfast.core.pieces import Pieces
 from holdfast.errors import Corrupt
 
-
 # Pieces spare copying the whole text for each row, but each step of a delta costs more with them;
 # one number of a step is worth about so many bytes copied.
 _STEP_BYTES = 8 * 1024

@@ -11,6 +11,8 @@ As bytes a delta is a JSON array of whole numbers, three for each step (where to
 many bytes, and how many new bytes follow), and right behind its `]` all the new bytes.
 """
 
+from itertools import accumulate
+from operator import add
 from typing import NamedTuple
 
 import orjson
@@ -24,6 +26,7 @@ _BLOCK_MAX = 64 * 1024
 _STEPS_MAX = 512
 _SEARCHES = ((2 * 1024, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how samples spread out
 _MOVED_MIN = 8 * 1024  # bytes left that are worth a search behind
+_LARGE_MIN = 4 * 1024
 _SEARCHED_MAX = 64 * 1024 * 1024
 
 
@@ -44,6 +47,11 @@ def is_poor(delta: Delta) -> bool:
     return 8 * sum(delta.ops[1::3]) < size_of(delta)
 
 
+def is_large(delta: Delta) -> bool:
+    """Tell whether so much is new that another base may be worth a look."""
+    return len(delta.literal) > max(_LARGE_MIN, size_of(delta) // 16)
+
+
 def dump(delta: Delta) -> bytes:
     """Return a delta as bytes."""
     return orjson.dumps(delta.ops) + delta.literal
@@ -60,7 +68,8 @@ def parse(payload: bytes) -> Delta:
     if (
         not isinstance(ops, list)
         or len(ops) % 3
-        or any(type(each) is not int or each < 0 for each in ops)
+        or not {int}.issuperset(map(type, ops))  # a bool is no number here
+        or min(ops, default=0) < 0
         or sum(ops[2::3]) != len(literal)
     ):
         raise Corrupt(f"a delta makes no sense. bytes=`{len(payload)}`")
@@ -70,15 +79,13 @@ def parse(payload: bytes) -> Delta:
 def apply(base: bytes, delta: Delta) -> bytes:
     """Return the new bytes, or raise Corrupt if the delta is not one against this base."""
     ops, literal = delta
-    whole = memoryview(base)
-    parts: list[bytes | memoryview] = []
-    at = 0
-    for start, count, fresh in zip(ops[::3], ops[1::3], ops[2::3], strict=True):
-        if start + count > len(base):
-            raise Corrupt(f"a delta does not fit its base. bytes=`{len(base)}`")
-        parts.append(whole[start : start + count])
-        parts.append(literal[at : at + fresh])
-        at += fresh
+    starts, counts, fresh = ops[::3], ops[1::3], ops[2::3]
+    if max(map(add, starts, counts), default=0) > len(base):
+        raise Corrupt(f"a delta does not fit its base. bytes=`{len(base)}`")
+    whole, new = memoryview(base), memoryview(literal)
+    parts: list[memoryview] = []
+    for start, count, size, end in zip(starts, counts, fresh, accumulate(fresh), strict=True):
+        parts += (whole[start : start + count], new[end - size : end])
     return b"".join(parts)
 
 

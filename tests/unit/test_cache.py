@@ -1,0 +1,63 @@
+"""The last states that an engine keeps in memory."""
+
+import os
+import threading
+
+from holdfast.backends._cache import BodyCache
+from holdfast.model import ScopeKey
+
+A, B, C = (ScopeKey(name) for name in "abc")
+
+
+def test_what_was_put_is_found_under_its_nonce() -> None:
+    cache = BodyCache(100)
+    assert cache.get(A) is None
+    cache.put(A, "n1", b"first")
+    cache.put(A, "n2", b"second")
+    assert cache.get(A) == ("n2", b"second")
+    assert cache.bytes_held == 6
+    cache.clear()
+    assert cache.get(A) is None
+    assert cache.bytes_held == 0
+
+
+def test_it_is_bounded_in_bytes_and_drops_what_was_not_used_for_longest() -> None:
+    cache = BodyCache(100)
+    cache.put(A, "n", b"x" * 40)
+    cache.put(B, "n", b"x" * 40)
+    assert cache.get(A) is not None
+    cache.put(C, "n", b"x" * 40)
+    assert [cache.get(each) is not None for each in (A, B, C)] == [True, False, True]
+    assert cache.bytes_held == 80
+    cache.put(A, "n", b"x" * 101)  # too large to be kept: and the old one is of no use any more
+    assert cache.get(A) is None
+    assert cache.bytes_held == 40
+
+
+def test_many_threads() -> None:
+    cache = BodyCache(1000)
+
+    def work(seed: int) -> None:
+        for number in range(500):
+            scope = ScopeKey(str((seed * number) % 17))
+            cache.put(scope, f"{seed}.{number}", b"x" * (number % 200))
+            found = cache.get(scope)
+            assert found is None or len(found[1]) == int(found[0].partition(".")[2]) % 200
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0 <= cache.bytes_held <= 1000
+
+
+def test_a_forked_child_begins_with_an_empty_one_that_nobody_holds() -> None:
+    cache = BodyCache(100)
+    cache.put(A, "n", b"body")
+    with cache._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if cache.get(A) is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert cache.get(A) == ("n", b"body")
