@@ -36,10 +36,11 @@ test: lint ## lint and all fast tests: what CI runs
 
 full: lint ## everything, also what is slow
 	$(BIN)/pytest -n 2 --dist worksteal
-	$(BIN)/python -m benchmarks.foundation --quick
+	$(MAKE) bench QUICK=1
 
-bench: $(READY) ## measure, and write docs/benchmarks/foundation.md
-	$(BIN)/python -m benchmarks.foundation --write
+bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look, 90 s, nothing written)
+	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
+	$(BIN)/python -m benchmarks.deltas $(if $(QUICK),--quick,--write)
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis

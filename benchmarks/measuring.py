@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean, median, quantiles
-from typing import Literal
+from typing import Literal, TypeVar
 
 Clock = Literal["cpu", "wall"]
 Average = Literal["fast", "median", "mean"]
@@ -25,6 +25,7 @@ Cold = Callable[[int], AbstractContextManager[Bare]]
 SYNC = "sync"
 CONTENDED_S = 0.001  # a small sync that takes longer shows a slow disk or a busy machine
 ATTEMPTS = 3
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,16 @@ class Run:
         return sum(SYNC in each and each[SYNC].contended for each in self.repetitions)
 
 
+@dataclass(slots=True)
+class Patience:
+    """How often a contended measurement is made, at most."""
+
+    attempts: int = ATTEMPTS
+
+
+patience = Patience()
+
+
 def order_of(names: Sequence[str], number: int) -> list[str]:
     """Return in which order the sides make their next call, so that none always follows another."""
     first = number // 2 % len(names)
@@ -140,15 +151,24 @@ def take_cold_turns(sides: Mapping[str, Cold], *, calls: int) -> Mapping[str, Ti
 
 def repeated(one: Callable[[], Mapping[str, Times]], repetitions: int) -> Run:
     """Measure so many repetitions; one that was contended is tried again, the calmest counts."""
-    done = []
-    for _ in range(repetitions):
-        attempts: list[Mapping[str, Times]] = []
-        while len(attempts) < ATTEMPTS:
-            attempts.append(one())
-            if SYNC not in attempts[-1] or not attempts[-1][SYNC].contended:
-                break
-        done.append(min(attempts, key=_sync_seconds))
-    return Run(done)
+    return Run([calmest(one, _sync_seconds) for _ in range(repetitions)])
+
+
+def calmest(one: Callable[[], T], sync_seconds: Callable[[T], float]) -> T:
+    """Measure until it is calm, or give up; return the calmest attempt.
+
+    After giving up, what follows is tried only once until it is calm again: some disks always take
+    long, and waiting for better times would only take longer.
+    """
+    attempts = []
+    for _ in range(patience.attempts):
+        attempts.append(one())
+        if sync_seconds(attempts[-1]) <= CONTENDED_S:
+            patience.attempts = ATTEMPTS
+            break
+    else:
+        patience.attempts = 1
+    return min(attempts, key=sync_seconds)
 
 
 def _sync_seconds(sides: Mapping[str, Times]) -> float:

@@ -47,6 +47,13 @@ def page_bytes(conn: sqlite3.Connection) -> int:
     return int(count) * int(size)
 
 
+def used_bytes(conn: sqlite3.Connection) -> int:
+    """Return the bytes of the pages of an open database that hold something."""
+    (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+    (size,) = conn.execute("PRAGMA page_size").fetchone()
+    return page_bytes(conn) - int(free) * int(size)
+
+
 def write_blob(path: Path, state: Any) -> None:
     """Store a state as one whole compressed row."""
     body = zstandard.ZstdCompressor(level=LEVEL).compress(orjson.dumps(state))

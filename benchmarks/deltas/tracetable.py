@@ -24,8 +24,10 @@ HEAD = (
 
 
 def bound(traced: Traced) -> int:
-    """Return how large the file of a trace may be."""
+    """Return how large the file of a trace may be; the chat has a goal of its own."""
     size = traced.size
+    if traced.trace.name == "chat":
+        return round(TEXT_MAX * size.text)
     return round(IDEAL_MAX * size.ideal + SAVE_BYTES * size.saves + FIXED_BYTES)
 
 

@@ -12,13 +12,13 @@ from google.adk.sessions.sqlite_session_service import (  # type: ignore[import-
 )
 from google.genai import types  # type: ignore[import-not-found]
 
-from benchmarks.peers.harness import Base, Job, Message, drive, pragmas, sqlite_bytes
+from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 
 WHO = {"app_name": "app", "user_id": "user"}
 ROLES = {"user": "user", "assistant": "model"}
 
 
-class Events(Base):
+class Events(Peer):
     """Two `append_event` a turn; the second carries the counter."""
 
     packages = ("google-adk",)

@@ -14,8 +14,8 @@ from langgraph.channels.delta import DeltaChannel  # type: ignore[import-not-fou
 from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]
 from langgraph.graph.message import _messages_delta_reducer  # type: ignore[import-not-found]
 
-from benchmarks.peers.harness import Base, Job, Message, drive
-from benchmarks.peers.langgraph_put import Saver, message_of
+from benchmarks.peers.harness import Job, Message, drive
+from benchmarks.peers.langgraph_put import OnSaver, message_of
 
 
 class State(TypedDict):
@@ -51,24 +51,22 @@ class Clocked:
                 self.wall += time.perf_counter() - wall
 
 
-class Delta(Base):
+class Delta(OnSaver):
     """One run of the graph a turn."""
 
     packages = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
 
     def __init__(self, job: Job) -> None:
-        self.opened = Saver(job)
-        self.clocked = Clocked(self.opened.saver)
+        super().__init__(job)
+        self.clocked = Clocked(self.saver)
         graph = StateGraph(State)
         graph.add_node("answer", lambda state: {"messages": [self.answer]})
         graph.add_edge(START, "answer")
         graph.add_edge("answer", END)
-        self.graph = graph.compile(checkpointer=self.opened.saver)
+        self.graph = graph.compile(checkpointer=self.saver)
         self.config = {"configurable": {"thread_id": "1"}}
         self.count = 0
-        self.disk_bytes = self.opened.disk_bytes
-        self.durability = self.opened.durability
-        self.close = self.opened.stack.close
+        self.answer: Any = None
 
     def prepare(self, turn: int, new: list[Message]) -> None:
         """Make the user's message and the one that the node will answer."""

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint  # type: ignore[import-no
 from langgraph.checkpoint.postgres import PostgresSaver  # type: ignore[import-not-found]
 from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
 
-from benchmarks.peers.harness import Base, Job, Message, drive, pragmas, sqlite_bytes
+from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 KINDS = {"user": HumanMessage, "assistant": AIMessage}
@@ -25,7 +25,7 @@ def message_of(new: Message, number: int) -> Any:
     return KINDS[new["role"]](content=new["content"], id=str(UUID(int=number)))
 
 
-class Saver:
+class OnSaver(Peer):
     """Either saver, opened as its own documentation opens it."""
 
     def __init__(self, job: Job) -> None:
@@ -41,19 +41,17 @@ class Saver:
             saver = SqliteSaver(self.stack.enter_context(closing(conn)))
         saver.setup()
         self.saver = saver
+        self.bytes = 0
 
     def disk_bytes(self) -> int:
         """Return the file's size, or that of the three tables with their indexes."""
         if not self.postgres:
             return sqlite_bytes(self.path)
-        if self.saver.conn.closed:
-            return self.last_bytes
-        total = 0
-        for table in TABLES:
-            query = f"SELECT pg_total_relation_size('{table}') AS bytes"
-            total += self.saver.conn.execute(query).fetchone()["bytes"]
-        self.last_bytes = total
-        return total
+        if not self.saver.conn.closed:
+            query = "SELECT pg_total_relation_size(%s::regclass) AS bytes"
+            found = [self.saver.conn.execute(query, [table]).fetchone() for table in TABLES]
+            self.bytes = sum(int(row["bytes"]) for row in found)
+        return self.bytes
 
     def durability(self) -> str:
         """Return what the open connection says."""
@@ -67,8 +65,12 @@ class Saver:
             f"synchronous_commit={shown['synchronous_commit']}"
         )
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.stack.close()
 
-class Put(Base):
+
+class Put(OnSaver):
     """One `put` a turn."""
 
     packages = (
@@ -78,16 +80,12 @@ class Put(Base):
     )
 
     def __init__(self, job: Job) -> None:
-        self.opened = Saver(job)
-        self.saver = self.opened.saver
+        super().__init__(job)
         self.plain = job.variant.endswith("dicts")
         self.config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
         self.thread = self.config
         self.messages: list[Any] = []
         self.version: Any = None
-        self.disk_bytes = self.opened.disk_bytes
-        self.durability = self.opened.durability
-        self.close = self.opened.stack.close
 
     def prepare(self, turn: int, new: list[Message]) -> None:
         """Add the messages, as the reducer of a graph does."""

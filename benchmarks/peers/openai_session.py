@@ -8,10 +8,10 @@ from typing import Any
 
 from agents import SQLiteSession  # type: ignore[import-not-found]
 
-from benchmarks.peers.harness import Base, Job, Message, drive, pragmas, sqlite_bytes
+from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 
 
-class Log(Base):
+class Log(Peer):
     """One `add_items` of two items a turn."""
 
     packages = ("openai-agents",)

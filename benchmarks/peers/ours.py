@@ -1,12 +1,14 @@
 """Holdfast, the floor, and the whole JSON in a row of plain SQLite.
 
-Variants: `save` and `append` of Holdfast; `floor`; `json` and `orjson`, the whole state as a row.
+Variants: `save`, `save-off` (without waiting for the disk) and `append` of Holdfast; `floor`;
+`json` and `orjson`, the whole state as a row.
 """
 
 import json
 import sqlite3
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import orjson
 
 import holdfast
 from benchmarks.deltas.bare import floor_save
-from benchmarks.peers.harness import Base, Job, Message, drive, pragmas, sqlite_bytes
+from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 from benchmarks.saving import connect
 
 connections: list[sqlite3.Connection] = []
@@ -25,16 +27,17 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         connections.append(arguments[0])
 
 
-class Holdfast(Base):
+class Holdfast(Peer):
     """`save` of the whole state, or `append` of what is new."""
 
     packages = ("holdfast",)
+    store: holdfast.Store | None = None
 
     def __init__(self, job: Job) -> None:
         self.path = f"{job.folder}/holdfast.db"
         self.appending = job.variant == "append"
-        self.store = holdfast.open(f"sqlite:///{self.path}")
-        self.scope = self.store.scope("session")
+        self.synchronous = "off" if job.variant == "save-off" else "full"
+        self.reopen()
         self.messages: list[Any] = []
 
     def prepare(self, turn: int, new: list[Message]) -> None:
@@ -51,8 +54,8 @@ class Holdfast(Base):
 
     def reopen(self) -> None:
         """Open the store anew."""
-        self.store.close()
-        self.store = holdfast.open(f"sqlite:///{self.path}")
+        self.close()
+        self.store = holdfast.open(f"sqlite:///{self.path}", synchronous=self.synchronous)
         self.store.scope("somebody else").info()
         self.scope = self.store.scope("session")
 
@@ -69,15 +72,20 @@ class Holdfast(Base):
         """Ask the engine's connection: the one of all those made here that is still open."""
         for conn in reversed(connections):
             with suppress(sqlite3.ProgrammingError):
-                return pragmas(lambda statement, conn=conn: conn.execute(statement).fetchone())
+                return pragmas(partial(_asked, conn))
         raise AssertionError("the engine has no open connection")
 
     def close(self) -> None:
         """Close the store."""
-        self.store.close()
+        if self.store is not None:
+            self.store.close()
 
 
-class Plain(Base):
+def _asked(conn: sqlite3.Connection, statement: str) -> Any:
+    return conn.execute(statement).fetchone()
+
+
+class Plain(Peer):
     """Plain SQLite: the floor, or the whole JSON per row."""
 
     packages = ("orjson",)
@@ -121,17 +129,16 @@ class Plain(Base):
 
     def durability(self) -> str:
         """Ask the connection."""
-        return pragmas(lambda statement: self.conn.execute(statement).fetchone())
+        return pragmas(partial(_asked, self.conn))
 
     def close(self) -> None:
         """Close the connection."""
-        with closing(self.conn):
-            pass
+        self.conn.close()
 
 
-def make(job: Job) -> Any:
+def make(job: Job) -> Peer:
     """Return the side that the variant names."""
-    return Holdfast(job) if job.variant in ("save", "append") else Plain(job)
+    return Holdfast(job) if job.variant in ("save", "save-off", "append") else Plain(job)
 
 
 if __name__ == "__main__":

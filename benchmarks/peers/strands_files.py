@@ -14,7 +14,7 @@ from strands.models import Model  # type: ignore[import-not-found]
 from strands.session import SnapshotSessionManager  # type: ignore[import-not-found]
 from strands.storage import LocalFileStorage  # type: ignore[import-not-found]
 
-from benchmarks.peers.harness import Base, Job, Message, drive
+from benchmarks.peers.harness import Job, Message, Peer, drive
 
 
 class NoModel(Model):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class NoModel(Model):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class Files(Base):
+class Files(Peer):
     """One immutable snapshot a turn, and the latest."""
 
     packages = ("strands-agents",)
@@ -77,7 +77,9 @@ class Files(Base):
 
     def disk_bytes(self) -> int:
         """Return the sum of all files."""
-        files = (os.path.join(top, name) for top, _, names in os.walk(self.folder) for name in names)
+        files = (
+            os.path.join(top, name) for top, _, names in os.walk(self.folder) for name in names
+        )
         return sum(map(os.path.getsize, files))
 
     def durability(self) -> str:

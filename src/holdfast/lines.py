@@ -137,26 +137,8 @@ def fork(
     limits.check_scope(session_id, named, source.kind)
     seen: list[str] = []
 
-    def read_info(backend: Backend) -> SnapshotInfo:
-        info = backend.read_info(source, snapshot_id)
-        if info is None:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
-        return info
-
-    def read(backend: Backend) -> Found:
-        found = backend.read_snapshots(source, [snapshot_id])
-        if not found:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
-        return found[0]
-
     def attempt() -> Steps[ScopeKey]:
-        if patch is None:  # then the state need not be read at all
-            info: SnapshotInfo = yield read_info
-            state: _State = (Copy(), None)
-        else:
-            found: Found = yield read
-            info = found[0]
-            state = yield from _patched(found[1], patch, tools.state_bytes_max)
+        info, state = yield from _origin(source, snapshot_id, patch, tools.state_bytes_max)
         seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if minted else 1)):
             stamp = tools.draw()
@@ -173,7 +155,8 @@ def fork(
         return scope
 
     def changed(backend: Backend) -> bool:
-        return [read_info(backend).revision] != seen
+        info = backend.read_info(source, snapshot_id)
+        return [None if info is None else info.revision] != seen
 
     return contend(tools, attempt, changed)
 
@@ -200,6 +183,26 @@ def _first(
         new_scope=True,
         source=source.revision,
     )
+
+
+def _origin(
+    source: ScopeKey,
+    snapshot_id: str,
+    patch: Mapping[str, JSON] | Callable[[JSON], Any] | None,
+    bytes_max: int,
+) -> Steps[tuple[SnapshotInfo, _State]]:
+    """Read where a fork begins, and patch the state; without a patch it need not be read."""
+    if patch is None:
+        info: SnapshotInfo | None = yield lambda backend: backend.read_info(source, snapshot_id)
+        found: list[Found] = [] if info is None else [(info, b"")]
+    else:
+        found = yield lambda backend: backend.read_snapshots(source, [snapshot_id])
+    if not found:
+        raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+    ((origin, body),) = found
+    if patch is None:
+        return origin, (Copy(), None)
+    return origin, (yield from _patched(body, patch, bytes_max))
 
 
 def _patched(

@@ -24,6 +24,7 @@ Own: TypeAlias = dict[str, dict[str, str]]
 SESSION = "s"
 SHARED = ("chat", "log")
 WINDOW = 80  # messages of a state
+WORDS = ("to", "be", "or", "not", "that", "is", "the", "question", "whether", "nobler")
 PRUNED_TO = 5
 
 
@@ -41,7 +42,7 @@ def check(found: Snapshot) -> None:
 def following(chance: random.Random, state: Any, id: str | None) -> dict[str, Any]:
     """Return a state that follows from another: longer, with an edit, or made short again."""
     messages = list(state["messages"]) if state else []
-    said = " ".join(chance.choices("to be or not that is the question whether".split(), k=40))
+    said = " ".join(chance.choices(WORDS, k=40))
     if len(messages) > WINDOW:
         del messages[: chance.choice((1, 2, WINDOW - 3))]
     if messages and chance.random() < 0.2:

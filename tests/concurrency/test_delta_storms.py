@@ -186,3 +186,23 @@ def test_threads_append_and_read_one_list(path: Path) -> None:
             stop.set()
             reader.join()
         check_appended(store, writers, count)
+
+
+def test_opening_the_file_again_lets_go_of_no_lock(path: Path) -> None:
+    """A process that closes any handle of a file loses all its locks on it, also SQLite's.
+
+    Then another process takes itself for the last one, deletes the log that is still in use, and
+    what is acknowledged from there on is lost.
+    """
+    with holdfast.open(url_of(path)) as store:
+        store.scope(SESSION, "mine").save({"n": 0}, id="0")
+        holdfast.open(url_of(path)).close()
+        with ExitStack() as stack:  # another process opens the file, writes and closes it
+            (worker,) = begin(stack, "append_items", url_of(path), range(1), 1)
+            assert worker.hear() == 1
+        store.scope(SESSION, "mine").save({"n": 1}, id="1")
+        assert path.with_name(path.name + "-wal").exists()
+        check_appended(store, 1, 1)
+    with holdfast.open(url_of(path)) as store:
+        assert list(store.scope(SESSION, "mine").ids()) == ["0", "1"]
+        check_appended(store, 1, 1)

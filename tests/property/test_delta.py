@@ -5,8 +5,10 @@ And what a store that uses it must not leave behind: space, or the text of what 
 
 import base64
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -24,8 +26,15 @@ KIB = 1024
 # Far more than it takes, so that only what grows out of all proportion fails on a busy machine.
 WALL_S_MAX = 3
 
-thorough = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-longer = settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+longer = settings(
+    max_examples=5_000,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 alphabets = st.sampled_from([b"a", b"ab", b"\0", b'{"[],:0123456789', bytes(range(256))])
 
@@ -309,6 +318,49 @@ def test_a_prune_gives_space_back(forest: Forest, kind: str, share: float) -> No
     forest.verify_empty()
 
 
+@pytest.mark.parametrize("every", [2, 10])
+@pytest.mark.parametrize("kind", ["append", "middle", "many", "files"])
+def test_replaced_drafts_do_not_pile_up(forest: Forest, kind: str, every: int) -> None:
+    """A group of 32 may build on them until it is closed, and a few more are anchors of others."""
+    for number in range(200):
+        grow(forest, MAIN, kind, 1, seed=number, keep=number % every == 0)
+    with closing(sqlite3.connect(forest.path)) as conn:
+        (bodies,) = conn.execute("SELECT count(*) FROM bodies").fetchone()
+    assert bodies - len(forest.line(MAIN).entries) <= 64
+
+
+def load_s(forest: Forest, key: ScopeKey) -> float:
+    """Return the least processor time of several loads, which a busy machine hardly changes."""
+    times = []
+    for _ in range(7):
+        begin = time.process_time()
+        forest.store.scope(*key).load()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+@pytest.mark.parametrize("way", ["fork", "delete", "update"])
+def test_a_read_costs_no_more_for_a_long_past(forest: Forest, way: str) -> None:
+    """In proportion to the state, however many lines and edits lie between it and a whole one."""
+    chance, key = random.Random(way), MAIN
+    grow(forest, key, "append", 30)
+    for number in range(90):
+        head = forest.line(key).head or ""
+        if way == "fork":
+            key = forest.fork(key, head, scope_id=f"f{number}")
+        elif way == "delete":
+            forest.delete(key, head)
+            grow(forest, key, "append", 1, seed=f"{number} again")
+        else:
+            state = evolve(chance, forest.line(key).entries[head].state, "middle")
+            forest.update(key, head, state)
+        grow(forest, key, "append", 1, seed=number)
+    forest.verify()
+    whole = ScopeKey("whole")
+    forest.save(whole, forest.line(key).entries[forest.line(key).head or ""].state)
+    assert load_s(forest, key) < 10 * load_s(forest, whole)
+
+
 FORGET: dict[str, Callable[[Forest, str], object]] = {
     "delete": lambda forest, told: forest.delete(MAIN, told),
     "overwrite": lambda forest, told: forest.save(MAIN, {"other": 1}, id=told, overwrite=True),
@@ -321,7 +373,7 @@ FORGET: dict[str, Callable[[Forest, str], object]] = {
 
 
 @pytest.mark.parametrize("by", FORGET)
-@pytest.mark.parametrize("at", [0, 20, 33, 66])
+@pytest.mark.parametrize("at", [0, 20, 33])
 def test_what_was_deleted_is_stored_nowhere(forest: Forest, by: str, at: int) -> None:
     """A secret that stood in one snapshot alone goes with it, whatever was stored against it."""
     chance = random.Random(f"{by}{at}")

@@ -360,6 +360,8 @@ class Forest:
         for key in list(self.lines):
             self.delete_scope(key)
         self.verify()
+        with closing(sqlite3.connect(self.path)) as conn:
+            assert conn.execute("SELECT count(*) FROM bodies").fetchone() == (0,)
         self.store.compact()
         self.verify()
         self.close()

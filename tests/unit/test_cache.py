@@ -6,36 +6,37 @@ import threading
 from holdfast.backends._cache import BodyCache
 from holdfast.model import ScopeKey
 
+OVERHEAD = 512  # charged for each entry
 A, B, C = (ScopeKey(name) for name in "abc")
 
 
 def test_what_was_put_is_found_under_its_nonce() -> None:
-    cache = BodyCache(100)
+    cache = BodyCache(1000)
     assert cache.get(A) is None
     cache.put(A, "n1", b"first")
     cache.put(A, "n2", b"second")
     assert cache.get(A) == ("n2", b"second")
-    assert cache.bytes_held == 6
+    assert cache.bytes_held == 6 + OVERHEAD
     cache.clear()
     assert cache.get(A) is None
     assert cache.bytes_held == 0
 
 
 def test_it_is_bounded_in_bytes_and_drops_what_was_not_used_for_longest() -> None:
-    cache = BodyCache(100)
+    cache = BodyCache(2 * OVERHEAD + 100)
     cache.put(A, "n", b"x" * 40)
     cache.put(B, "n", b"x" * 40)
     assert cache.get(A) is not None
     cache.put(C, "n", b"x" * 40)
     assert [cache.get(each) is not None for each in (A, B, C)] == [True, False, True]
-    assert cache.bytes_held == 80
-    cache.put(A, "n", b"x" * 101)  # too large to be kept: and the old one is of no use any more
+    assert cache.bytes_held == 2 * OVERHEAD + 80
+    cache.put(A, "n", b"x" * (OVERHEAD + 101))  # too large, and the old one is stale
     assert cache.get(A) is None
-    assert cache.bytes_held == 40
+    assert cache.bytes_held == OVERHEAD + 40
 
 
 def test_many_threads() -> None:
-    cache = BodyCache(1000)
+    cache = BodyCache(5000)
 
     def work(seed: int) -> None:
         for number in range(500):
@@ -49,11 +50,11 @@ def test_many_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 0 <= cache.bytes_held <= 1000
+    assert 0 <= cache.bytes_held <= 5000
 
 
 def test_a_forked_child_begins_with_an_empty_one_that_nobody_holds() -> None:
-    cache = BodyCache(100)
+    cache = BodyCache(1000)
     cache.put(A, "n", b"body")
     with cache._lock:
         child = os.fork()

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast import Corrupt, Scope, Store
 from holdfast.backends._sqlite_bodies import SqliteBodies
+from holdfast.core.chains import BodyRow, read_chain
 from holdfast.core.codec import DELTA, SEALED, WHOLE, form_of
 
 GROUP = 32
@@ -188,6 +189,62 @@ def test_an_update_of_facts_alone_leaves_the_body(store: Store, path: Path) -> N
     assert len(scope.load().state["messages"]) == 11  # type: ignore[union-attr]
 
 
+def test_a_patched_fork_is_what_was_patched(store: Store, path: Path) -> None:
+    scope = store.scope("s")
+    head = scope.save(chat(50))
+    bold = scope.fork(head.id, patch={"mood": "bold"})
+    assert rows(path, "base, length(body) < 100")[-1] == (1, 1)
+    assert bold.load().state == {**chat(50), "mood": "bold"}  # type: ignore[union-attr]
+
+
+def test_forks_of_forks_stay_near(store: Store, path: Path) -> None:
+    """Each fork builds on the one before, with a save between: chains must not grow for ever."""
+    line = store.scope("s")
+    line.save(chat(20))
+    depth = 0
+    for turn in range(120):
+        info = line.save(chat(20) | {"turn": turn})
+        line = line.fork(info.id)
+        with closing(sqlite3.connect(path)) as conn:
+            (last,) = conn.execute("SELECT max(seq) FROM bodies").fetchone()
+            depth = max(depth, len(SqliteBodies(conn).links(last)))
+    assert depth < 60
+    assert line.load().state == chat(20) | {"turn": 119}  # type: ignore[union-attr]
+
+
+def test_what_was_changed_stands_nowhere_any_more(store: Store, path: Path) -> None:
+    """Not in the body of a draft either that was replaced and had been built on it."""
+    scope = store.scope("s")
+    secret = words("secret", 5)
+    first = scope.save(chat(5) | {"z": secret})
+    scope.save(chat(5) | {"z": secret, "draft": 1}, keep=False)
+    scope.save(chat(5) | {"z": "fine"})
+    scope.update(first.id, lambda found: found.with_(state=chat(5) | {"z": "redacted"}))
+    stored = b"".join(body for (body,) in rows(path, "body"))
+    assert secret.encode() not in stored
+    assert unlisted(path) == 0
+    assert scope.load(first.id).state == chat(5) | {"z": "redacted"}  # type: ignore[union-attr]
+
+
+def test_damage_below_a_group_ends_with_the_group(store: Store, path: Path) -> None:
+    """A process that knows the last state goes on; what it saves is readable again soon."""
+    scope = store.scope("s")
+    save_chat(scope, 10)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("UPDATE bodies SET checksum = checksum + 1 WHERE seq = 1")
+    save_chat(scope, GROUP + 12, 11)
+    assert scope.load().state == chat(GROUP + 12)  # type: ignore[union-attr]
+
+
+def test_leaves_of_an_id_that_is_used_again(store: Store) -> None:
+    scope = store.scope("s")
+    for each in "abc":
+        scope.save(each, id=each)
+    scope.delete_snapshot("b")
+    scope.save(0, id="b", parent=None)
+    assert [info.id for info in scope.leaves()] == ["c", "a"]
+
+
 def test_branches_build_on_their_parents(store: Store, path: Path) -> None:
     scope = store.scope("s")
     texts = {side: [words((side, each)) for each in range(60)] for side in "ab"}
@@ -205,16 +262,14 @@ def test_branches_build_on_their_parents(store: Store, path: Path) -> None:
 
 
 def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note which states are read: chains that do not end at an anchor."""
+    """Note which states are read."""
     read: list[int] = []
-    chain = SqliteBodies.chain
 
-    def noted(self: SqliteBodies, seq: int, until: int | None = None) -> Any:
-        if until is None:
-            read.append(seq)
-        return chain(self, seq, until)
+    def noted(rows: Sequence[BodyRow]) -> Any:
+        read.append(rows[0].seq)
+        return read_chain(rows)
 
-    monkeypatch.setattr(SqliteBodies, "chain", noted)
+    monkeypatch.setattr("holdfast.backends._deltas.read_chain", noted)
     return read
 
 

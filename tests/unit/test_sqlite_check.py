@@ -43,6 +43,7 @@ def fill(backend: Backend) -> None:
             save(backend, scope, id)
             backend.write_note(NoteWrite(scope, "on it", id, b"1", draw()))
         backend.write_note(NoteWrite(scope, "a", None, b"2", draw()))
+    save(backend, DRAFTED, "branch", parent="id-0", head=False)
     save(backend, DRAFTED, "draft", keep=False)
     save(backend, S, "first", parent=None, head=False)  # the tip is not the head
 
@@ -269,6 +270,9 @@ CASES = {
     "draft without a head": mended(
         "draft_unreachable", f"UPDATE scopes SET head_seq = NULL WHERE head_seq = {LAST_DRAFT}"
     ),
+    "place behind the parent": mended(
+        "apart_wrong", "UPDATE snapshots SET apart = 0 WHERE id = 'branch'"
+    ),
     "label not indexed": mended("label_missing", "DELETE FROM labels WHERE seq = :seq"),
     "label changed in the index": Case(
         run("UPDATE labels SET value = 'y' WHERE seq = :seq"), {"label_missing", "label_surplus"}
@@ -304,7 +308,7 @@ CASES = {
         run("UPDATE snapshots SET seq = 999 WHERE seq = :seq"),
         {
             *("snapshot_damaged", "body_missing", "body_without_snapshot"),
-            *("label_without_snapshot", "tip_wrong", "next_seq_low"),
+            *("label_without_snapshot", "tip_wrong", "next_seq_low", "apart_wrong"),
         },
         {"snapshot_damaged", "body_missing", "body_without_snapshot"},
         HIT,

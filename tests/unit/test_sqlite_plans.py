@@ -28,8 +28,8 @@ STATEMENTS = _sql.load_queries("queries.sqlite.sql")
 LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}
-# The first reads one row, the last by key; the second counts everything.
-ON_PURPOSE = {"newest_place", "sizes_by_session"}
+# The first reads one row, the last by key; the others count everything.
+ON_PURPOSE = {"newest_place", "sizes_by_session", "stored_bytes"}
 NEVER_SORTED = {
     "history_of_scope",
     "history_of_sessions",

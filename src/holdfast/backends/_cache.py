@@ -12,10 +12,19 @@ from typing import NamedTuple
 
 from holdfast.model import ScopeKey
 
+_ENTRY_BYTES = 512  # what an entry takes beside its body
 
-class _Entry(NamedTuple):
+
+class Known(NamedTuple):
+    """What a process knows of the last body of a scope: it, and the nonce of its write."""
+
     nonce: str
     body: bytes
+
+    @property
+    def cost(self) -> int:
+        """The bytes that it takes in a cache."""
+        return len(self.body) + _ENTRY_BYTES
 
 
 class BodyCache:
@@ -28,7 +37,7 @@ class BodyCache:
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._entries: OrderedDict[ScopeKey, _Entry] = OrderedDict()
+        self._entries: OrderedDict[ScopeKey, Known] = OrderedDict()
         self._bytes = 0
 
     @property
@@ -36,8 +45,8 @@ class BodyCache:
         """The bytes held now."""
         return self._bytes
 
-    def get(self, scope: ScopeKey) -> tuple[str, bytes] | None:
-        """Return what is known of a scope: a body and the nonce of the write that made it."""
+    def get(self, scope: ScopeKey) -> Known | None:
+        """Return what is known of the last body of a scope."""
         with self._lock:
             entry = self._entries.get(scope)
             if entry is not None:
@@ -48,13 +57,14 @@ class BodyCache:
         """Remember the last body of a scope."""
         with self._lock:
             self._remove(scope)
-            if len(body) > self._bytes_max:
+            known = Known(nonce, body)
+            if known.cost > self._bytes_max:
                 return
-            self._entries[scope] = _Entry(nonce, body)
-            self._bytes += len(body)
+            self._entries[scope] = known
+            self._bytes += known.cost
             while self._bytes > self._bytes_max:
                 _, oldest = self._entries.popitem(last=False)
-                self._bytes -= len(oldest.body)
+                self._bytes -= oldest.cost
 
     def clear(self) -> None:
         """Forget everything."""
@@ -65,7 +75,7 @@ class BodyCache:
     def _remove(self, scope: ScopeKey) -> None:
         entry = self._entries.pop(scope, None)
         if entry is not None:
-            self._bytes -= len(entry.body)
+            self._bytes -= entry.cost
 
 
 _caches: "weakref.WeakSet[BodyCache]" = weakref.WeakSet()

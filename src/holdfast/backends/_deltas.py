@@ -5,11 +5,12 @@ on is never removed or changed before that one has been written anew (`_rebase.p
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.backends._rebase import BodyTable, rewritten
+from holdfast.backends._rebase import BodyTable, rewritten, shortest
 from holdfast.core import codec, delta
-from holdfast.core.chains import BodyRow, body_row, payload_of, read_chain
+from holdfast.core.chains import BodyRow, body_row, check_row, payload_of, read_chain
 from holdfast.core.delta import Delta
 from holdfast.core.pieces import BASE, Inverse, Pieces, flatten
 from holdfast.core.trail import LINK_BYTES, SMALL_BYTES, Trail, trail_of
@@ -99,6 +100,10 @@ class Deltas:
                 raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
             body = delta.apply(self.read(trail.seq), step)
         squeezed = codec.squeeze(body) if squeezed is None else squeezed
+        if trail is not None and trail.rows:  # its group ends here, without a pack
+            with suppress(Corrupt):
+                group = self._group(trail)
+                self._thin(trail, group, self._needed([row for row, _ in group]))
         self._table.add([body_row(new.seq, None, squeezed)])
         return trail_of(new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.tails)
 
@@ -106,25 +111,23 @@ class Deltas:
         """Close a group: store one delta against its anchor, and write its members anew."""
         try:
             group = self._group(trail)
+            if new.body is not None:  # to append must not cost what the state does
+                self._check_below(trail.anchor)
         except Corrupt:
             return self._whole(trail, new, step)
-        texts: list[Pieces] = []
-        text = Pieces.whole(BASE, _ENDLESS)
         steps = [member for _, member in group] + [step]
-        sources = [b"", *(each.literal for each in steps)]
-        for number, each in enumerate(steps, 1):
-            text = text.changed(each, number)
-            texts.append(text)
-        payload = delta.dump(flatten(text, sources))
+        texts, sources = _texts(steps)
+        payload = delta.dump(flatten(texts[-1], sources))
         squeezed = codec.squeeze(payload, codec.DELTA, pack=True)
         if trail.is_long(new.size, len(squeezed[1]) + LINK_BYTES):
             return self._whole(trail, new, step)
-        # Removed first, so that the pack takes the pages that this frees.
+        # Before the pack, so that it takes the pages that this frees.
         members = [row for row, _ in group]
-        sealed = None
-        if sum(len(each.ends) for each in texts) <= _SEALED_PIECES_MAX:
-            sealed = self._sealed(members, texts, sources, new.seq)
-        if sealed is not None:
+        needed = self._needed(members)
+        sealed = self._sealed(members, needed, texts, sources, new.seq)
+        if sealed is None:
+            self._thin(trail, group, needed)
+        else:
             self._table.remove(row.seq for row in members)
             self._table.add(sealed)
         self._table.add([body_row(new.seq, trail.anchor, squeezed)])
@@ -137,23 +140,39 @@ class Deltas:
         if not trail.rows:
             return []
         rows = self._table.chain(trail.seq, until=trail.anchor)[::-1]
-        if len(rows) != trail.rows or rows[0].base != trail.anchor:
+        whole = len(rows) == trail.rows and rows[0].base == trail.anchor
+        if not whole or any(row.form != codec.DELTA for row in rows):
             raise Corrupt(f"a group of deltas is not whole. seq=`{trail.seq}`")
         return [(row, delta.parse(payload_of(row))) for row in rows]
 
-    def _sealed(
-        self, members: list[BodyRow], texts: list[Pieces], sources: list[bytes], pack: int
-    ) -> list[BodyRow] | None:
-        """Return the members of a group written against its pack, or None if that is not shorter.
+    def _check_below(self, anchor: int) -> None:
+        """Raise Corrupt if what a pack would build on is damaged: no loss goes beyond a group."""
+        rows = self._table.chain(anchor)
+        if not rows or rows[-1].form != codec.WHOLE:
+            raise Corrupt(f"what a group builds on is missing. seq=`{anchor}`")
+        for row in rows:
+            check_row(row)
 
-        A draft that was replaced is no snapshot's any more; if nothing else builds on it, it goes.
+    def _needed(self, members: list[BodyRow]) -> set[int]:
+        """Return the members of a group that are a snapshot's, or that something outside builds on.
+
+        The others are drafts that were replaced, and go when the group is closed.
         """
-        seqs = [row.seq for row in members]
-        needed = self._table.listed(seqs)
-        inside = set(seqs)
-        for seq, base, _ in self._table.dependents(seqs):
-            if seq not in inside:
-                needed.add(base)
+        seqs = {row.seq for row in members}
+        above = self._table.dependents(seqs)
+        return self._table.listed(seqs) | {base for seq, base, _ in above if seq not in seqs}
+
+    def _sealed(
+        self,
+        members: list[BodyRow],
+        needed: set[int],
+        texts: list[Pieces],
+        sources: list[bytes],
+        pack: int,
+    ) -> list[BodyRow] | None:
+        """Return the members of a group written against its pack, or None if that gains little."""
+        if sum(len(each.ends) for each in texts) > _SEALED_PIECES_MAX:
+            return None
         inverse = Inverse(texts[-1], sources)
         sealed = [
             body_row(row.seq, pack, codec.squeeze(delta.dump(inverse.delta_of(text)), codec.SEALED))
@@ -164,6 +183,21 @@ class Deltas:
         # updated: a shorter UPDATE does not give pages back.
         return sealed if 3 * _bytes(sealed) <= 2 * _bytes(members) else None
 
+    def _thin(self, trail: Trail, group: list[tuple[BodyRow, Delta]], needed: set[int]) -> None:
+        """Remove the members of a group that are not needed; the next builds on what they did."""
+        rows: list[BodyRow] = []
+        base, steps = trail.anchor, []
+        for row, step in group:
+            steps.append(step)
+            if row.seq in needed:
+                if len(steps) > 1:
+                    payload = delta.dump(_composed(steps))
+                    rows.append(body_row(row.seq, base, codec.squeeze(payload, codec.DELTA)))
+                base, steps = row.seq, []
+        gone = {row.seq for row, _ in group} - needed
+        self._table.remove([*gone, *(row.seq for row in rows)])
+        self._table.add(rows)
+
     def copy(self, source: int, source_trail: Trail | None, new: New) -> Trail | None:
         """Store a body that is that of another snapshot of the session, without reading it."""
         payload = delta.dump(Delta([0, new.size, 0], b""))
@@ -172,7 +206,7 @@ class Deltas:
         if source_trail is None or source_trail.seq != source:
             return None
         below = source_trail
-        return Trail(
+        trail = Trail(
             seq=new.seq,
             nonce=new.nonce,
             size=new.size,
@@ -184,6 +218,8 @@ class Deltas:
             raw=below.raw + below.pending,
             tails=below.tails,
         )
+        # Forks of forks make long chains; without a trail the next save looks how long.
+        return None if trail.is_long(new.size) else trail
 
     def _origin(self, source: int, payload: bytes) -> int:
         """Return the body to build a copy on: for a mere copy, that which it is a copy of."""
@@ -206,76 +242,88 @@ class Deltas:
     # Changing and removing
 
     def replace(
-        self, trail: Trail | None, old: bytes | None, new: New
+        self, trail: Trail | None, old: bytes | None, new: New, body: bytes
     ) -> tuple[Trail | None, bool]:
         """Store another state in the place of a body; nothing that builds on it changes.
 
         Return the trail of its scope, and whether the trails of its session have lost their ground.
         """
         is_last = trail is not None and trail.seq == new.seq
-        if self._table.dependents([new.seq]) or new.body is None:
-            return None, self._replace_base(new)
-        row = self._table.row(new.seq)
-        if old is None or row is None or row.form != codec.DELTA:
-            return (None if is_last else trail), self._replace_base(new)
-        steps = (delta.parse(payload_of(row)), delta.diff(old, new.body))
-        text = Pieces.whole(BASE, _ENDLESS)
-        for number, step in enumerate(steps, 1):
-            text = text.changed(step, number)
-        payload = delta.dump(flatten(text, [b"", *(step.literal for step in steps)]))
-        shortest = _shortest(new, [(row.base, payload)])
+        composed = None
+        if old is not None and not self._table.dependents([new.seq]):
+            composed = self._followed(new.seq, delta.diff(old, body))
+        if composed is None:
+            lost = self._replace_base(new.seq, body)
+            return (None if is_last or lost else trail), lost
+        base, payload = composed
+        row = shortest(new.seq, body, [(base, payload)])
         self._table.remove([new.seq])
-        self._table.add([shortest])
-        if row.base is not None and shortest.base is None:
-            self.release([row.base])
-            return (None if is_last else trail), False
+        self._table.add([row])
+        if row.base is None:
+            self.release([base])
         if trail is None or not is_last:
             return trail, False
+        if row.base is None:
+            sizes = [(len(row.body), new.size)]
+            return trail_of(new.seq, new.nonce, new.size, sizes, new.tails), False
         pending = trail.pending + (len(payload) if trail.rows else 0)
         changed = trail._replace(nonce=new.nonce, size=new.size, tails=new.tails, pending=pending)
         return changed, False
 
-    def _replace_base(self, new: New) -> bool:
+    def _followed(self, seq: int, step: Delta) -> tuple[int, bytes] | None:
+        """Return the base of a delta, and as a payload the delta followed by another step."""
+        row = self._table.row(seq)
+        if row is None or row.base is None or row.form != codec.DELTA:
+            return None
+        try:
+            return row.base, delta.dump(_composed([delta.parse(payload_of(row)), step]))
+        except Corrupt:
+            return None
+
+    def _replace_base(self, seq: int, body: bytes) -> bool:
         """Store another state in the place of a body that others may build on."""
-        if new.body is None:
-            raise Corrupt(f"there is no state to store. seq=`{new.seq}`")
-        links = self._table.links(new.seq)
-        survivors = rewritten(self._table, {new.seq}, self.read)
+        links = self._table.links(seq)
+        dead = self._with_unlisted({seq})
+        survivors = rewritten(self._table, dead, self.read)
         if survivors.lost:
             # They would be read against the new state, and be wrong instead of unreadable.
-            raise Corrupt(f"states that build on this one cannot be read. seq=`{new.seq}`")
+            raise Corrupt(f"states that build on this one cannot be read. seq=`{seq}`")
         steps: list[tuple[int | None, bytes]] = []
-        for seq in links[1:2] + [row.seq for row in survivors.rows[:1]]:
-            try:
-                steps.append((seq, delta.dump(delta.diff(self.read(seq), new.body))))
-            except Corrupt:
-                continue
-        row = _shortest(new, steps)
-        self._table.remove([new.seq, *(each.seq for each in survivors.rows)])
+        for each in links[1:2] + [row.seq for row in survivors.rows[:1]]:
+            with suppress(Corrupt):
+                steps.append((each, delta.dump(delta.diff(self.read(each), body))))
+        row = shortest(seq, body, steps)
+        below = self._table.bases(dead) - dead
+        self._table.remove([*dead, *(each.seq for each in survivors.rows)])
         self._table.add([row, *survivors.rows])
-        if links[1:2] != [row.base]:
-            self.release(links[1:2])
+        self.release(below)
         return bool(survivors.rows)
 
-    def remove(self, seqs: Iterable[int]) -> bool:
-        """Remove bodies; what builds on them is written anew first.
-
-        Return whether trails of the session have lost their ground.
-        """
+    def _with_unlisted(self, seqs: Iterable[int]) -> set[int]:
+        """Return bodies and what builds on them that is no snapshot's, which goes with them."""
         dead = set(seqs)
-        while True:  # what builds on them and is no snapshot's goes with them
+        while True:
             above = {seq for seq, _, _ in self._table.dependents(dead)} - dead
             unlisted = above - self._table.listed(above)
             if not unlisted:
-                break
+                return dead
             dead |= unlisted
-        survivors = rewritten(self._table, dead, self.read) if above else None
+
+    def remove(self, seqs: Iterable[int], *, spare: bool = False) -> bool:
+        """Remove bodies; what builds on them is written anew first.
+
+        Return whether trails of the session have lost their ground. What cannot be read cannot be
+        written anew, and loses its base; with `spare` nothing is removed then.
+        """
+        dead = self._with_unlisted(seqs)
+        survivors = rewritten(self._table, dead, self.read)
+        if spare and survivors.lost:
+            return False
         below = self._table.bases(dead) - dead
-        rows = [] if survivors is None else survivors.rows
-        self._table.remove([*dead, *(row.seq for row in rows)])
-        self._table.add(rows)
+        self._table.remove([*dead, *(row.seq for row in survivors.rows)])
+        self._table.add(survivors.rows)
         self.release(below)
-        return survivors is not None
+        return bool(survivors.rows or survivors.lost)
 
     def release(self, seqs: Iterable[int]) -> None:
         """Remove those that are no snapshot's and that nothing builds on, and so on downwards."""
@@ -286,16 +334,20 @@ class Deltas:
             some = {base for _, base in unused if base is not None}
 
 
-def _shortest(new: New, steps: Sequence[tuple[int | None, bytes]]) -> BodyRow:
-    """Return the row of a body as the shortest of some deltas, or whole if that is shorter."""
-    body = new.body or b""
-    squeezed = [(base, codec.squeeze(payload, codec.DELTA)) for base, payload in steps]
-    best = min(squeezed, key=lambda each: len(each[1][1]), default=None)
-    if best is None or new.size <= SMALL_BYTES or len(best[1][1]) > new.size // 8:
-        whole = codec.squeeze(body)
-        if best is None or len(whole[1]) <= len(best[1][1]):
-            best = (None, whole)
-    return body_row(new.seq, *best)
+def _texts(steps: Sequence[Delta]) -> tuple[list[Pieces], list[bytes]]:
+    """Return what each of some steps in a row makes of a base, in pieces, and the sources."""
+    texts: list[Pieces] = []
+    text = Pieces.whole(BASE, _ENDLESS)
+    for number, step in enumerate(steps, 1):
+        text = text.changed(step, number)
+        texts.append(text)
+    return texts, [b"", *(step.literal for step in steps)]
+
+
+def _composed(steps: Sequence[Delta]) -> Delta:
+    """Return one delta for several in a row."""
+    texts, sources = _texts(steps)
+    return flatten(texts[-1], sources)
 
 
 def _bytes(rows: Sequence[BodyRow]) -> int:

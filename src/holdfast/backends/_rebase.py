@@ -14,6 +14,7 @@ from holdfast.errors import Corrupt
 
 _DEPTH_MAX = 256  # rows of a chain, and one more for each 4 KiB of state
 _DEPTH_BYTES = 4 * 1024
+_KIN_MAX = 4
 _WHOLE_SHARE = 8  # a delta above this part of the state is compared with the whole
 
 
@@ -93,24 +94,51 @@ def rewritten(table: BodyTable, dead: set[int], read: Callable[[int], bytes]) ->
     """Return new rows for all that cannot be read without the dead. Changes nothing."""
     survivors = sorted(_survivors(table, dead), key=lambda each: each.turn)
     result = Rewritten([], [])
-    first: dict[tuple[int | None, int], _Text] = {}
-    last: dict[tuple[int | None, int], _Text] = {}
-    below: _Text | None = None
+    texts = _Texts(read)
     for each in survivors:
-        kin = (each.below, each.dead)
         try:
             body = read(each.seq)
-            if each.below is not None and (below is None or below.seq != each.below):
-                below = _Text(each.below, read(each.below), each.below_depth)
+            near = texts.near(each)
         except Corrupt:
             result.lost.append(each.seq)
             continue
-        texts = [first.get(kin), last.get(kin), below if each.below is not None else None]
-        row, depth = _shortest(each.seq, body, dict.fromkeys(filter(None, texts)))
+        near = [text for text in near if text.depth < _DEPTH_MAX + len(body) // _DEPTH_BYTES]
+        steps = [(text.seq, delta.dump(delta.diff(text.body, body))) for text in near]
+        row = shortest(each.seq, body, steps)
         result.rows.append(row)
-        last[kin] = _Text(each.seq, body, depth)
-        first.setdefault(kin, last[kin])
+        depth = next((text.depth for text in near if text.seq == row.base), 0) + 1
+        texts.add(each, _Text(each.seq, body, depth))
     return result
+
+
+class _Texts:
+    """The states that a survivor may be written against: few, as each may be large.
+
+    Those are the first and the last that lost the same base and have the same one left below, and
+    that one.
+    """
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._kin: dict[tuple[int | None, int], tuple[_Text, _Text]] = {}
+        self._below: _Text | None = None
+
+    def near(self, each: _Survivor) -> list[_Text]:
+        """Return what a survivor may be written against."""
+        texts = list(self._kin.get((each.below, each.dead), ()))
+        if each.below is not None:
+            if self._below is None or self._below.seq != each.below:
+                self._below = _Text(each.below, self._read(each.below), each.below_depth)
+            texts.append(self._below)
+        return list({text.seq: text for text in texts}.values())
+
+    def add(self, each: _Survivor, text: _Text) -> None:
+        """Remember a survivor for its kin."""
+        kin = (each.below, each.dead)
+        first, _ = self._kin.pop(kin, (text, text))
+        self._kin[kin] = (first, text)
+        while len(self._kin) > _KIN_MAX:
+            self._kin.pop(next(iter(self._kin)))
 
 
 def _survivors(table: BodyTable, dead: set[int]) -> Iterable[_Survivor]:
@@ -138,19 +166,12 @@ def _survivors(table: BodyTable, dead: set[int]) -> Iterable[_Survivor]:
         )
 
 
-def _shortest(seq: int, body: bytes, texts: Iterable[_Text]) -> tuple[BodyRow, int]:
-    """Return the shortest row for a body, against one of some texts or whole, and its depth."""
-    best: tuple[int | None, tuple[int, bytes]] | None = None
-    depth = 1
-    for text in texts:
-        if text.depth >= _DEPTH_MAX + len(body) // _DEPTH_BYTES:
-            continue
-        payload = delta.dump(delta.diff(text.body, body))
-        squeezed = codec.squeeze(payload, codec.DELTA)
-        if best is None or len(squeezed[1]) < len(best[1][1]):
-            best, depth = (text.seq, squeezed), text.depth + 1
+def shortest(seq: int, body: bytes, steps: Iterable[tuple[int | None, bytes]]) -> BodyRow:
+    """Return the row of a body: the shortest of some deltas, or the whole if that is shorter."""
+    squeezed = [(base, codec.squeeze(payload, codec.DELTA)) for base, payload in steps]
+    best = min(squeezed, key=lambda each: len(each[1][1]), default=None)
     if best is None or len(best[1][1]) * _WHOLE_SHARE > len(body):
         whole = codec.squeeze(body)
         if best is None or len(whole[1]) <= len(best[1][1]):
-            best, depth = (None, whole), 1
-    return body_row(seq, *best), depth
+            best = (None, whole)
+    return body_row(seq, *best)

@@ -113,7 +113,7 @@ class Rows:
     def snapshot(self, seq: int) -> Iterator[Finding]:
         """A row of `snapshots`, its labels, and that it has a body."""
         found = self._one("snapshot", (seq,))
-        pk, has_scope, head_seq, has_body, has_parent = rest_of(found)
+        pk, has_scope, head_seq, has_body, has_parent, is_placed = rest_of(found)
         if not has_body:
             fact = "the state of a snapshot is missing"
             yield finding("body_missing", fact, **self._at(seq), seq=seq)
@@ -126,6 +126,11 @@ class Rows:
             return
         if has_scope and not row.kept and head_seq != seq:
             yield self._draft(pk, seq, head_seq)
+        if not is_placed:
+            if self._repair:
+                self._conn.execute(STATEMENTS["set_apart"], (seq,))
+            fact = "a snapshot does not stand just behind its parent, as it says"
+            yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
         yield from self._labels(seq, labels)
         if not has_parent:
             fact = "a snapshot names a parent that does not exist, which it may"
@@ -160,20 +165,22 @@ class Rows:
         if not has_snapshot and not is_base:
             mended = self._repair and self._every_snapshot_has_its_body
             if mended:
-                mending.remove_body(self._conn, seq)
+                self._tables.deltas.release([seq])
             fact = "a state belongs to no snapshot"
             yield finding("body_without_snapshot", fact, repaired=mended, seq=seq)
             return
         if not has_base:
             fact = "the state that another one builds on is missing"
-            yield finding("base_missing", fact, **self._at(seq), seq=seq, base=base)
+            (above,) = self._one("count_above", (seq,))
+            at = self._at(seq)
+            yield finding("base_missing", fact, **at, seq=seq, base=base, dependents=above)
             return
         try:
             row, step = self._step(seq)
             found, encoded = self._decoded(row, step, whole=is_head)
         except DAMAGE:
-            if self._is_sound(seq) and not all(map(self._is_sound, self._bodies.links(seq)[1:])):
-                return  # what it builds on is damaged, and reported as such
+            if self._is_sound(seq) and not self._is_founded(seq):
+                return  # what it builds on is damaged or missing, and reported as such
             fact = "the state of a snapshot fails its check"
             (above,) = self._one("count_above", (seq,))
             yield finding("body_damaged", fact, **self._at(seq), seq=seq, dependents=above)
@@ -197,6 +204,13 @@ class Rows:
         except DAMAGE:
             return False
         return True
+
+    def _is_founded(self, seq: int) -> bool:
+        """Tell whether all that a body builds on is there and by itself what was stored."""
+        below = self._bodies.links(seq)[1:]
+        if not all(map(self._is_sound, below)):
+            return False
+        return not below or self._step(below[-1])[0].base is None
 
     def _decoded(
         self, row: BodyRow, step: Delta | None, *, whole: bool

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from holdfast.backends._cache import Known
 from holdfast.backends._deltas import New
 from holdfast.backends._sqlite_tables import Scope, Tables
 from holdfast.core import commits, delta
@@ -12,13 +13,6 @@ from holdfast.core.tails import extended
 from holdfast.core.trail import Trail
 from holdfast.errors import Corrupt
 from holdfast.protocol import Append, Commit, Copy, Tails
-
-
-class Known(NamedTuple):
-    """What a process knows of the last body of a scope: it, and the nonce of its write."""
-
-    nonce: str
-    body: bytes
 
 
 class Ready(NamedTuple):
@@ -54,7 +48,10 @@ def carry_out(
         return _replace(tables, commit, scope, existing, ready)
     if source is not None and isinstance(commit.body, Copy):
         return _fork(tables, commit, line, scope, *source), None
-    plan = _plan(tables, commit, line, scope, ready)
+    if source is not None and scope is None and isinstance(commit.body, bytes):
+        plan = _patched(tables, commit, commit.body, source[1])
+    else:
+        plan = _plan(tables, commit, line, scope, ready)
     return _insert(tables, commit, line, scope, plan), plan.body
 
 
@@ -105,6 +102,17 @@ def _plan(
     if scope is None or step is None or not delta.is_large(step):
         return plan
     return _branch(tables, commit, scope, plan) or plan
+
+
+def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
+    """Return how to store the first state of a fork: as what was changed, inside a session."""
+    begun = None
+    if commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]:
+        begun = tables.deltas.resume(source.seq, "")
+    if begun is None:
+        return _Plan(None, None, len(body), body, commit.tails)
+    trail, origin = begun
+    return _Plan(trail, delta.diff(origin, body), len(body), body, commit.tails)
 
 
 def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan | None:
@@ -161,7 +169,7 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
     covered = None
     if commit.head and line.head is not None and not line.head.kept:
         covered = line.head.seq
-        tables.remove(covered)
+        tables.remove(scope, covered)
     new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
     trail = tables.deltas.write(plan.trail, new, plan.step)
     if covered is not None:
@@ -227,7 +235,7 @@ def _replace(
             trail = trail._replace(nonce=row.nonce)
     else:
         new = New(row.seq, row.nonce, len(body), body, commit.tails)
-        trail, lost = tables.deltas.replace(trail, old, new)
+        trail, lost = tables.deltas.replace(trail, old, new, body)
         if lost:
             tables.forget_trails(scope.pk)
             trail = None

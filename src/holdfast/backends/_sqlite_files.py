@@ -45,7 +45,8 @@ class SqliteFile:
         self._synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        create_private(self._path)
+        with _creating:
+            create_private(self._path)
         with _gate:
             self._prepare()
         _open_files.add(self)
@@ -264,6 +265,7 @@ class _Gate:
 
 
 _gate = _Gate()
+_creating = threading.Lock()
 _open_files: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
 
 
@@ -274,8 +276,9 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _gate
+    global _gate, _creating
     _gate = _Gate()
+    _creating = threading.Lock()
 
 
 os.register_at_fork(

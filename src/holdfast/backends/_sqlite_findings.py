@@ -25,6 +25,7 @@ SEVERITIES = {
     "session_empty": "info",
     "tip_wrong": "error",
     # Snapshots
+    "apart_wrong": "error",
     "draft_unreachable": "warning",
     "label_missing": "error",
     "label_surplus": "warning",

@@ -141,8 +141,3 @@ def index_labels(conn: sqlite3.Connection, seq: int, labels: Iterable[tuple[Any,
 def remove_labels(conn: sqlite3.Connection, seq: int) -> None:
     """Remove the index of labels at a place."""
     conn.execute(STATEMENTS["remove_labels"], (seq,))
-
-
-def remove_body(conn: sqlite3.Connection, seq: int) -> None:
-    """Remove a body."""
-    conn.execute(STATEMENTS["remove_body"], (seq,))

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.backends import _sql
@@ -17,7 +18,10 @@ _TRIES_MAX = 1_000
 
 
 def create_private(path: str) -> None:
-    """Create the file if it is missing, readable by its owner alone: states hold secrets."""
+    """Create the file if it is missing, readable by its owner alone: states hold secrets.
+
+    One thread at a time.
+    """
     if sqlite3.sqlite_version_info < VERSION_MIN:
         raise Unsupported(f"SQLite is too old. found=`{sqlite3.sqlite_version}` min=`3.37`")
     folder = Path(path).parent
@@ -26,11 +30,13 @@ def create_private(path: str) -> None:
     if Path(path).is_dir():
         raise InvalidInput(f"the path is a folder. path=`{path}`")
     try:
-        # Without O_NONBLOCK a pipe in its place would be waited for, for ever.
-        flags = os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        handle = os.open(path, flags, 0o600)
-        found = os.fstat(handle)
-        os.close(handle)
+        # A file that is there is never opened here: to close it would let go of the locks that
+        # SQLite holds on it for other connections of this process.
+        if not os.path.exists(path):
+            target = os.path.realpath(path)  # a link may name what is yet to be made
+            with suppress(FileExistsError):
+                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        found = os.stat(path)
     except OSError as cause:
         raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
     # SQLite takes a file of a few bytes for an empty one, and would write over it.

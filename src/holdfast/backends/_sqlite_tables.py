@@ -5,13 +5,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, TypeVar
 
-import orjson
-
 from holdfast.backends import _sql
 from holdfast.backends._deltas import Deltas
 from holdfast.backends._sqlite_bodies import SqliteBodies
 from holdfast.core import codec
-from holdfast.core.limits import PAGE_ITEMS_MAX
 from holdfast.core.notes import NoteRow, note_checksum, verify_note
 from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
 from holdfast.core.trail import Trail, parse_trail
@@ -107,9 +104,9 @@ class Tables:
         """Set the tip, and the head if that was removed, to the newest kept snapshot."""
         self._execute("uncover", {"pk": scope.pk, "seq": removed})
 
-    def part_from(self, pk: int) -> None:
-        """Make sure that no state outside a scope builds on one of its own."""
-        (is_base,) = self._one("scope_is_base", {"pk": pk})
+    def part_from(self, pk: int, what: str) -> None:
+        """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
+        (is_base,) = self._one(f"{what}_is_base", {"pk": pk})
         if is_base and self.deltas.remove(seq for (seq,) in self.all("seqs_of_scope", (pk,))):
             self.forget_trails(pk)
 
@@ -185,8 +182,9 @@ class Tables:
             self._execute("remove_labels", (row.seq,))
             self._add_labels(row)
 
-    def remove(self, seq: int) -> None:
+    def remove(self, scope: Scope, seq: int) -> None:
         """Remove a snapshot and its labels; its body is removed apart."""
+        self._execute("set_apart", {"pk": scope.pk, "seq": seq})
         self._execute("remove_snapshot", (seq,))
 
     def remove_bodies(self, scope: Scope, seqs: Collection[int]) -> None:
@@ -198,15 +196,16 @@ class Tables:
             self._execute("forget_trail", (scope.pk,))
 
     def drop_unlisted(self, after: int) -> int | None:
-        """Remove some states that are no snapshot's; return where to go on, None at the end."""
-        seqs: list[int] = [seq for (seq,) in self.all("unlisted", (after, PAGE_ITEMS_MAX))]
-        if not seqs:
+        """Remove a state that is no snapshot's; return where to go on, None at the end."""
+        found = self._one("unlisted", (after,))
+        if found is None:
             return None
-        above = self.all("scopes_above", (orjson.dumps(seqs).decode(),))
-        self.deltas.remove(seqs)
-        for (pk,) in above:
-            self.forget_trails(pk)
-        return seqs[-1]
+        seq = int(found[0])
+        above = self.all("scopes_above", (seq,))
+        if self.deltas.remove([seq], spare=True):
+            for (pk,) in above:
+                self.forget_trails(pk)
+        return seq
 
     def body(self, row: Row) -> bytes:
         """Return the encoded state of a snapshot."""

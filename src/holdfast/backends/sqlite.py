@@ -14,7 +14,7 @@ import orjson
 
 from holdfast.backends._cache import BodyCache
 from holdfast.backends._sqlite_check import check_some
-from holdfast.backends._sqlite_commit import Known, Ready, carry_out
+from holdfast.backends._sqlite_commit import Ready, carry_out
 from holdfast.backends._sqlite_files import SqliteFile
 from holdfast.backends._sqlite_tables import (
     Tables,
@@ -91,20 +91,27 @@ class SqliteBackend:
         if known is None or not isinstance(commit.body, bytes):
             return None
         # A state that is changed in place is compared only if it turns out to be another one.
-        step = None if commit.replaces is not None else diff(known[1], commit.body)
-        return Ready(Known(*known), step)
+        step = None if commit.replaces is not None else diff(known.body, commit.body)
+        return Ready(known, step)
 
     # Reading
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        head: list[int | None] = []
+
         def read(tables: Tables) -> list[tuple[Row, bytes]]:
             found = tables.scope(scope)
             if found is None:
                 return []
+            head[:] = [found.head_seq]
             rows = [row for each in ids if (row := tables.named(found, each)) is not None]
             return [(row, tables.body(row)) for row in rows]
 
-        return [(info_of(scope, row), body) for row, body in self._read(read)]
+        found = self._read(read)
+        for row, body in found:
+            if [row.seq] == head:  # who resumes or updates goes on from here
+                self._cache.put(scope, row.nonce, body)
+        return [(info_of(scope, row), body) for row, body in found]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
         def read(tables: Tables) -> Row | None:
@@ -180,7 +187,7 @@ class SqliteBackend:
                     continue
                 tables.remove_notes_on(found, each)
                 if gone is not None:
-                    tables.remove(gone[0])
+                    tables.remove(found, gone[0])
                     tables.uncover(found, gone[0])
                     dead[gone[0]] = gone[1]
             if dead:
@@ -200,7 +207,7 @@ class SqliteBackend:
             if found is None:
                 return 0
             tables.mark_place()
-            tables.part_from(found.pk)
+            tables.part_from(found.pk, "scope")
             count = tables.remove_scopes([found.pk])
             tables.remove_empty_session(scope.session_id)
             return count
@@ -211,6 +218,8 @@ class SqliteBackend:
         def write(tables: Tables) -> int:
             scopes = tables.all("session_scopes", (session_id,))
             tables.mark_place()
+            for (pk,) in scopes:
+                tables.part_from(pk, "session")
             count = tables.remove_scopes([pk for (pk,) in scopes])
             tables.remove_empty_session(session_id)
             return count
@@ -224,10 +233,12 @@ class SqliteBackend:
             asked = {"session_id": session_id}
             ((sessions, scopes),) = tables.all("count_everything", asked)
             snapshots = logical = stored = 0
+            if session_id is None:
+                ((stored,),) = tables.all("stored_bytes", ())
             largest: list[tuple[str, int]] = []
             for name, count, size, length in tables.each("sizes_by_session", asked):
                 snapshots, logical = snapshots + count, logical + size
-                stored += length or 0
+                stored += 0 if session_id is None else length or 0
                 if session_id is None and len(largest) < limit and is_text(name):
                     largest.append((name, length or 0))
             return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
@@ -235,8 +246,10 @@ class SqliteBackend:
         return self._read(read)
 
     def compact(self) -> int:
+        # One at a time, since others wait meanwhile, and none that comes up on the way.
+        last, _ = self._read(Tables.newest_place)
         place: int | None = 0
-        while place is not None:
+        while place is not None and place < last:
             place = self._write(partial(Tables.drop_unlisted, after=place))
         return self._file.compact()
 

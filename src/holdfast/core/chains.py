@@ -38,6 +38,11 @@ def payload_of(row: BodyRow) -> bytes:
     return codec.unpack(packed, address=_address(row.seq, row.base))
 
 
+def check_row(row: BodyRow) -> None:
+    """Raise Corrupt unless a row is what was stored."""
+    codec.check_body(codec.Packed(row.encoding, row.body, row.checksum), _address(*row[:2]))
+
+
 def read_chain(rows: Sequence[BodyRow]) -> tuple[bytes, list[tuple[int, int]]]:
     """Return the state at the top of a chain, and the bytes of its rows, stored and before.
 

@@ -311,17 +311,23 @@ def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
     return Packed(encoding, body, checksum_of(address, bytes((encoding,)), body))
 
 
+def check_body(packed: Packed, address: bytes) -> None:
+    """Raise Corrupt unless bytes are those that were stored there, in an encoding we know."""
+    encoding, body, checksum = packed
+    if encoding not in _ENCODINGS:
+        raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
+    if checksum_of(address, bytes((encoding,)), body) != checksum:
+        raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
+
+
 def unpack(packed: Packed, *, seal: Seal = NO_SEAL, address: bytes = b"") -> bytes:
     """Return the payload again.
 
     Raises:
         Corrupt: the bytes are not those that were stored there, or their encoding is unknown.
     """
-    encoding, body, checksum = packed
-    if encoding not in _ENCODINGS:
-        raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
-    if checksum_of(address, bytes((encoding,)), body) != checksum:
-        raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
+    check_body(packed, address)
+    encoding, body, _ = packed
     body = seal.unseal(body)
     if not encoding & ZSTD:
         return body

@@ -101,7 +101,10 @@ def parse_trail(packed: bytes | None, owner: int) -> Trail | None:
     """Return the trail of a scope, or None if there is none that can be trusted."""
     if packed is None or _sum(owner, packed[:-8]) != packed[-8:]:
         return None
-    trail = Trail._make(orjson.loads(packed[:-8]))
+    facts = orjson.loads(packed[:-8])
+    if len(facts) != len(Trail._fields):
+        return None  # of another version
+    trail = Trail._make(facts)
     if trail.tails is None:
         return trail
     pairs = trail.tails.items()

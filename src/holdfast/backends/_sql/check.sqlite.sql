@@ -84,7 +84,13 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
        EXISTS (SELECT 1 FROM bodies AS b WHERE b.seq = n.seq) AS has_body,
        n.parent_id IS NULL
        OR EXISTS (SELECT 1 FROM snapshots AS p
-                   WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id) AS has_parent
+                   WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id) AS has_parent,
+       n.apart
+       OR NOT EXISTS (SELECT 1 FROM snapshots AS p
+                       WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id)
+       OR n.parent_id = (SELECT p.id FROM snapshots AS p
+                          WHERE p.scope_pk = n.scope_pk AND p.seq < n.seq
+                          ORDER BY p.seq DESC LIMIT 1) AS is_placed
   FROM snapshots AS n
   LEFT JOIN scopes AS s ON s.pk = n.scope_pk
  WHERE n.seq = ?;
@@ -184,5 +190,5 @@ INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
 -- name: remove_labels
 DELETE FROM labels WHERE seq = ?;
 
--- name: remove_body
-DELETE FROM bodies WHERE seq = ?;
+-- name: set_apart
+UPDATE snapshots SET apart = 1 WHERE seq = ?;

@@ -67,6 +67,13 @@ UPDATE snapshots
 -- name: remove_snapshots_of
 DELETE FROM snapshots WHERE scope_pk = ?;
 
+-- name: set_apart
+-- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+UPDATE snapshots SET apart = 1
+ WHERE seq = (SELECT c.seq FROM snapshots AS c
+               WHERE c.scope_pk = :pk AND c.seq > :seq ORDER BY c.seq LIMIT 1)
+   AND NOT apart;
+
 -- name: remove_snapshot
 DELETE FROM snapshots WHERE seq = ?;
 
@@ -206,6 +213,9 @@ SELECT count(DISTINCT s.session_pk), count(*)
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
         OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk));
 
+-- name: stored_bytes
+SELECT coalesce(sum(length(body)), 0) FROM bodies;
+
 -- name: sizes_by_session
 -- What each session holds, the biggest first; length() reads no more than a row's header.
 SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
@@ -227,6 +237,15 @@ SELECT EXISTS (SELECT 1 FROM snapshots AS n
                  LEFT JOIN snapshots AS o ON o.seq = d.seq
                 WHERE n.scope_pk = :pk AND (o.seq IS NULL OR o.scope_pk <> :pk));
 
+-- name: session_is_base
+-- Whether a state of another session builds on one of a scope; only a repair can bring that about.
+SELECT EXISTS (SELECT 1 FROM snapshots AS n
+                 JOIN bodies AS d ON d.base = n.seq
+                 JOIN snapshots AS o ON o.seq = d.seq AND o.scope_pk <> n.scope_pk
+                 JOIN scopes AS s ON s.pk = o.scope_pk
+                WHERE n.scope_pk = :pk
+                  AND s.session_pk <> (SELECT x.session_pk FROM scopes AS x WHERE x.pk = :pk));
+
 -- name: unlisted_bases
 -- What the states of a scope build on that is no snapshot's.
 SELECT DISTINCT b.base
@@ -239,17 +258,19 @@ SELECT DISTINCT b.base
 DELETE FROM bodies WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
 
 -- name: unlisted
--- States that are no snapshot's: drafts that were replaced, on which others build.
+-- The next state that is no snapshot's: of a draft that was replaced, on which others build.
 SELECT b.seq FROM bodies AS b
  WHERE b.seq > ? AND NOT EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = b.seq)
- ORDER BY b.seq LIMIT ?;
+ ORDER BY b.seq LIMIT 1;
 
 -- name: scopes_above
--- Scopes with a state that builds on one of these.
-SELECT DISTINCT n.scope_pk
-  FROM json_each(?) AS w
- CROSS JOIN bodies AS b ON b.base = w.value
- CROSS JOIN snapshots AS n ON n.seq = b.seq;
+-- Scopes with a state that builds on this one, over others or not.
+WITH RECURSIVE above (seq) AS (
+    SELECT seq FROM bodies WHERE base = ?
+    UNION
+    SELECT b.seq FROM above AS a JOIN bodies AS b ON b.base = a.seq
+)
+SELECT DISTINCT n.scope_pk FROM above AS a CROSS JOIN snapshots AS n ON n.seq = a.seq;
 
 -- name: remove_scope
 DELETE FROM scopes WHERE pk = ?;

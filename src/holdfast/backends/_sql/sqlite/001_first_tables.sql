@@ -38,7 +38,7 @@ CREATE TABLE scopes (
     UNIQUE (session_pk, kind, scope_id)
 ) STRICT;
 
--- Metadata only; the state is in `bodies`. The checksum covers the whole row.
+-- Metadata only; the state is in `bodies`. The checksum covers all of the row but `apart`.
 CREATE TABLE snapshots (
     seq         INTEGER PRIMARY KEY,      -- its place in history, never used again in its scope
     scope_pk    INTEGER NOT NULL REFERENCES scopes (pk) ON DELETE CASCADE,

@@ -1,0 +1,255 @@
+"""docs/format.md is true: its examples read what is stored, its tables are those of the file."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+import xxhash
+
+import holdfast
+from holdfast import Scope, Store
+from holdfast.core import delta
+from holdfast.core.codec import encode
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "format.md").read_text("utf-8")
+EXAMPLE_LINES_MAX = 59
+TURNS = 80
+
+WORDS = ("harbour", "castle", "tram", "museum", "rain", "bridge", "ticket", "garden", "late", "two")
+
+
+def section(heading: str) -> str:
+    """Return what stands under a heading, up to the next one."""
+    (text,) = re.findall(rf"^### {re.escape(heading)}\n(.*?)(?=^##)", PAGE, re.M | re.S)
+    return str(text)
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """Return the fenced blocks under a heading."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", section(heading), re.M | re.S)
+
+
+class Filled(NamedTuple):
+    """A store in a folder of its own, and the encoded state of every snapshot in it, by place."""
+
+    folder: Path
+    store: Store
+    states: dict[int, bytes]
+
+    def add(self, scope: Scope, state: Any) -> None:
+        """Expect a state under the place of the scope's head."""
+        self.states[place(scope)] = encode(state)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.folder / "agents.db")) as db:
+            return db.execute(statement).fetchall()
+
+
+def place(scope: Scope, id: str | None = None) -> int:
+    """Return the `seq` of a snapshot."""
+    info = scope.info(id)
+    assert info is not None
+    return int(info.revision.partition(".")[0], 16)
+
+
+def last_id(scope: Scope) -> str:
+    info = scope.info()
+    assert info is not None
+    return info.id
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    """A store with bodies of every form: whole, delta, pack, sealed; forks, drafts, a deletion."""
+    folder = tmp_path_factory.mktemp("format")
+    with holdfast.open(f"sqlite:///{folder / 'agents.db'}") as store:
+        yield fill(Filled(folder, store, {}))
+
+
+def fill(filled: Filled) -> Filled:
+    chance = Random(7)
+
+    def prose(count: int) -> str:
+        return " ".join(chance.choices(WORDS, k=count))
+
+    chat = filled.store.scope("chat-42", "planner")
+    saved: dict[str, bytes] = {}
+    state: dict[str, Any] = {"turn": 0, "scratch": "", "messages": []}
+    for turn in range(TURNS):
+        state["messages"].append({"role": "user", "content": prose(90)})
+        if turn % 3 != 1:
+            state |= {"turn": turn, "scratch": prose(25)}
+            chat.save(state, id=f"turn-{turn}")
+            saved[f"turn-{turn}"] = encode(state)
+        else:
+            chat.append("messages", state["messages"][-1:])
+        filled.add(chat, state)
+        if turn % 8 == 7:  # one more that is replaced by the next turn
+            state["scratch"] = prose(25)
+            chat.save(state, keep=False)
+    filled.states.pop(place(chat, "turn-41"))
+    chat.delete_snapshot("turn-41")
+
+    begun = json.loads(saved["turn-20"])
+    bold = {**begun, "mood": "bold"}
+    forks = [(chat.fork("turn-20"), begun), (chat.fork("turn-20", patch={"mood": "bold"}), bold)]
+    for fork, begin in forks:
+        filled.add(fork, begin)
+        again = fork.fork(last_id(fork))
+        filled.add(again, begin)
+        again.append("messages", ["öäü 🜁"])
+        filled.add(again, {**begin, "messages": [*begin["messages"], "öäü 🜁"]})
+    filled.add(chat.fork("turn-51", to="chat-43"), json.loads(saved["turn-51"]))
+
+    other = filled.store.scope("chat-43", "critic", "graph")
+    values: list[Any] = [{}, None, [1, 1.0, 2**70], {"wide": 2**70, "list": []}, "x" * 40_000]
+    for value in values:
+        other.save(value)
+        filled.add(other, value)
+    chat.save({**state, "scratch": "unfinished"}, keep=False)
+    filled.add(chat, {**state, "scratch": "unfinished"})
+    return filled
+
+
+def test_the_store_holds_everything_there_is_to_read(filled: Filled) -> None:
+    """Guard the test below: none of the forms may be missing."""
+    assert filled.rows("SELECT DISTINCT encoding FROM bodies ORDER BY 1") == [
+        (n,) for n in range(6)
+    ]
+    on_packs = "SELECT 1 FROM bodies AS s JOIN bodies AS p ON p.seq = s.base WHERE s.encoding >= 4"
+    assert filled.rows(f"{on_packs} AND p.encoding IN (2, 3)")
+    assert filled.rows("SELECT 1 FROM bodies WHERE seq NOT IN (SELECT seq FROM snapshots)")
+    assert filled.rows("SELECT 1 FROM snapshots WHERE NOT kept")
+    assert len(filled.rows("SELECT 1 FROM snapshots WHERE forked_from IS NOT NULL")) == 5
+    mere_copies = """
+        SELECT 1 FROM bodies AS b JOIN snapshots AS n ON n.seq = b.seq
+         WHERE b.body = CAST('[0,' || n.size || ',0]' AS BLOB)"""
+    assert len(filled.rows(mere_copies)) == 3
+
+
+# Runs behind the example of the page, with what it has defined.
+PROBE = """
+with closing(sqlite3.connect("file:agents.db?mode=ro", uri=True)) as db:
+    seqs = db.execute("SELECT seq FROM snapshots").fetchall()
+    print(json.dumps({seq: read_state(db, seq).hex() for (seq,) in seqs}))
+"""
+
+
+def test_the_python_example_reads_every_state(filled: Filled) -> None:
+    """Byte for byte, without Holdfast, while the store is open."""
+    (example,) = blocks("Reading it with Python", "python")
+    assert len(example.splitlines()) <= EXAMPLE_LINES_MAX
+    without = "import sys\nsys.modules['holdfast'] = None\n"
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", without + example + PROBE],
+        cwd=filled.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    *printed, found = done.stdout.splitlines()
+    read = {int(seq): bytes.fromhex(state) for seq, state in json.loads(found).items()}
+    assert read == filled.states
+    chat = filled.store.scope("chat-42", "planner")
+    kept = [chat.load(info.id) for info in chat.history()][::-1]
+    assert printed == [f"{each.id} {each.state}" for each in kept if each is not None]
+
+
+def test_the_shell_examples_run(filled: Filled) -> None:
+    history, current = (
+        re.findall(r'^sqlite3 -readonly agents.db "(.*)"$', block, re.M | re.S)[0]
+        for block in blocks("Reading it with the sqlite3 shell", "sh")
+    )
+    assert len(filled.rows(history)) == 20
+    assert filled.rows(current) == []  # a delta
+    with holdfast.open(f"sqlite:///{filled.folder / 'short.db'}") as store:
+        store.scope("chat-42", "planner").save({"mood": "calm"})
+        with closing(sqlite3.connect(filled.folder / "short.db")) as db:
+            assert db.execute(current).fetchall() == [('{"mood":"calm"}',)]
+
+
+def test_the_delta_on_the_page_is_one() -> None:
+    lines = dict(re.findall(r"^(base|delta|state) +(\S.*)$", blocks("A delta", "")[0], re.M))
+    base, packed, state = (lines[name].encode() for name in ("base", "delta", "state"))
+    assert delta.apply(base, delta.parse(packed)) == state
+
+
+INVARIANTS = {
+    "a snapshot without a body": """
+        SELECT seq FROM snapshots WHERE seq NOT IN (SELECT seq FROM bodies)""",
+    "a body that is no snapshot's and no base": """
+        SELECT seq FROM bodies
+         WHERE seq NOT IN (SELECT seq FROM snapshots)
+           AND seq NOT IN (SELECT base FROM bodies WHERE base IS NOT NULL)""",
+    "a base of a whole body, or a delta without": """
+        SELECT seq FROM bodies WHERE (base IS NULL) <> (encoding IN (0, 1))""",
+    "a base that does not exist": """
+        SELECT seq FROM bodies WHERE base IS NOT NULL AND base NOT IN (SELECT seq FROM bodies)""",
+    "a sealed body on a whole one": """
+        SELECT s.seq FROM bodies AS s JOIN bodies AS p ON p.seq = s.base
+         WHERE s.encoding IN (4, 5) AND p.base IS NULL""",
+    "a base in another session": """
+        SELECT b.seq FROM bodies AS b
+          JOIN snapshots AS n ON n.seq = b.seq JOIN scopes AS s ON s.pk = n.scope_pk
+          JOIN snapshots AS m ON m.seq = b.base JOIN scopes AS o ON o.pk = m.scope_pk
+         WHERE o.session_pk <> s.session_pk""",
+    "not apart, though others stand between it and its parent": """
+        SELECT n.seq FROM snapshots AS n
+          JOIN snapshots AS p ON p.scope_pk = n.scope_pk AND p.id = n.parent_id
+         WHERE NOT n.apart AND p.seq <> (SELECT max(o.seq) FROM snapshots AS o
+                                          WHERE o.scope_pk = n.scope_pk AND o.seq < n.seq)""",
+}
+
+
+@pytest.mark.parametrize("statement", INVARIANTS.values(), ids=INVARIANTS)
+def test_what_the_page_says_of_every_file_holds(filled: Filled, statement: str) -> None:
+    assert filled.rows(statement) == []
+
+
+def test_the_trail_is_as_the_page_says(filled: Filled) -> None:
+    head = """
+        SELECT s.pk, s.codec, n.seq, n.nonce, n.size FROM scopes AS s
+          JOIN snapshots AS n ON n.seq = s.head_seq WHERE s.scope_id = 'planner'"""
+    pk, codec, *last = filled.rows(head)[0]
+    names = re.findall(
+        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section("The trail"), re.M))
+    )
+
+    assert codec[-8:] == xxhash.xxh3_64_digest(b"%d:" % pk + codec[:-8])
+    trail = dict(zip(names, json.loads(codec[:-8]), strict=True))
+    assert [trail[name] for name in ("seq", "nonce", "size")] == last
+    state = filled.states[trail["seq"]]
+    for key, tail in trail["tails"].items():
+        value = json.loads(state)[key]
+        assert (tail is None) == (not isinstance(value, list))
+        if tail is not None:
+            behind, nonempty = tail
+            assert state[-behind:].startswith(b"]")
+            assert nonempty == bool(value)
+
+
+def test_the_page_names_every_table_column_and_index(filled: Filled) -> None:
+    tables = dict(re.findall(r"^\*\*`(\w+)`\*\*(.*?)(?=^\*\*`|^##)", PAGE, re.M | re.S))
+    ours = "FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'"
+
+    assert tables.keys() == {
+        name for (name,) in filled.rows(f"SELECT name {ours} AND type = 'table'")
+    }
+    for name, text in tables.items():
+        columns = {column for _, column, *_ in filled.rows(f"PRAGMA table_info({name})")}
+        assert {column for column in columns if f"`{column}`" not in text} == set()
+    indexes = {name for (name,) in filled.rows(f"SELECT name {ours} AND type = 'index'")}
+    assert {name for name in indexes if f"`{name} (" not in PAGE} == set()
