@@ -54,8 +54,6 @@ class Clocked:
 class Delta(OnSaver):
     """One run of the graph a turn."""
 
-    packages = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
-
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.clocked = Clocked(self.saver)

@@ -42,6 +42,8 @@ class OnSaver(Peer):
         saver.setup()
         self.saver = saver
         self.bytes = 0
+        name = "postgres" if self.postgres else "sqlite"
+        self.packages = ("langgraph", "langgraph-checkpoint", f"langgraph-checkpoint-{name}")
 
     def disk_bytes(self) -> int:
         """Return the file's size, or that of the three tables with their indexes."""
@@ -72,12 +74,6 @@ class OnSaver(Peer):
 
 class Put(OnSaver):
     """One `put` a turn."""
-
-    packages = (
-        "langgraph-checkpoint",
-        "langgraph-checkpoint-sqlite",
-        "langgraph-checkpoint-postgres",
-    )
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)

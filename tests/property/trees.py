@@ -335,7 +335,7 @@ class Forest:
         assert stats.snapshots == len(entries)
         assert stats.logical_bytes == sum(len(entry.text) for entry in entries)
         wrong = [found for found in self.store.check() if found.severity != "info"]
-        assert wrong == []
+        assert not wrong, wrong
 
     def _verify_line(self, key: ScopeKey, line: Line) -> None:
         scope, kept = self.store.scope(*key), line.kept()

@@ -57,7 +57,7 @@ class Deltas:
         except Corrupt:
             return None  # its reader will be told; a new state must not suffer from it
         trail = trail_of(seq, nonce, len(body), sizes, None)
-        return None if trail.is_long(len(body)) else (trail, body)
+        return None if trail.is_too_long_to_begin() else (trail, body)
 
     # Writing
 
@@ -100,11 +100,12 @@ class Deltas:
                 raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
             body = delta.apply(self.read(trail.seq), step)
         squeezed = codec.squeeze(body) if squeezed is None else squeezed
+        self._table.add([body_row(new.seq, None, squeezed)])
         if trail is not None and trail.rows:  # its group ends here, without a pack
             with suppress(Corrupt):
                 group = self._group(trail)
                 self._thin(trail, group, self._needed([row for row, _ in group]))
-        self._table.add([body_row(new.seq, None, squeezed)])
+            self.release([trail.anchor])
         return trail_of(new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.tails)
 
     def _pack(self, trail: Trail, new: New, step: Delta) -> Trail:
@@ -219,7 +220,7 @@ class Deltas:
             tails=below.tails,
         )
         # Forks of forks make long chains; without a trail the next save looks how long.
-        return None if trail.is_long(new.size) else trail
+        return None if trail.is_too_long_to_begin() else trail
 
     def _origin(self, source: int, payload: bytes) -> int:
         """Return the body to build a copy on: for a mere copy, that which it is a copy of."""

@@ -62,6 +62,13 @@ class Trail(NamedTuple):
         chain = self.stored + packed_bytes + LINK_BYTES * self.links
         return chain > 2 * self.estimate(size) + _SLACK_BYTES
 
+    def is_too_long_to_begin(self) -> bool:
+        """Tell whether a chain is too long to begin a group at its end.
+
+        It may end in a group that is not closed, whose rows do not count.
+        """
+        return self._replace(links=max(0, self.links - _GROUP_ROWS_MAX)).is_long(self.size)
+
     def after_delta(
         self, seq: int, nonce: str, size: int, payload_bytes: int, tails: Tails | None
     ) -> "Trail":

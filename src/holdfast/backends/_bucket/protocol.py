@@ -1,0 +1,64 @@
+"""What a bucket must do: five methods over keys and bytes. It knows no session and no snapshot.
+
+A key is text of `/`-separated names, none of them empty, `.` or `..`. Every `put` of one key is
+one step: a reader gets the bytes before or those after, never a mixture.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.model import Expect
+
+
+class Moved(Exception):
+    """The object is not at the version that a `put` expects; nothing was written."""
+
+
+class Stored(NamedTuple):
+    """An object, or its first bytes; then the version is None. `size` is that of the whole."""
+
+    data: bytes
+    size: int
+    version: str | None
+
+
+class Listed(NamedTuple):
+    """One entry of a listing; `modified` is in microseconds, by the clock of the storage."""
+
+    key: str
+    size: int
+    modified: int
+
+
+class Bucket(Protocol):
+    """Objects by key. Safe to call from many threads.
+
+    All raise Unavailable when the storage does not answer. A `put` whose answer was lost raises it
+    with `outcome_known=False`: it may have happened, or may still happen.
+    """
+
+    def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
+        """Return each object, or its first bytes, in the order asked; None where there is none."""
+        ...
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        """Store an object durably as one step; return its new version.
+
+        `expect` is the version that stands there, None if there must be none, ANY for whatever.
+
+        Raises:
+            Moved: it is not as expected. Nothing was written by this call.
+        """
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects that exist. None of them is there when this returns, unless put since."""
+        ...
+
+    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+        """Return a page of keys that begin with a prefix and are greater than `after`, sorted."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything held. May be repeated."""
+        ...
