@@ -154,6 +154,8 @@ def _lap(entry: Entry, python: Path, place: Path, plan: Plan, dsn: str) -> Lap:
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         print(done.stderr, file=sys.stderr)
+        if not entry.venv:
+            raise AssertionError(f"our own side failed: {entry.title}: {reason}")
         raise NotReady(f"failed: {reason[:160]}")
     return _read(json.loads(done.stdout.splitlines()[-1]), plan)
 

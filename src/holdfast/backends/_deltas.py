@@ -6,7 +6,7 @@ on is never removed or changed before that one has been written anew (`_rebase.p
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.backends._rebase import BodyTable, rewritten, shortest
 from holdfast.core import codec, delta
@@ -61,12 +61,17 @@ class Deltas:
 
     # Writing
 
-    def write(self, trail: Trail | None, new: New, step: Delta | None) -> Trail:
-        """Store a body behind a trail, as the step from its last body; return the new trail."""
+    def write(
+        self, trail: Trail | None, new: New, step: Delta | None, top: Sequence[Any] = ()
+    ) -> Trail:
+        """Store a body behind a trail, as the step from its last body; return the new trail.
+
+        `top` is a row that was glanced at already: mostly that of the last body.
+        """
         if trail is None or step is None:
             return self._whole(trail, new, step)
         try:
-            self._glance(trail.seq)
+            self._glance(trail.seq, top)
         except Corrupt:
             if new.body is None:
                 raise
@@ -229,15 +234,15 @@ class Deltas:
             return source
         return row.base if payload_of(row) == payload else source
 
-    def _glance(self, seq: int) -> BodyRow | None:
+    def _glance(self, seq: int, top: Sequence[Any] = ()) -> BodyRow | None:
         """Return a row that is to be built on, None if it is large; raise Corrupt if it is bad."""
-        found = self._table.glance(seq)
+        found = top if top and top[0] == seq else self._table.glance(seq)
         if found is None:
             raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
         if found[3] is None:
             return None
         row = BodyRow._make(found)
-        payload_of(row)
+        check_row(row)
         return row
 
     # Changing and removing
@@ -340,7 +345,7 @@ def _texts(steps: Sequence[Delta]) -> tuple[list[Pieces], list[bytes]]:
     texts: list[Pieces] = []
     text = Pieces.whole(BASE, _ENDLESS)
     for number, step in enumerate(steps, 1):
-        text = text.changed(step, number)
+        text = text.changed(step.ops, number)
         texts.append(text)
     return texts, [b"", *(step.literal for step in steps)]
 

@@ -29,7 +29,7 @@ def carry_out(
 
     Return the row that stands then, and its state if it is known and the last of its scope.
     """
-    scope = tables.scope(commit.scope)
+    scope = tables.scope_to_commit(commit.scope)
     if commit.again and scope is not None:
         stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
         if stored is not None:
@@ -171,7 +171,7 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
         covered = line.head.seq
         tables.remove(scope, covered)
     new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
-    trail = tables.deltas.write(plan.trail, new, plan.step)
+    trail = tables.deltas.write(plan.trail, new, plan.step, scope.top)
     if covered is not None:
         tables.deltas.release([covered])
     _move(tables, commit, line, scope, row, trail)
@@ -257,7 +257,8 @@ def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None
 
 
 def _line(tables: Tables, scope: Scope | None) -> Line:
-    last_seq, last_saved_at = tables.newest_place()
+    known = None if scope is None else scope.place
+    last_seq, last_saved_at = known or tables.newest_place()
     if scope is None:
         return Line(next_seq=last_seq + 1, next_saved_at=last_saved_at + 1)
     next_seq = max(last_seq + 1, scope.next_seq)

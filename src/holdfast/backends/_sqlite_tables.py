@@ -32,6 +32,8 @@ class Scope(NamedTuple):
     fence: str | None
     codec: bytes | None = None
     shown: Sequence[Any] = ()
+    place: tuple[int, int] | None = None  # the last one given in the store, and its logical time
+    top: Sequence[Any] = ()  # the columns of the body that it shows, which may be large: then None
 
     @property
     def trail(self) -> Trail | None:
@@ -78,7 +80,16 @@ class Tables:
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope, or None if there is none."""
         found = self._one("scope", key)
-        return None if found is None else Scope._make((*found[:7], found[7:]))
+        return None if found is None else Scope(*found[:7], shown=found[7:])
+
+    def scope_to_commit(self, key: ScopeKey) -> Scope | None:
+        """Return a scope with what a commit needs to know beside it."""
+        found = self._one("scope_to_commit", key)
+        if found is None:
+            return None
+        middle = 8 + _COLUMNS
+        place, top = found[middle : middle + 2], found[middle + 2 :]
+        return Scope._make((*found[:7], found[7:middle], place, top))
 
     def add_scope(self, key: ScopeKey) -> Scope:
         """Create a scope, and its session if that is missing."""

@@ -67,15 +67,15 @@ def read_chain(rows: Sequence[BodyRow]) -> tuple[bytes, list[tuple[int, int]]]:
             sources.append(payload)
             text = Pieces.whole(number, len(payload))
             continue
-        step = delta.parse(payload)
+        ops, at = delta.parse_ops(payload)
         further = behind if row.form == codec.SEALED else None
-        if len(step.ops) * _STEP_BYTES > len(text):
+        if len(ops) * _STEP_BYTES > len(text):
             base = text.joined(sources) + (b"" if further is None else further.joined(sources))
-            sources.append(delta.apply(base, step))
+            sources.append(delta.apply(base, delta.Delta(ops, payload[at:])))
             text, behind = Pieces.whole(number, len(sources[-1])), text
         else:
-            sources.append(step.literal)
-            text, behind = text.changed(step, number, further), text
+            sources.append(payload)
+            text, behind = text.changed(ops, number, at, behind=further), text
     if text is None:
         raise Corrupt("the state of a snapshot is missing")
     return text.joined(sources), sizes

@@ -4,11 +4,12 @@ Encoding. A value is one byte string: what `orjson` writes. Integers beyond 64 b
 the standard library instead, behind one leading space: legal JSON, and the mark that such bytes
 must be read by a parser that keeps them exact.
 
-Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. `marshal`
-accepts no type but the built-in ones, so what both accept is built of JSON's own types; the floats
-in marshal's output show whether one of them is not finite; and the garbage collector's view of
-what refers to what gives the depth of nesting. All of that runs in C and costs less than one pass
-in Python. Only what does not get through is walked, to be refused with its path or taken.
+Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. So before it
+sees a value, the garbage collector's view of what refers to what gives all parts of it, level by
+level, whose types are looked at; that costs little for each part and nothing for each byte. Of a
+value with very many parts `marshal` tells the same faster: it accepts no type but the built-in
+ones, and the floats in its output show whether one of them is not finite. All of that runs in C.
+Only what does not get through is walked, to be refused with its path or taken.
 
 Pipeline. A body is the encoding itself, or a delta (core/delta.py); `squeeze` compresses and seals
 it, `address_body` adds a checksum. `unpack` is their exact inverse.
@@ -17,7 +18,7 @@ it, `address_body` adds a checksum. `unpack` is their exact inverse.
 import gc
 import json
 import marshal
-import math
+from math import isfinite
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -35,7 +36,11 @@ _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
 _MARSHAL_VERSION = 4
 _MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
 _FALSE_ALARMS_MAX = 1_000
+_CONTAINERS = frozenset((dict, list, tuple))
+_KINDS = _CONTAINERS | {str, int, float, bool, type(None)}
+_PARTS_MAX = 16 * 1024  # of a value that is looked at level by level
 _WIDE = b" "
+_SHORT_CHARS = 1024
 _MEMBERS_MAX = 64  # whose places are remembered: an agent's state has a handful
 
 
@@ -69,10 +74,24 @@ def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
 
 
 def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
-    """Encode the members of an object one by one, so that their places are known."""
+    """Encode an object so that the places of its members are known."""
     kinds = [type(value) in (list, tuple) for value in state.values()]
-    if not any(kinds):
+    lists = sum(kinds)
+    if not lists:
         return orjson.dumps(state, option=_OPTIONS), dict.fromkeys(state)
+    behind = list(state.items())[kinds.index(True) + 1 :]
+    if lists == 1 and all(_is_short(value) for _, value in behind):
+        # Only what stands behind the list has to be measured. To encode all of it once, and not in
+        # parts that are then joined, spares a copy of the state.
+        (key,) = (key for key, is_list in zip(state, kinds, strict=True) if is_list)
+        tail = len(orjson.dumps(dict(behind))) if behind else 1
+        tails: Tails = dict.fromkeys(state)
+        tails[key] = (tail + 1, bool(state[key]))
+        return orjson.dumps(state, option=_OPTIONS), tails
+    return _joined_members(state, kinds)
+
+
+def _joined_members(state: dict[str, JSON], kinds: list[bool]) -> tuple[bytes, Tails]:
     parts: list[bytes] = []
     for key, value in state.items():
         parts += (b",", orjson.dumps(key), b":", orjson.dumps(value, option=_OPTIONS))
@@ -88,10 +107,42 @@ def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
     return b"".join(parts), tails
 
 
+def _is_short(value: JSON) -> bool:
+    return type(value) in (int, float, bool, type(None)) or (
+        type(value) is str and len(value) <= _SHORT_CHARS
+    )
+
+
 def _is_plain(value: JSON) -> bool:
-    """Tell whether orjson writes a value exactly; True is certain."""
+    """Tell whether orjson writes a value exactly; True is certain.
+
+    Level by level, all parts must be of JSON's own types, their floats finite, and the levels few:
+    orjson does not count tuples, and overruns its memory when they are nested too deep.
+    """
+    level, left = [value], _PARTS_MAX
+    for _ in range(DEPTH_MAX):
+        kinds = set(map(type, level))
+        if not kinds <= _KINDS:
+            return False
+        if float in kinds and not all(isfinite(each) for each in level if type(each) is float):
+            return False
+        if kinds.isdisjoint(_CONTAINERS):
+            return True
+        level = gc.get_referents(*level)
+        left -= len(level)
+        if left < 0:
+            return _is_plain_and_large(value)
+    kinds = set(map(type, level))
+    # The last level may hold no container; a float there is not worth a second look.
+    return kinds <= _KINDS and kinds.isdisjoint(_CONTAINERS | {float})
+
+
+def _is_plain_and_large(value: JSON) -> bool:
+    """Tell the same of a value of many parts, which `marshal` looks at faster one by one.
+
+    It also ends where parts are met again and again: it refuses what is nested without end.
+    """
     shape = marshal.dumps(value, _MARSHAL_VERSION)
-    # Before orjson, which does not count tuples and overruns its memory when nested too deep.
     return _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape)
 
 
@@ -186,7 +237,7 @@ class _Walk:
             return self._integer(value)
         if isinstance(value, float):
             number = float.__pos__(value)
-            if not math.isfinite(number):
+            if not isfinite(number):
                 raise self._refuse("holds a number that is not finite")
             return number
         if not isinstance(value, dict | list | tuple):

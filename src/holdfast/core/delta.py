@@ -59,21 +59,26 @@ def dump(delta: Delta) -> bytes:
 
 def parse(payload: bytes) -> Delta:
     """Return the delta that `dump` was given, or raise Corrupt."""
+    ops, end = parse_ops(payload)
+    return Delta(ops, payload[end:])
+
+
+def parse_ops(payload: bytes) -> tuple[list[int], int]:
+    """Return the steps of a delta, and where its new bytes begin, or raise Corrupt."""
     end = payload.find(b"]") + 1
     try:
         ops = orjson.loads(payload[:end])
     except ValueError:
         ops = None
-    literal = payload[end:]
     if (
         not isinstance(ops, list)
         or len(ops) % 3
         or not {int}.issuperset(map(type, ops))  # a bool is no number here
         or min(ops, default=0) < 0
-        or sum(ops[2::3]) != len(literal)
+        or sum(ops[2::3]) != len(payload) - end
     ):
         raise Corrupt(f"a delta makes no sense. bytes=`{len(payload)}`")
-    return Delta(ops, literal)
+    return ops, end
 
 
 def apply(base: bytes, delta: Delta) -> bytes:

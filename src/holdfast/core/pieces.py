@@ -68,15 +68,17 @@ class Pieces:
         self.ends += [each + shift for each in ends[first + 1 : last]]
         self._add(text.sources[last], text.offsets[last], end - ends[last - 1])
 
-    def changed(self, delta: Delta, source: int, behind: "Pieces | None" = None) -> "Pieces":
-        """Return the text that a delta makes of this one; its new bytes are a numbered source.
+    def changed(
+        self, ops: Sequence[int], source: int, at: int = 0, *, behind: "Pieces | None" = None
+    ) -> "Pieces":
+        """Return the text that steps make of this one; their new bytes are in a source, from `at`.
 
-        A delta may also copy from a second text, which continues this one.
+        Steps may also copy from a second text, which continues this one.
         """
         result = Pieces()
-        size, at = len(self), 0
-        ops = iter(delta.ops)
-        for start, count, fresh in zip(ops, ops, ops, strict=True):
+        size = len(self)
+        each = iter(ops)
+        for start, count, fresh in zip(each, each, each, strict=True):
             if start < size or behind is None:
                 here = count if behind is None else min(count, size - start)
                 result._copy(self, start, here)
