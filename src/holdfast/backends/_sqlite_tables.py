@@ -80,7 +80,7 @@ class Tables:
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope, or None if there is none."""
         found = self._one("scope", key)
-        return None if found is None else Scope(*found[:7], shown=found[7:])
+        return None if found is None else Scope._make((*found[:7], found[7:], None, ()))
 
     def scope_to_commit(self, key: ScopeKey) -> Scope | None:
         """Return a scope with what a commit needs to know beside it."""
