@@ -318,7 +318,7 @@ _ENCODINGS = frozenset(form + packing for form in (WHOLE, DELTA, SEALED) for pac
 # A whole body below this takes a few pages at most and stays readable in any SQL shell. To compress
 # it would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
 _COMPRESSED_MIN = {WHOLE: 16 * 1024, DELTA: 96, SEALED: 96}
-_LEVEL = {WHOLE: 1, DELTA: 3, SEALED: 3}
+_LEVEL = {WHOLE: 1, DELTA: 1, SEALED: 3}
 _LEVEL_PACK = 7  # of a delta that stays: one in 33 saves
 
 

@@ -212,10 +212,11 @@ class _Search:
 
 def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     """Return how many bytes, up to a limit, are the same from two places on."""
+    view = memoryview(old)  # whose slices copy nothing
     done, block = 0, _BLOCK_MIN
     while done < limit:
         size = min(block, limit - done)
-        if not new.startswith(old[i + done : i + done + size], j + done):
+        if not new.startswith(view[i + done : i + done + size], j + done):
             break
         done += size
         block = min(block * 4, _BLOCK_MAX)
@@ -224,7 +225,7 @@ def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     low, high = done, done + size  # the same up to `low`, not up to `high`
     while high - low > 1:
         middle = (low + high) // 2
-        if new.startswith(old[i + low : i + middle], j + low):
+        if new.startswith(view[i + low : i + middle], j + low):
             low = middle
         else:
             high = middle
@@ -233,10 +234,11 @@ def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
 
 def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     """Return how many bytes, up to a limit, are the same before two places."""
+    view = memoryview(old)
     done, block = 0, _BLOCK_MIN
     while done < limit:
         size = min(block, limit - done)
-        if not new.endswith(old[i - done - size : i - done], 0, j - done):
+        if not new.endswith(view[i - done - size : i - done], 0, j - done):
             break
         done += size
         block = min(block * 4, _BLOCK_MAX)
@@ -245,7 +247,7 @@ def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     low, high = done, done + size
     while high - low > 1:
         middle = (low + high) // 2
-        if new.endswith(old[i - middle : i - low], 0, j - low):
+        if new.endswith(view[i - middle : i - low], 0, j - low):
             low = middle
         else:
             high = middle
