@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import zstandard
+
 from holdfast.core import codec, delta
 from holdfast.core.pieces import Pieces
 from holdfast.errors import Corrupt
@@ -32,10 +34,10 @@ def body_row(seq: int, base: int | None, squeezed: tuple[int, bytes]) -> BodyRow
     return BodyRow(seq, base, *codec.address_body(*squeezed, address=_address(seq, base)))
 
 
-def payload_of(row: BodyRow) -> bytes:
+def payload_of(row: BodyRow, unzip: zstandard.ZstdDecompressor | None = None) -> bytes:
     """Return what was squeezed into a row, or raise Corrupt."""
-    packed = codec.Packed(row.encoding, row.body, row.checksum)
-    return codec.unpack(packed, address=_address(row.seq, row.base))
+    packed = codec.Packed(*row[2:])
+    return codec.unpack(packed, address=_address(row.seq, row.base), unzip=unzip)
 
 
 def check_row(row: BodyRow) -> None:
@@ -51,13 +53,14 @@ def read_chain(rows: Sequence[BodyRow]) -> tuple[bytes, list[tuple[int, int]]]:
     Raises:
         Corrupt: a row fails its checksum, or they are no chain down to a whole state.
     """
+    unzip = zstandard.ZstdDecompressor()
     sources: list[bytes] = []
     sizes: list[tuple[int, int]] = []
     text: Pieces | None = None
     behind: Pieces | None = None
     below: int | None = None
     for row in reversed(rows):
-        payload = payload_of(row)
+        payload = payload_of(row, unzip)
         sizes.append((len(row.body), len(payload)))
         if row.base != below or (row.form == codec.WHOLE) != (below is None):
             raise Corrupt(f"a state builds on another one that is missing. seq=`{row.seq}`")

@@ -371,8 +371,14 @@ def check_body(packed: Packed, address: bytes) -> None:
         raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
 
 
-def unpack(packed: Packed, *, seal: Seal = NO_SEAL, address: bytes = b"") -> bytes:
-    """Return the payload again.
+def unpack(
+    packed: Packed,
+    *,
+    seal: Seal = NO_SEAL,
+    address: bytes = b"",
+    unzip: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
+    """Return the payload again. Who unpacks many rows in a row passes what unzips them.
 
     Raises:
         Corrupt: the bytes are not those that were stored there, or their encoding is unknown.
@@ -383,6 +389,6 @@ def unpack(packed: Packed, *, seal: Seal = NO_SEAL, address: bytes = b"") -> byt
     if not encoding & ZSTD:
         return body
     try:
-        return zstandard.ZstdDecompressor().decompress(body)
+        return (unzip or zstandard.ZstdDecompressor()).decompress(body)
     except zstandard.ZstdError as cause:
         raise Corrupt(f"a body does not decompress. bytes=`{len(body)}`") from cause
