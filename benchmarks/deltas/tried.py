@@ -11,10 +11,9 @@ TRIED: dict[str, str] = {
         " instead of views (no faster). Storing such states whole more often would reach this goal"
         " and miss the one for the file, of which this trace uses the most."
     ),
-    "`save` at turn 500 (turns": (
-        "Tried: proving the types level by level instead of by `marshal` (0.3 ms less), one query"
-        " for all that a commit needs, comparing without copies, lighter compression of what stays"
-        " only for a while. What is left is encoding, which is the floor's own cost."
+    "`save` at turn 500": (
+        "Done: types are proven level by level instead of by `marshal` (0.3 ms less at 1 MB), one"
+        " query reads all that a commit needs, states are compared without copies, what stays only"
+        " for a while is compressed lightly. Of what is left, encoding is the largest part."
     ),
-    "`save` at turn 500 against LangGraph": "See above: the same save.",
 }
