@@ -87,6 +87,8 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, whom: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A terminal does not ignore Ctrl-C; who runs these tests in the background may.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert demo.stdout is not None
     agent = 0
