@@ -1,12 +1,13 @@
 """What every bucket must do. An engine's own test gives a fixture `bucket` and inherits this."""
 
 import random
-import threading
+from functools import partial
 
 import pytest
 
 from holdfast.backends._bucket.protocol import Bucket, Moved
 from holdfast.model import ANY
+from holdfast.testing.conformance._kit import together
 
 NAMES = ["a", "a-b", "a.json", "a/b", "a/b-c", "a/b/c", "ab", "b", "b/+c3+a4", "z_~0"]
 
@@ -109,7 +110,7 @@ class BucketSuite:
                 return
             won.append(number)
 
-        in_threads([lambda number=number: create(number) for number in range(8)])
+        together(partial(create, number) for number in range(8))
         assert len(won) == 1
         assert [each and each.data for each in bucket.get(["k/one"])] == [b"%d" % won[0]]
 
@@ -127,28 +128,9 @@ class BucketSuite:
                     except Moved:
                         continue
 
-        in_threads([increment] * 6)
+        together([increment] * 6)
         assert [each and each.data for each in bucket.get(["k/count"])] == [b"90"]
 
     def test_closing_may_be_repeated(self, bucket: Bucket) -> None:
         bucket.close()
         bucket.close()
-
-
-def in_threads(works: list) -> None:  # type: ignore[type-arg]
-    """Run all at once, and raise what one of them raised."""
-    failures: list[BaseException] = []
-
-    def run(work) -> None:  # type: ignore[no-untyped-def]
-        try:
-            work()
-        except BaseException as cause:
-            failures.append(cause)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]

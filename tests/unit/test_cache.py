@@ -1,10 +1,11 @@
 """The last states that an engine keeps in memory."""
 
 import os
-import threading
+from functools import partial
 
 from holdfast.backends._cache import BodyCache
 from holdfast.model import ScopeKey
+from holdfast.testing.conformance._kit import together
 
 OVERHEAD = 512  # charged for each entry
 A, B, C = (ScopeKey(name) for name in "abc")
@@ -45,11 +46,7 @@ def test_many_threads() -> None:
             found = cache.get(scope)
             assert found is None or len(found[1]) == int(found[0].partition(".")[2]) % 200
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(partial(work, seed) for seed in range(1, 9))
     assert 0 <= cache.bytes_held <= 5000
 
 

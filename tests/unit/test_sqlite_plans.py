@@ -24,7 +24,7 @@ from holdfast.backends._sqlite_tables import Tables
 from holdfast.opening import open_backend
 from holdfast.protocol import Backend, Commit, Stamp
 
-STATEMENTS = _sql.load_queries("queries.sqlite.sql")
+STATEMENTS = _sql.load_queries("queries.sqlite.sql") | _sql.load_queries("bodies.sqlite.sql")
 LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}

@@ -176,8 +176,7 @@ class Rows:
             yield finding("base_missing", fact, **at, seq=seq, base=base, dependents=above)
             return
         try:
-            row, step = self._step(seq)
-            found, encoded = self._decoded(row, step, whole=is_head)
+            found, encoded = self._decoded(seq, whole=is_head)
         except DAMAGE:
             if self._is_sound(seq) and not self._is_founded(seq):
                 return  # what it builds on is damaged or missing, and reported as such
@@ -200,7 +199,7 @@ class Rows:
     def _is_sound(self, seq: int) -> bool:
         """Tell whether a body by itself is what was stored."""
         try:
-            self._step(seq)
+            self._opened(seq)
         except DAMAGE:
             return False
         return True
@@ -210,30 +209,34 @@ class Rows:
         below = self._bodies.links(seq)[1:]
         if not all(map(self._is_sound, below)):
             return False
-        return not below or self._step(below[-1])[0].base is None
+        return not below or self._opened(below[-1])[0].base is None
 
-    def _decoded(
-        self, row: BodyRow, step: Delta | None, *, whole: bool
-    ) -> tuple[int, bytes | None]:
+    def _decoded(self, seq: int, *, whole: bool) -> tuple[int, bytes | None]:
         """Return the size of a state, and the state itself if it is stored or wanted whole.
 
         A delta is held against the size of what it builds on; to decode all states of a long
         history would take time in proportion to its square.
         """
-        if step is None or whole:
-            encoded = self._tables.deltas.read(row.seq)
+        row, payload, step = self._opened(seq)
+        if step is None:
+            if row.base is not None:
+                raise Corrupt("a whole state builds on nothing")
+            return len(payload), payload
+        if whole:
+            encoded = self._tables.deltas.read(seq)
             self.spent += len(encoded)
             return len(encoded), encoded
         room = self._size(row.base)
         if row.form == SEALED:
-            room += self._size(self._step(row.base or 0)[0].base)
+            room += self._size(self._opened(row.base or 0)[0].base)
         if any(
             start + count > room for start, count in zip(step.ops[::3], step.ops[1::3], strict=True)
         ):
             raise Corrupt("a delta does not fit its base")
         return size_of(step), None
 
-    def _step(self, seq: int) -> tuple[BodyRow, Delta | None]:
+    def _opened(self, seq: int) -> tuple[BodyRow, bytes, Delta | None]:
+        """Return a body, what is in it, and that as a delta unless it is a whole state."""
         row = self._bodies.row(seq)
         if row is None:
             raise Corrupt("a body is missing")
@@ -243,14 +246,14 @@ class Rows:
         if len(self._sizes) >= _SIZES_MAX:
             self._sizes.clear()
         self._sizes[seq] = len(payload) if step is None else size_of(step)
-        return row, step
+        return row, payload, step
 
     def _size(self, seq: int | None) -> int:
         """Return the size of the state that a body is for."""
         if seq is None:
             return 0
         if seq not in self._sizes:
-            self._step(seq)
+            self._opened(seq)
         return self._sizes[seq]
 
     @cached_property
