@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from holdfast.aio import AsyncStore
 from holdfast.core import limits
+from holdfast.core.layout import Layout
 from holdfast.engine import Engine, Tools
 from holdfast.errors import InvalidInput
 from holdfast.protocol import Backend, Clock, Stamp
@@ -110,6 +111,8 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     if not isinstance(url, str):
         raise InvalidInput(f"the URL must be text. type=`{type(url).__name__}`")
     found = _SCHEME.match(url)
+    if found is None and url:
+        return _SCHEMES["file"], url, []  # a plain path
     name = "" if found is None else found[1].lower()
     scheme = _SCHEMES.get(name)
     if found is None or scheme is None:
@@ -151,6 +154,58 @@ def _sqlite_file(address: str) -> str:
     return os.path.abspath(path)
 
 
+def _open_folder(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    from holdfast.backends._bucket.directory import DirectoryBucket
+
+    own = dict(options)
+    root = own.pop("root", _ROOT)
+    path = _folder(address)
+    return lambda: _over(DirectoryBucket(path, token=_token, now=_now, **own), root)
+
+
+def _folder(address: str) -> str:
+    path = address
+    if address.startswith("//"):
+        host, slash, rest = address[2:].partition("/")
+        path = slash + rest
+        if host not in ("", "localhost") or not slash:
+            raise InvalidInput("write file:///absolute/folder, or a plain path")
+    if not path or "\0" in path:
+        raise InvalidInput("write file:///absolute/folder, or a plain path")
+    return os.path.abspath(path)
+
+
+def _over(bucket: Any, root: str) -> Backend:
+    from holdfast.backends.objects import ObjectBackend
+
+    # Other tools know no index, and theirs are the other roots.
+    return ObjectBackend(
+        bucket, layout=Layout(root), index=root == _ROOT, clock=CLOCK, draw=draw
+    )
+
+
+def _token() -> str:
+    return os.urandom(8).hex()
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _root(value: Any) -> str:
+    if value not in (_ROOT, "", "session/"):
+        raise ValueError
+    return str(value)
+
+
+def _flag(value: Any) -> bool:
+    if value in (True, "true", "1"):
+        return True
+    if value in (False, "false", "0"):
+        return False
+    raise ValueError
+
+
 def _positive_int(value: Any) -> int:
     number = int(value)
     if number < 1 or isinstance(value, bool | float):
@@ -178,6 +233,7 @@ class _Scheme(NamedTuple):
     file: Callable[[str], str] | None = None
 
 
+_ROOT = "sessions/"
 _COMMON: Mapping[str, Callable[[Any], Any]] = {
     "state_bytes_max": _positive_int,
     "workers": _positive_int,
@@ -192,6 +248,11 @@ _SCHEMES: Mapping[str, _Scheme] = {
             "cache_bytes_max": _positive_int,
         },
         file=_sqlite_file,
+    ),
+    "file": _Scheme(
+        _open_folder,
+        {"root": _root, "sync": _flag, "lock_wait_s": _seconds},
+        file=_folder,
     ),
 }
 

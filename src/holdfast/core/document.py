@@ -48,9 +48,9 @@ class Header:
     `labels`, `metadata` and `forked_from` are encoded, as in `rows.Row`. `created_at` and
     `updated_at` are microseconds; `at` is the logical commit time in milliseconds. `nonce` is that
     of the revision, `w` that of this very write, `trail` those of the last ones. `last` is the
-    greatest `seq` given in the line, `tip` the newest kept id (a hint), `pending` the line that
-    must still live at `forked_from`. `session_id` and `scope_id` are there where the key has them
-    clipped. A document without a snapshot to show is `void`.
+    greatest `seq` given in the line, `pending` the line that must still live at `forked_from`.
+    `session_id` and `scope_id` are there where the key has them clipped. A document without a
+    snapshot to show is `void`.
     """
 
     id: str
@@ -70,7 +70,6 @@ class Header:
     trail: tuple[str, ...] = ()
     floor: str = ""
     fence: str | None = None
-    tip: str | None = None
     pending: str | None = None
     session_id: str | None = None
     scope_id: str | None = None

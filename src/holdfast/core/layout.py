@@ -94,6 +94,11 @@ def unescape(name: str, bytes_max: int = NAME_BYTES_MAX) -> Name | None:
     return Clipped(id, digest) if re.fullmatch("[0-9a-f]{32}", digest) else None
 
 
+def is_clipped(id: str) -> bool:
+    """Tell whether an id is too long for the key of a document, which then does not tell it."""
+    return len(escape(id)) > NAME_BYTES_MAX
+
+
 def _name(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     escaped = escape(id)
     if len(escaped) <= bytes_max:
@@ -188,6 +193,11 @@ class Layout:
         """Return the key of a snapshot in history."""
         return f"{self.history_prefix(scope)}snapshot_{_name(id)}.json"
 
+    def beside_head(self, head_key: str, id: str) -> str:
+        """Return the key of a snapshot in history from that of its scope's head."""
+        folder = head_key.removesuffix("snapshot_latest.json")
+        return f"{folder}immutable_history/snapshot_{_name(id)}.json"
+
     def manifest_key(self, scope: ScopeKey) -> str:
         """Return the key of a scope's manifest."""
         return f"{self.scope_prefix(scope)}manifest.json"
@@ -263,6 +273,27 @@ def order_prefix(scope: ScopeKey) -> str:
     return f"{INDEX}order/{_address(scope, '/')}/"
 
 
+def session_order_prefix(session_id: str) -> str:
+    """Return what the pointers to the history of a session begin with."""
+    return f"{INDEX}order/{_short(session_id)}/"
+
+
+def order_start(scope: ScopeKey, seq: int) -> str:
+    """Return what stands behind the pointers down to a place, and before all lower ones."""
+    return f"{order_prefix(scope)}{_SEQ_LAST - seq:016x}.~"
+
+
+def orders_prefix(prefix: str) -> str:
+    """Return what the pointers to the history of all sessions begin with that begin with a text.
+
+    Others may begin with it too if the text is long: compare the ids as well.
+    """
+    escaped = escape(prefix)
+    if len(escaped) > INDEX_NAME_BYTES_MAX - _MARK_BYTES:
+        escaped = _cut(prefix, INDEX_NAME_BYTES_MAX)
+    return f"{INDEX}order/{escaped}"
+
+
 def order_key(ref: SnapshotRef, *, seq: int, born: str) -> str:
     """Return the pointer to a snapshot by its place in history."""
     return f"{order_prefix(ref.scope)}{_SEQ_LAST - seq:016x}.{_short(ref.id)}.{born}"
@@ -271,6 +302,11 @@ def order_key(ref: SnapshotRef, *, seq: int, born: str) -> str:
 def label_prefix(label: str, value: str) -> str:
     """Return what the pointers to the snapshots with a label begin with; the newest sorts first."""
     return f"{INDEX}labels/{_short(label)}={_short(value)}/"
+
+
+def label_start(label: str, value: str, *, at_ms: int) -> str:
+    """Return what stands before the pointers of a moment and all earlier ones."""
+    return f"{label_prefix(label, value)}{_AT_LAST - max(1, at_ms):015d}"
 
 
 def label_key(ref: SnapshotRef, label: str, value: str, *, at_ms: int, born: str) -> str:

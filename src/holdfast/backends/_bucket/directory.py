@@ -1,48 +1,96 @@
 """A bucket that is a folder: one file for each key, with compare-and-set among processes.
 
-A file is written under a temporary name, synced, and moved into place, so that no reader sees a
-part of it; then its folder is synced. A version is the hash of the bytes. Who compares holds a
-lock on the folder (`flock`, which the system lets go of when a process dies), and so does who
-deletes; to create a file is one step by itself. No lock file ever appears.
+A file is written under a temporary name in its folder, synced, and moved into place, so that no
+reader sees a part of it; then the folder is synced. An empty file needs no temporary name: it is
+whole as soon as it exists, and its folder alone is synced. A version is the hash of the bytes.
 
-Folders are opened name by name without following links, so that nothing leads out of the root.
+The lock is `flock` on the folder: no lock file ever appears, and the system lets go of it when a
+process dies. Why every pair of calls is safe, in threads and in processes:
+
+- Replace, blind put and delete hold the lock, so nothing of ours changes a name between the moment
+  at which it is compared and the rename. The lock is not held while anything is synced.
+- Create holds none: `link` is one step that fails if the name exists, and from the comparison to
+  the rename it does. `mark` creates with O_EXCL, likewise, or finds an empty file and is done.
+- Folders are never renamed, and removed only when they are empty. Whoever has a temporary file in
+  one keeps it where it is: two writers of a key always hold the same folder, hence the same lock.
+  In a folder that was removed before nothing can be created; the writer opens it anew.
+- A temporary file is swept after an hour. If its writer was only asleep, it finds it gone before
+  anything is placed, and begins again.
+
+Who writes here without the lock (a foreign tool) is noticed until just before the rename; what it
+writes in the microseconds after that is replaced.
+
+A folder made by somebody else a moment ago is theirs to sync. Ours comes later, and file systems
+that keep changes of names in order (ext4, XFS, Btrfs, ZFS, APFS) keep theirs with ours.
 """
 
 import errno
-import fcntl
-import heapq
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
-from typing import NamedTuple
+from itertools import groupby, islice
+from typing import NamedTuple, NoReturn
 
+from xxhash import xxh3_128_hexdigest
+
+from holdfast.backends._bucket._folders import (
+    NOTHING,
+    TEMPORARY,
+    Folders,
+    failure,
+    flush,
+    locked,
+    parts_of,
+)
+from holdfast.backends._bucket._tree import Leftover, Page, Sweeper
 from holdfast.backends._bucket.protocol import Listed, Moved, Stored
-from holdfast.errors import InvalidInput, Unavailable
+from holdfast.core.limits import LOCK_WAIT_S_MAX
+from holdfast.errors import InvalidInput, Unavailable, Unsupported
 from holdfast.model import ANY, Expect
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_TEMPORARY = ".holdfast-"  # and a random token: begins with a dot, as no name in a key does
-_STALE_US = 3_600_000_000
-_TRIES_MAX = 1_000
+_TRIES_MAX = 1_000  # of a write whose folder others keep removing
+_OPEN_MAX = 64  # folders at a time, where many keys are given
 
-# What is no file of ours stands in the place of one, or of a folder.
-_NOTHING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+# After these the step may have happened all the same: on a network file system the answer is lost.
+_DOUBTFUL = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class _Place(NamedTuple):
+    folder: int  # a handle
+    name: str
+    path: str  # for people
 
 
 class DirectoryBucket:
-    """A folder as a bucket. The folder is created with the first write."""
+    """A folder as a bucket. It is created with the first write, and again if it was removed."""
 
-    def __init__(self, root: str, *, token: Callable[[], str], sync: bool = True) -> None:
-        """`token` draws a random text for temporary names."""
-        self._root = root
+    def __init__(
+        self,
+        root: str,
+        *,
+        token: Callable[[], str],
+        now: Callable[[], int],
+        sync: bool = True,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+    ) -> None:
+        """`token` draws a random text for temporary names, `now` tells the time in microseconds.
+
+        Without `sync` a power cut may take back what was written; a crash of the process may not.
+        """
+        try:
+            self._folders = Folders(root, sync=sync)
+        except (OSError, ValueError) as cause:  # NUL, or a working directory that was removed
+            raise InvalidInput(f"the path leads nowhere. path=`{root!a}`") from cause
         self._token = token
+        self._sweeper = Sweeper(self._folders, now=now)
         self._sync = sync
+        self._lock_wait_s = lock_wait_s
         if os.path.exists(root) and not os.path.isdir(root):
-            raise InvalidInput(f"the path is a file, not a folder. path=`{root}`")
+            raise InvalidInput(f"the path is not that of a folder. path=`{root}`")
 
     def close(self) -> None:
         """Hold nothing, so there is nothing to let go of."""
@@ -51,260 +99,274 @@ class DirectoryBucket:
 
     def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
         """Return each object, or its first bytes; None where there is none."""
-        return [self._get(key, first) for key in keys]
-
-    def _get(self, key: str, first: int | None) -> Stored | None:
-        try:
-            with self._folder(key) as (folder, name):
-                return _read(folder, name, first)
-        except OSError as cause:
-            if cause.errno in _NOTHING:
-                return None
-            raise self._translated(cause) from cause
+        found: list[Stored | None] = []
+        for above, names in _runs(keys):
+            try:
+                with self._folders.opened(above) as folder:
+                    found += [_read(folder, name, first) for name in names]
+            except OSError as cause:
+                if cause.errno not in NOTHING:
+                    raise failure(cause, self._folders.path(*above)) from cause
+                found += [None] * len(names)
+        return found
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
         """Return a page of keys that begin with a prefix and are greater than `after`, sorted."""
-        start, _, begin = prefix.rpartition("/")
-        walk = _Walk(after, limit, prefix)
+        start, slash, begin = prefix.rpartition("/")
+        page = Page(after, limit)
         try:
-            with self._open_folder(start.split("/") if start else [], create=False) as folder:
-                walk.visit(folder, start + "/" if start else "", begin)
+            with self._folders.opened(parts_of(start) if slash else []) as folder:
+                page.visit(folder, start + slash, begin)
         except OSError as cause:
-            if cause.errno not in _NOTHING:
-                raise self._translated(cause) from cause
-        return walk.found
+            if cause.errno not in NOTHING:
+                raise failure(cause, self._folders.path(start)) from cause
+        return page.found
 
     # Writing
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Store an object durably as one step; return its new version."""
+        version = version_of(data)
+        *above, name = parts_of(key)
         for _ in range(_TRIES_MAX):
             try:
-                with self._folder(key, create=True) as (folder, name):
-                    self._put(folder, name, data, expect)
-                    return version_of(data)
-            except FileNotFoundError:
-                continue  # the folder was removed as empty meanwhile
+                folder, new = self._folders.make(above)
+                try:
+                    self._sweeper.tidy(folder, above, new=new)
+                    self._put(_Place(folder, name, self._folders.path(key)), data, expect)
+                finally:
+                    os.close(folder)
+            except (FileNotFoundError, FileExistsError):
+                # The folder was removed as empty, our temporary file was swept while we slept, or
+                # its name is taken. Nothing was placed.
+                continue
             except OSError as cause:
-                raise self._translated(cause) from cause
-        raise Unavailable(f"the folder keeps vanishing. path=`{self._root}`")
+                raise failure(cause, self._folders.path(key)) from cause
+            return version
+        raise self._restless(above)
 
-    def _put(self, folder: int, name: str, data: bytes, expect: Expect) -> None:
-        temporary = _TEMPORARY + self._token()
+    def _put(self, place: _Place, data: bytes, expect: Expect) -> None:
+        if expect is None and _look(place) is not None:
+            self._refuse(place)
+        folder = place.folder
+        temporary = TEMPORARY + self._token()
         handle = os.open(temporary, _WRITE, 0o600, dir_fd=folder)
+        renamed = False
         try:
             try:
                 _write_all(handle, data)
                 if self._sync:
-                    os.fsync(handle)
+                    flush(handle)
             finally:
                 os.close(handle)
-            self._place(folder, temporary, name, expect)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
+            if expect is None:
+                self._link(place, temporary)
+            else:
+                self._replace(place, temporary, expect)
+                renamed = True
+        finally:
+            if not renamed:
+                with suppress(OSError):  # `sweep` finds it
+                    os.unlink(temporary, dir_fd=folder)
         try:
-            if self._sync:
-                os.fsync(folder)
+            # Without this a power cut brings back what was there before, after we have answered.
+            self._folders.flush(folder)
         except OSError as cause:
-            raise Unavailable(
-                f"the folder cannot be synced. path=`{self._root}`", outcome_known=False
+            raise failure(cause, place.path, outcome_known=False) from cause
+
+    def _refuse(self, place: _Place) -> NoReturn:
+        """Say that an object exists. Who gets this may go by it, so it must be durable first."""
+        self._folders.flush(place.folder)
+        raise Moved
+
+    def _link(self, place: _Place, temporary: str) -> None:
+        here = place.folder
+        try:
+            with _committing(place):
+                # Links are not followed: macOS would need the name of the file for it.
+                os.link(
+                    temporary,
+                    place.name,
+                    src_dir_fd=here,
+                    dst_dir_fd=here,
+                    follow_symlinks=False,
+                )
+        except FileExistsError:
+            _look(place)
+            self._refuse(place)
+        except OSError as cause:
+            if cause.errno not in _NO_LINKS:
+                raise
+            raise Unsupported(
+                f"the file system has no hard links, by which files are created. "
+                f"path=`{place.path}`"
             ) from cause
 
-    def _place(self, folder: int, temporary: str, name: str, expect: Expect) -> None:
-        """Move a file into its place, if what stands there is as expected: this is the commit."""
-        if expect is None:
-            try:
-                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except FileExistsError as cause:
-                raise Moved from cause
-            os.unlink(temporary, dir_fd=folder)
-            return
-        with _locked(folder):
+    def _replace(self, place: _Place, temporary: str, expect: Expect) -> None:
+        here = place.folder
+        with locked(here, place.path, wait_s=self._lock_wait_s):
+            found = _look(place)
             if expect is not ANY:
-                found = _read(folder, name, None)
-                if found is None or found.version != expect:
+                stored = None if found is None else _read(here, place.name, None)
+                if stored is None or stored.version != expect:
                     raise Moved
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                # Somebody without the lock may have written while we were reading.
+                if _trace(_look(place)) != _trace(found):
+                    raise Moved
+            with _committing(place):
+                os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
+
+    def mark(self, keys: Sequence[str]) -> None:
+        """Store empty files durably, whatever stands there."""
+        self._in_folders(keys, self._create)
+
+    def _create(self, above: Sequence[str], names: Sequence[str]) -> int:
+        """Create empty files; return a handle of their folder, which is yet to be synced."""
+        for _ in range(_TRIES_MAX):
+            with suppress(FileNotFoundError):  # the folder, or a file, was removed meanwhile
+                folder, _ = self._folders.make(above)
+                try:
+                    for name in names:
+                        self._create_one(folder, above, name)
+                except BaseException:
+                    os.close(folder)
+                    raise
+                return folder
+        raise self._restless(above)
+
+    def _create_one(self, folder: int, above: Sequence[str], name: str) -> None:
+        try:
+            os.close(os.open(name, _WRITE, 0o600, dir_fd=folder))
+        except FileExistsError:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if found.st_size or not stat.S_ISREG(found.st_mode):
+                self.put("/".join([*above, name]), b"", expect=ANY)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects that exist, and folders that become empty."""
-        for key in keys:
-            try:
-                with self._folder(key) as (folder, name):
-                    with _locked(folder), suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=folder)
-                    if self._sync:
-                        os.fsync(folder)
-            except OSError as cause:
-                if cause.errno in _NOTHING:
-                    continue
-                raise self._translated(cause) from cause
-        for key in keys:
-            self._prune(key)
+        self._in_folders(keys, self._remove)
+        for above, _ in _runs(keys):
+            self._folders.prune(above)
 
-    def _prune(self, key: str) -> None:
-        """Remove the folders above a key as far as they are empty."""
-        parts = key.split("/")[:-1]
-        while parts:
-            *above, last = parts
-            try:
-                with self._open_folder(above, create=False) as folder:
-                    os.rmdir(last, dir_fd=folder)
-            except OSError:
-                return
-            parts = above
-
-    def sweep(self, now: int) -> int:
-        """Remove temporary files that a killed process left long ago; return how many."""
-        count = 0
-        for path, _, names in os.walk(self._root):
-            for name in names:
-                if name.startswith(_TEMPORARY):
-                    with suppress(OSError):
-                        whole = os.path.join(path, name)
-                        if os.stat(whole).st_mtime_ns // 1000 < now - _STALE_US:
-                            os.unlink(whole)
-                            count += 1
-        return count
-
-    # Folders
-
-    @contextmanager
-    def _folder(self, key: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        *parts, name = key.split("/")
-        with self._open_folder(parts, create=create) as folder:
-            yield folder, name
-
-    @contextmanager
-    def _open_folder(self, parts: Sequence[str], *, create: bool) -> Iterator[int]:
-        """Open a folder below the root, name by name, so that no link is followed."""
-        if create and not os.path.isdir(self._root):
-            os.makedirs(self._root, 0o700, exist_ok=True)
-        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _remove(self, above: Sequence[str], names: Sequence[str]) -> int | None:
+        """Remove files; return a handle of their folder, which is yet to be synced."""
         try:
-            for part in parts:
-                inner = self._enter(folder, part, create=create)
-                os.close(folder)
-                folder = inner
-            yield folder
-        finally:
-            os.close(folder)
-
-    def _enter(self, folder: int, part: str, *, create: bool) -> int:
-        try:
-            return os.open(part, _FOLDER, dir_fd=folder)
-        except FileNotFoundError:
-            if not create:
-                raise
-        with suppress(FileExistsError):
-            os.mkdir(part, 0o700, dir_fd=folder)
-            if self._sync:
-                os.fsync(folder)
-        return os.open(part, _FOLDER, dir_fd=folder)
-
-    def _translated(self, cause: OSError) -> Unavailable:
-        code = errno.errorcode.get(cause.errno or 0, "")
-        return Unavailable(f"the folder does not answer. path=`{self._root}` error=`{code}`")
-
-
-class _Entry(NamedTuple):
-    order: str  # a folder sorts as if its name ended with `/`, so that keys come in order
-    name: str
-    is_folder: bool
-
-
-class _Walk:
-    """A page of keys in text order, found by visiting no more folders than it takes."""
-
-    def __init__(self, after: str, limit: int, prefix: str) -> None:
-        self._after = after
-        self._limit = limit
-        self._prefix = prefix
-        self.found: list[Listed] = []
-
-    def visit(self, folder: int, path: str, begin: str) -> None:
-        """Add the keys of a folder whose names begin with some text."""
-        last = ""
-        while len(self.found) < self._limit:
-            wanted = self._limit - len(self.found)
-            page = heapq.nsmallest(wanted, self._entries(folder, path, begin, last))
-            for entry in page:
-                last = entry.order
-                self._take(folder, path, entry)
-                if len(self.found) >= self._limit:
-                    return
-            if len(page) < wanted:
-                return
-
-    def _entries(self, folder: int, path: str, begin: str, last: str) -> Iterator[_Entry]:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if not name.startswith(begin) or name.startswith(_TEMPORARY):
-                    continue
-                is_folder = entry.is_dir(follow_symlinks=False)
-                order = name + "/" if is_folder else name
-                whole = path + order
-                # Of a folder all keys count that begin with its name.
-                done = whole <= self._after and not self._after.startswith(whole)
-                if order > last and not done:
-                    yield _Entry(order, name, is_folder)
-
-    def _take(self, folder: int, path: str, entry: _Entry) -> None:
-        try:
-            if entry.is_folder:
-                inner = os.open(entry.name, _FOLDER, dir_fd=folder)
-                try:
-                    self.visit(inner, path + entry.order, "")
-                finally:
-                    os.close(inner)
-                return
-            found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+            folder = self._folders.open(above)
         except OSError as cause:
-            if cause.errno in _NOTHING:
-                return  # removed meanwhile
+            if cause.errno in NOTHING:
+                return None
             raise
-        key = path + entry.name
-        if stat.S_ISREG(found.st_mode) and key > self._after:
-            self.found.append(Listed(key, found.st_size, found.st_mtime_ns // 1000))
+        try:
+            with locked(folder, self._folders.path(*above), wait_s=self._lock_wait_s):
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                        if stat.S_ISREG(found.st_mode):  # a link is none of ours
+                            os.unlink(name, dir_fd=folder)
+            self._sweeper.tidy(folder, above)
+        except BaseException:
+            os.close(folder)
+            raise
+        return folder
+
+    def _in_folders(
+        self, keys: Sequence[str], act: Callable[[Sequence[str], Sequence[str]], int | None]
+    ) -> None:
+        """Do something in each folder, then sync them all: what one sync writes, the next need not.
+
+        A folder in which nothing was found is synced as well: whoever removed or created it there
+        may have died before.
+        """
+        runs = _runs(keys)
+        while some := list(islice(runs, _OPEN_MAX)):
+            opened: list[int] = []
+            try:
+                for above, names in some:
+                    handle = act(above, names)
+                    if handle is not None:
+                        opened.append(handle)
+                for folder in opened:
+                    self._folders.flush(folder)
+            except OSError as cause:
+                raise failure(cause, self._folders.root, outcome_known=False) from cause
+            finally:
+                for folder in opened:
+                    os.close(folder)
+
+    def _restless(self, above: Sequence[str]) -> Unavailable:
+        return Unavailable(f"the folder keeps vanishing. path=`{self._folders.path(*above)}`")
+
+    # What killed processes and foreign hands leave
+
+    def leftovers(self, *, limit: int) -> Sequence[Leftover]:
+        """Return what is not an object and will not become one; foreign things among it."""
+        return self._sweeper.leftovers(limit=limit)
+
+    def sweep(self) -> int:
+        """Remove temporary files that a killed process left long ago; return how many."""
+        return self._sweeper.sweep()
 
 
 def version_of(data: bytes) -> str:
     """Return the version of a file: a hash, since two writers may write within one tick."""
-    return blake2b(data, digest_size=16).hexdigest()
+    return xxh3_128_hexdigest(data)
+
+
+def _runs(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield (folder, names) for neighbours in one folder, so that it is opened once for them."""
+    for above, found in groupby(map(parts_of, keys), key=lambda parts: parts[:-1]):
+        yield above, [parts[-1] for parts in found]
+
+
+def _look(place: _Place) -> os.stat_result | None:
+    """Return what stands in a place; None if nothing does. Never replace what is no file."""
+    try:
+        found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise Unavailable(f"what stands in the place of a file is none. path=`{place.path}`")
+    return found
+
+
+def _trace(found: os.stat_result | None) -> tuple[int, ...]:
+    """Return what changes when somebody writes to a file, or puts another in its place."""
+    return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@contextmanager
+def _committing(place: _Place) -> Iterator[None]:
+    """The step inside is the commit."""
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno in _DOUBTFUL:
+            raise failure(cause, place.path, outcome_known=False) from cause
+        raise
 
 
 def _read(folder: int, name: str, first: int | None) -> Stored | None:
     try:
         handle = os.open(name, _READ, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    with os.fdopen(handle, "rb") as file:
+    except OSError as cause:
+        if cause.errno in NOTHING:
+            return None
+        raise
+    try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             return None
+        modified = found.st_mtime_ns // 1000
         if first is not None and first < found.st_size:
-            return Stored(file.read(first), found.st_size, None)
-        data = file.read()
-        return Stored(data, len(data), version_of(data))
+            return Stored(os.read(handle, first), found.st_size, None, modified)
+        with open(handle, "rb", buffering=0, closefd=False) as file:
+            data = file.readall()
+        return Stored(data, len(data), version_of(data), modified)
+    finally:
+        os.close(handle)
 
 
 def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
-
-
-@contextmanager
-def _locked(folder: int) -> Iterator[None]:
-    """Hold the lock of a folder. Threads of one process exclude each other as well."""
-    # A lock belongs to the opened handle, and each call has opened its own.
-    fcntl.flock(folder, fcntl.LOCK_EX)
-    try:
-        if os.fstat(folder).st_nlink == 0:
-            raise FileNotFoundError(errno.ENOENT, "the folder was removed")
-        yield
-    finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)

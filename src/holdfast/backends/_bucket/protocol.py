@@ -1,7 +1,8 @@
-"""What a bucket must do: five methods over keys and bytes. It knows no session and no snapshot.
+"""What a bucket must do: six methods over keys and bytes. It knows no session and no snapshot.
 
 A key is text of `/`-separated names, none of them empty, `.` or `..`. Every `put` of one key is
-one step: a reader gets the bytes before or those after, never a mixture.
+one step: a reader gets the bytes before or those after, never a mixture. What was written is seen
+by every later `get` and `list`, in any process.
 """
 
 from collections.abc import Sequence
@@ -11,15 +12,23 @@ from holdfast.model import Expect
 
 
 class Moved(Exception):
-    """The object is not at the version that a `put` expects; nothing was written."""
+    """The object is not at the version that a `put` expects; nothing was written by this call.
+
+    Unless a request was sent twice because its answer was lost: then it may be there all the same.
+    Whoever gets this looks for what it wrote before it believes it.
+    """
 
 
 class Stored(NamedTuple):
-    """An object, or its first bytes; then the version is None. `size` is that of the whole."""
+    """An object, or its first bytes; then the version may be None. `size` is that of the whole.
+
+    `modified` is in microseconds, by the clock of the storage.
+    """
 
     data: bytes
     size: int
     version: str | None
+    modified: int
 
 
 class Listed(NamedTuple):
@@ -31,7 +40,7 @@ class Listed(NamedTuple):
 
 
 class Bucket(Protocol):
-    """Objects by key. Safe to call from many threads.
+    """Objects by key. Safe to call from many threads; what takes many keys works in parallel.
 
     All raise Unavailable when the storage does not answer. A `put` whose answer was lost raises it
     with `outcome_known=False`: it may have happened, or may still happen.
@@ -51,12 +60,22 @@ class Bucket(Protocol):
         """
         ...
 
+    def mark(self, keys: Sequence[str]) -> None:
+        """Store empty objects durably, whatever stands there."""
+        ...
+
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects that exist. None of them is there when this returns, unless put since."""
         ...
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        """Return a page of keys that begin with a prefix and are greater than `after`, sorted."""
+        """Return a page of keys that begin with a prefix and come after `after`, in order.
+
+        Fewer than `limit`: the end. `after` need not exist. Keys are in the order of their bytes,
+        or (some services keep trees) of the names along their paths. In both, what stands in one
+        folder stands together, and `<folder>/~` comes after all of it whose names begin with
+        ASCII.
+        """
         ...
 
     def close(self) -> None:

@@ -1,0 +1,1 @@
+"""The parts of the engine over buckets: `objects.py` puts them together."""

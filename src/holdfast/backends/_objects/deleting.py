@@ -1,0 +1,257 @@
+"""How snapshots, scopes and sessions go.
+
+A deleted head becomes void, then its copy a tombstone, which keeps a late writer from bringing it
+back. Of a scope or a session the heads go first: without its head no copy of a line counts.
+"""
+
+from collections.abc import Sequence
+
+from holdfast.backends._bucket.protocol import Listed, Moved
+from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place
+from holdfast.backends._objects.heads import Head
+from holdfast.backends._objects.notes import Notes
+from holdfast.backends._objects.writing import Writer
+from holdfast.core import commits, document
+from holdfast.core.document import TOMBSTONE_BYTES_MAX, Header, Tombstone
+from holdfast.core.layout import File
+from holdfast.errors import Corrupt, Unavailable
+from holdfast.model import ANY, Expect, Pruned, ScopeKey
+
+_CHUNK = 64  # copies read at a time
+_PASSES_MAX = 100  # over a session that others go on writing to
+_POINTERS_MAX = 10_000  # removed with a session; what is left over is for `repair`
+_RESENDS_MAX = 8
+
+
+class Deleter:
+    """Removes things."""
+
+    def __init__(self, writer: Writer, notes: Notes) -> None:
+        self._writer = writer
+        self._notes = notes
+        self._files = writer.files
+        self._heads = writer.heads
+        self._history = writer.history
+
+    # Snapshots
+
+    def delete_snapshots(
+        self, scope: ScopeKey, ids: Sequence[str], *, spare_head: bool, fence: str | None
+    ) -> Pruned:
+        """Remove snapshots and their notes, as `Backend.delete_snapshots` promises."""
+        wanted = list(dict.fromkeys(ids))
+        sizes, gone = list[int](), list[str]()
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            # The copies before the head: a head that is none of them then stays none of them.
+            copies = self._files.read(
+                [self._files.copy_place(scope, id) for id in chunk], versions=True
+            )
+            head = self._heads.read(scope, versions=True)
+            commits.check_fence(fence, _fence_of(head), scope)
+            for id, copy in zip(chunk, copies, strict=True):
+                size = self._delete(scope, id, head, copy, spare_head, fence)
+                if size is None or size >= 0:
+                    gone.append(id)
+                if size is not None and size >= 0:
+                    sizes.append(size)
+        self._notes.clear(scope, gone)
+        return Pruned(len(sizes), sum(sizes))
+
+    def _delete(
+        self,
+        scope: ScopeKey,
+        id: str,
+        head: Head,
+        copy: Found,
+        spare_head: bool,
+        fence: str | None,
+    ) -> int | None:
+        """Delete one snapshot; return its size, None if there is none, -1 if it is spared."""
+        try:
+            if head.is_void or (head.shown is not None and head.shown.header.id == id):
+                raise Beaten  # that changes the head, so it is read anew for each
+            return self._bury(scope, id, head, copy)
+        except Beaten:
+            return self._writer.contend(
+                scope, lambda: self._delete_one(scope, id, spare_head, fence)
+            )
+
+    def _delete_one(
+        self, scope: ScopeKey, id: str, spare_head: bool, fence: str | None
+    ) -> int | None:
+        copy = self._files.read_one(self._files.copy_place(scope, id), versions=True)
+        head = self._heads.read(scope, versions=True)
+        commits.check_fence(fence, _fence_of(head), scope)
+        if spare_head:
+            shown = self._history.shown(scope, head)
+            if shown is not None and shown.header.id == id:
+                return -1
+        if head.shown is not None and head.shown.header.id == id:
+            self._writer.roll_forward(scope, head)
+            self._void(scope, head, None)
+            if not head.shown.header.kept:
+                return head.shown.header.size
+            raise Beaten  # what is left of it is its copy
+        self._writer.bump(scope, head)
+        return self._bury(scope, id, head, copy)
+
+    def _void(self, scope: ScopeKey, head: Head, line: str | None) -> None:
+        """Put a head in place that shows nothing; of another line, if one is given."""
+        life = self._writer.life(scope, head, self._writer.draw().now)
+        header = head.header
+        if header is None:
+            return
+        void = Header(
+            id=header.id,
+            line=line or life.line,
+            seq=header.seq,
+            rev=header.rev,
+            nonce=header.nonce,
+            born=header.born,
+            w=header.w,
+            created_at=header.created_at,
+            updated_at=header.updated_at,
+            at=header.at,
+            size=0,
+            last=life.last,
+            kept=False,
+            void=True,
+            trail=header.trail,
+            floor=life.floor,
+            fence=life.fence,
+            session_id=header.session_id,
+            scope_id=header.scope_id,
+        )
+        self._writer.swap_head(scope, head, self._writer.rewritten(void), b"{}")
+        self._heads.remember(scope, None, floor=life.floor, last=life.last)
+
+    def _bury(self, scope: ScopeKey, id: str, head: Head, copy: Found) -> int | None:
+        """Put a tombstone in the place of a copy; return the size of what was there."""
+        place = self._files.copy_place(scope, id)
+        if isinstance(copy, Corrupt):
+            (stored,) = self._files.bucket.get([place.key])
+            if stored is not None:
+                self._entomb(place, Tombstone(None, 0, ""), stored.version)
+                return 0
+            return None
+        if not isinstance(copy, Doc) or not head.counts(copy.header):
+            return None
+        header = copy.header
+        if copy.foreign:
+            # No late writer of ours brings it back, and other tools do not know tombstones.
+            self._files.bucket.delete([place.key])
+        else:
+            self._entomb(place, Tombstone(header.line, header.seq, header.born), copy.version)
+        self._writer.index.unpoint(scope, header)
+        return header.size
+
+    def _entomb(self, place: Place, tombstone: Tombstone, expect: str | None) -> None:
+        stored, lost = document.write_tombstone(tombstone), False
+        for _ in range(_RESENDS_MAX):
+            try:
+                self._files.bucket.put(place.key, stored, expect=expect)
+                return
+            except Moved:
+                if not lost:
+                    raise Beaten from None
+            except Unavailable as error:
+                if error.outcome_known:
+                    raise
+                lost = True
+            found = self._files.read_one(place, versions=True)
+            if isinstance(found, Grave) and found.tombstone == tombstone:
+                return
+            if not isinstance(found, Doc | Corrupt) or (
+                isinstance(found, Doc) and found.version != expect
+            ):
+                raise Beaten
+        raise Unavailable(f"a tombstone cannot be written. key=`{place.key}`", outcome_known=False)
+
+    # Scopes and sessions
+
+    def delete_scope(self, scope: ScopeKey, *, expect: Expect, fence: str | None) -> int:
+        """Remove a scope, as `Backend.delete_scope` promises."""
+        if expect is ANY and fence is None:
+            return self._erase(scope.session_id, scope, spared=None)
+
+        def attempt() -> None:
+            head = self._heads.read(scope, versions=True)
+            commits.check_fence(fence, _fence_of(head), scope)
+            if head.is_void and expect is not ANY:
+                self._writer.restore(scope, head)
+            shown = self._history.shown(scope, head)
+            commits.check_expect(expect, None if shown is None else shown.row, scope)
+            if head.doc is not None:
+                # Another line: nothing of this one counts any more. This is the commit.
+                stamp = self._writer.draw()
+                self._void(scope, head, self._writer.new_line(stamp.now))
+
+        counted = self._count(scope)
+        self._writer.contend(scope, attempt)
+        self._erase(scope.session_id, scope, spared=self._files.layout.head_key(scope))
+        return counted
+
+    def delete_session(self, session_id: str) -> int:
+        """Remove everything of a session, as `Backend.delete_session` promises."""
+        return self._erase(session_id, None, spared=None)
+
+    def _count(self, scope: ScopeKey) -> int:
+        head = self._heads.read(scope)
+        draft = head.shown is not None and not head.shown.header.kept
+        return draft + sum(1 for _ in self._history.scan(scope, head))
+
+    def _erase(self, session_id: str, scope: ScopeKey | None, spared: str | None) -> int:
+        """Delete heads, then the rest, until a listing shows that nothing is left."""
+        layout, bucket = self._files.layout, self._files.bucket
+        prefix = layout.session_prefix(session_id) if scope is None else layout.scope_prefix(scope)
+        pointers = self._writer.index.keys_of_session(session_id, scope, _POINTERS_MAX)
+        count = passes = 0
+        while True:
+            page = bucket.list(prefix, limit=PAGE)
+            rest = [each for each in page if each.key != spared]
+            if not rest:
+                break
+            heads = {head_key_of(each.key) for each in rest} - {spared, None}
+            count += self._count_page(rest, sorted(filter(None, heads)))
+            bucket.delete(sorted(filter(None, heads)))
+            bucket.delete([each.key for each in rest if each.key not in heads])
+            passes += len(page) < PAGE
+            if passes > _PASSES_MAX:
+                raise Unavailable(f"others go on writing. session=`{session_id}`")
+        self._heads.forget(session_id)
+        bucket.delete(pointers)
+        return count
+
+    def _count_page(self, page: Sequence[Listed], heads: Sequence[str]) -> int:
+        """Count the snapshots of a page that is about to be deleted, and of its heads."""
+        places = []
+        count = 0
+        for each in page:
+            key = self._files.layout.parse(each.key)
+            if key is None or key.file is not File.COPY:
+                continue
+            if each.size > TOMBSTONE_BYTES_MAX:
+                count += 1
+            else:
+                places.append(Place(each.key, key.id))
+        count += sum(isinstance(found, Doc) for found in self._files.read(places))
+        for head, found in zip(heads, self._files.read([Place(k) for k in heads]), strict=True):
+            if isinstance(found, Doc) and not found.header.void:
+                count += not found.header.kept or not self._has_copy(head, found)
+        return count
+
+    def _has_copy(self, head_key: str, head: Doc) -> bool:
+        key = self._files.layout.beside_head(head_key, head.header.id)
+        (stored,) = self._files.bucket.get([key], first=1)
+        return stored is not None and stored.size > TOMBSTONE_BYTES_MAX
+
+
+def head_key_of(key: str) -> str | None:
+    """Return the key of the head of the scope that a document belongs to."""
+    folder, found, _ = key.partition("/snapshots/")
+    return f"{folder}/snapshots/snapshot_latest.json" if found else None
+
+
+def _fence_of(head: Head) -> str | None:
+    return None if head.header is None else head.header.fence

@@ -1,0 +1,127 @@
+"""The kept snapshots of a scope, the newest first, without reading those that are not asked for.
+
+Where there is an index, its pointers tell the order and the copies only prove it. Beneath a foreign
+head, or without an index, all headers are read: other tools write no pointers.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from holdfast.backends._objects.files import PAGE, Doc, Files, Place, walk
+from holdfast.backends._objects.heads import Head
+from holdfast.backends._objects.index import Index
+from holdfast.core.layout import File
+from holdfast.model import ScopeKey
+
+_CHUNK = 64  # headers read at a time
+_SPARE = 16  # pointers beyond a page, in case some lead nowhere
+
+
+class History:
+    """Reads copies."""
+
+    def __init__(self, files: Files, index: Index) -> None:
+        self._files = files
+        self._index = index
+
+    def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
+        """Return the newest kept snapshot: what a void head shows."""
+        return next(iter(self.page(scope, head, after=None, limit=1)), None)
+
+    def shown(self, scope: ScopeKey, head: Head) -> Doc | None:
+        """Return what the scope shows now, without its state."""
+        return self.newest(scope, head) if head.is_void else head.shown
+
+    def walk(self, scope: ScopeKey, head: Head, after: int | None = None) -> Iterator[Doc]:
+        """Go through the whole history, the newest first."""
+        while page := self.page(scope, head, after=after, limit=PAGE):
+            yield from page
+            after = page[-1].header.seq
+
+    def page(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
+        """Return kept snapshots below a place, the newest first. `head` was read before."""
+        if self._index.enabled and head.doc is not None and not head.is_foreign:
+            found = self._by_place(scope, head, after, limit)
+        else:
+            everything = self.scan(scope, head)
+            found = (doc for doc in everything if after is None or doc.header.seq < after)
+        return heapq.nlargest(limit, found, key=_by_seq)
+
+    def _by_place(
+        self, scope: ScopeKey, head: Head, after: int | None, limit: int
+    ) -> Iterator[Doc]:
+        """Follow the pointers until there are enough; the head itself may be among them or not."""
+        shown = head.shown
+        if shown is not None and shown.header.kept and (after is None or shown.header.seq < after):
+            yield shown
+        pointers = self._index.history(scope, after=after, limit=limit + _SPARE)
+        count = 0
+        while count < limit and (chunk := list(islice(pointers, min(_CHUNK, limit - count)))):
+            places = {(pointed.ref.id, pointed.seq) for pointed in chunk}
+            ids = {id for id, _ in places if shown is None or id != shown.header.id}
+            for doc in self.copies(scope, head, sorted(ids)):
+                # An id that was deleted and saved again has two places, of which one is past.
+                if (doc.header.id, doc.header.seq) in places:
+                    count += 1
+                    yield doc
+
+    def scan(self, scope: ScopeKey, head: Head) -> Iterator[Doc]:
+        """Go through all kept snapshots in the order of their keys."""
+        shown = head.shown
+        if shown is not None and shown.header.kept:
+            yield shown
+        for chunk in chunks(self._places(scope), _CHUNK):
+            for doc in self._counting(head, chunk):
+                if shown is None or doc.header.id != shown.header.id:
+                    yield doc
+
+    def _places(self, scope: ScopeKey) -> Iterator[Place]:
+        for each in walk(self._files.bucket, self._files.layout.history_prefix(scope)):
+            key = self._files.layout.parse(each.key)
+            if key is not None and key.file is File.COPY:
+                yield Place(each.key, key.id)
+
+    def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
+        """Return the copies that exist and count, without their states."""
+        return self._counting(head, [self._files.copy_place(scope, id) for id in ids])
+
+    def _counting(self, head: Head, places: Sequence[Place]) -> list[Doc]:
+        found = self._files.read(places) if places else []
+        return [doc for doc in found if isinstance(doc, Doc) and head.counts(doc.header)]
+
+    def sizes(self, scope: ScopeKey, head: Head) -> list[int]:
+        """Return the sizes of all states of a scope, that of a draft too."""
+        sizes = [doc.header.size for doc in self.scan(scope, head)]
+        if head.shown is not None and not head.shown.header.kept:
+            sizes.append(head.shown.header.size)
+        return sizes
+
+    def leaves(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
+        """Return kept snapshots that no other kept one follows.
+
+        Only parents that are still to come, and leaves, are held while the history goes by.
+        """
+        awaited: set[str] = set()
+        leaves: dict[str, Doc] = {}
+        for doc in self.walk(scope, head):
+            id, parent = doc.header.id, doc.header.parent
+            if id in awaited:
+                awaited.discard(id)
+            else:
+                leaves[id] = doc
+            if parent is not None and leaves.pop(parent, None) is None:
+                awaited.add(parent)
+        found = [doc for doc in leaves.values() if after is None or doc.header.seq < after]
+        return heapq.nlargest(limit, found, key=_by_seq)
+
+
+def _by_seq(doc: Doc) -> tuple[int, str]:
+    return doc.header.seq, doc.header.id
+
+
+def chunks(items: Iterable[Place], size: int) -> Iterator[list[Place]]:
+    """Cut a stream into lists."""
+    stream = iter(items)
+    while chunk := list(islice(stream, size)):
+        yield chunk

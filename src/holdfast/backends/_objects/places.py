@@ -1,0 +1,133 @@
+"""Which sessions and scopes there are: told by the keys, without reading every one of them.
+
+A listing jumps over the rest of a folder once it has seen enough of it. Few scopes need a closer
+look: those in which only something small is left, which may be a head that shows nothing, or
+tombstones.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from holdfast.backends._bucket.protocol import Listed
+from holdfast.backends._objects.files import PAGE, Doc, Files, Place
+from holdfast.backends._objects.heads import Heads
+from holdfast.backends._objects.notes import parse_note
+from holdfast.core.document import TOMBSTONE_BYTES_MAX
+from holdfast.core.layout import Clipped, DocumentKey, File
+from holdfast.errors import Corrupt
+from holdfast.model import ScopeKey
+
+VOID_BYTES_MAX = 8 * 1024  # a head that shows nothing has no state and no metadata
+
+
+class _Entry(NamedTuple):
+    listed: Listed
+    key: DocumentKey
+    folder: str
+
+
+class Places:
+    """Walks over sessions and scopes."""
+
+    def __init__(self, files: Files, heads: Heads) -> None:
+        self._files = files
+        self._heads = heads
+
+    def scopes(self, prefix: str, after: str, *, one_each: bool = False) -> Iterator[ScopeKey]:
+        """Walk the scopes below a prefix that hold anything; with `one_each` one of each session.
+
+        `after` is where a listing goes on, as `behind_scope` and `behind_session` tell.
+        """
+        done = ""  # what need not be looked at any more begins with this
+        while True:
+            page = self._files.bucket.list(prefix, after=after, limit=PAGE)
+            for folder, entries in groupby(self._entries(page), key=lambda each: each.folder):
+                if done and folder.startswith(done):
+                    continue
+                scope = self._holding(list(entries))
+                if scope is not None:
+                    yield scope
+                    done = self._session_folder(folder) if one_each else folder
+            if len(page) < PAGE:
+                return
+            last = page[-1].key
+            # Names that sort behind the mark are foreign: then there is nothing to jump over.
+            jump = f"{done}~" if done and last.startswith(done) else last
+            after = max(jump, last) if jump > after else last
+
+    def behind_scope(self, scope: ScopeKey) -> str:
+        """Return where a listing goes on behind a scope."""
+        return f"{self._files.layout.scope_prefix(scope)}~"
+
+    def behind_session(self, session_id: str) -> str:
+        """Return where a listing goes on behind a session."""
+        return f"{self._files.layout.session_prefix(session_id)}~"
+
+    def _entries(self, page: Sequence[Listed]) -> Iterator[_Entry]:
+        for listed in page:
+            key = self._files.layout.parse(listed.key)
+            if key is not None:
+                folder = listed.key.partition("/snapshots/")[0]
+                yield _Entry(listed, key, f"{folder}/snapshots/")
+
+    def _session_folder(self, folder: str) -> str:
+        root = self._files.layout.root
+        return f"{root}{folder[len(root) :].partition('/')[0]}/"
+
+    def _holding(self, entries: Sequence[_Entry]) -> ScopeKey | None:
+        """Return the scope if these documents show that it holds something."""
+        small: list[_Entry] = []
+        for entry in entries:
+            if entry.key.file in (File.NOTE, File.MANIFEST):
+                return self._named(entry)
+            limit = VOID_BYTES_MAX if entry.key.file is File.HEAD else TOMBSTONE_BYTES_MAX
+            if entry.listed.size > limit:
+                return self._named(entry)
+            small.append(entry)
+        found = self._files.read([Place(each.listed.key, each.key.id) for each in small])
+        for entry, doc in zip(small, found, strict=True):
+            if isinstance(doc, Doc) and self._shows(entry, doc):
+                return self._named(entry, doc)
+            if isinstance(doc, Corrupt):
+                return self._named(entry)
+        return None
+
+    def _shows(self, entry: _Entry, doc: Doc) -> bool:
+        if entry.key.file is not File.HEAD:
+            return True
+        if doc.header.void:
+            return doc.header.fence is not None
+        return self._heads.resolved(doc).doc is not None
+
+    def _named(self, entry: _Entry, doc: Doc | None = None) -> ScopeKey | None:
+        """Return the scope; its full names stand in the document where the key has them clipped."""
+        session_id, scope_id = entry.key.session_id, entry.key.scope_id
+        if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
+            full = self._full_names(entry) if doc is None else _names_in(doc)
+            session_id = _full(session_id, full[0])
+            scope_id = _full(scope_id, full[1])
+        if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
+            return None
+        return ScopeKey(session_id, scope_id, entry.key.kind)
+
+    def _full_names(self, entry: _Entry) -> tuple[str | None, str | None]:
+        if entry.key.file is File.NOTE:
+            (stored,) = self._files.bucket.get([entry.listed.key])
+            try:
+                note = None if stored is None else parse_note(entry.listed.key, stored.data, 0)
+            except Corrupt:
+                note = None
+            return (None, None) if note is None else (note.session_id, note.scope_id)
+        found = self._files.read_one(Place(entry.listed.key, entry.key.id))
+        return _names_in(found) if isinstance(found, Doc) else (None, None)
+
+
+def _names_in(doc: Doc) -> tuple[str | None, str | None]:
+    return doc.header.session_id, doc.header.scope_id
+
+
+def _full(name: str | Clipped, known: str | None) -> str | Clipped:
+    if isinstance(name, Clipped) and known is not None and name.matches(known):
+        return known
+    return name

@@ -1,0 +1,354 @@
+"""How a snapshot is committed: the head first, then its pointers and its copy.
+
+What is read before what is compared: the head, then the copy of a caller's id (save); the copy,
+then the head (update of what is not the head). Every attempt decides anew (core/commits.py).
+"""
+
+from dataclasses import replace
+
+from holdfast.backends._bucket.protocol import Moved
+from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after
+from holdfast.backends._objects.heads import Head
+from holdfast.backends._objects.replace import Replacer
+from holdfast.backends._objects.writing import Life, Writer
+from holdfast.core import commits, document
+from holdfast.core.commits import Line, Verdict
+from holdfast.core.document import Header
+from holdfast.core.layout import is_clipped
+from holdfast.core.rows import Row, info_of, unpack_ref
+from holdfast.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+)
+from holdfast.model import ANY, ScopeKey, SnapshotInfo
+from holdfast.protocol import Append, Commit, Copy
+
+_RESENDS_MAX = 8
+
+
+class Saver:
+    """Carries commits out."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._files = writer.files
+        self._heads = writer.heads
+        self._history = writer.history
+        self._replacer = Replacer(writer)
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        """Carry out one commit, as `Backend.commit` promises."""
+        attempts = 0
+
+        def attempt() -> SnapshotInfo:
+            nonlocal attempts
+            attempts += 1
+            if commit.again and attempts == 1:
+                stored = self._stored_before(commit)
+                if stored is not None:
+                    return stored
+            if commit.replaces is not None:
+                return self._replacer.replace(commit)
+            remembered = self._heads.remembered(commit.scope) if attempts == 1 else None
+            if remembered is not None:
+                try:
+                    return self._save(commit, remembered)
+                except (AlreadyExists, Conflict):
+                    pass  # what was remembered may be past
+            head = self._read(commit)
+            if attempts > 1 and head.header is not None and commit.stamp.nonce in nonces(head):
+                # An answer was lost, and what was taken for not stored has arrived after all.
+                stored = self._stored_before(commit)
+                if stored is not None:
+                    return stored
+            return self._save(commit, head)
+
+        return self._writer.contend(commit.scope, attempt)
+
+    def _read(self, commit: Commit) -> Head:
+        whole = isinstance(commit.body, Append)
+        return self._heads.read(commit.scope, whole=whole, versions=True)
+
+    # A save
+
+    def _save(self, commit: Commit, head: Head) -> SnapshotInfo:
+        scope, shown = commit.scope, head.shown
+        source = self._source(commit)
+        if head.is_void:
+            if commit.expect is not ANY or isinstance(commit.body, Append):
+                self._writer.restore(scope, head)
+            shown = self._history.newest(scope, head)
+        found: Found = None
+        if commit.id is not None:
+            found = self._existing(scope, commit.id, head)
+        existing = found if isinstance(found, Doc) and self._is_there(found, head) else None
+        life = self._writer.life(commit.scope, head, commit.stamp.now)
+        line = self._line(commit, head, life, shown)
+        verdict = commits.judge(
+            commit,
+            line,
+            None if existing is None else existing.row,
+            lambda: self._writer.body_of(scope, head, existing) == commit.body,
+        )
+        if existing is not None:
+            if verdict is Verdict.UNCHANGED:
+                return info_of(scope, existing.row)
+            return self._replacer.replace(commit)
+        body = self._body(commit, head, shown, source)
+        if not commit.head:
+            return self._aside(commit, head, life, line, found, body)
+        return self._advance(commit, head, life, line, body)
+
+    def _existing(self, scope: ScopeKey, id: str, head: Head) -> Found:
+        if head.shown is not None and head.shown.header.id == id:
+            return head.shown
+        found = self._files.read_one(self._files.copy_place(scope, id), whole=True, versions=True)
+        if isinstance(found, Corrupt):
+            raise found
+        return found
+
+    def _is_there(self, found: Doc, head: Head) -> bool:
+        return found is head.shown or head.counts(found.header)
+
+    def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> Line:
+        taken = commit.new_scope and self._is_taken(commit.scope, head, shown)
+        return Line(
+            head=None if shown is None else shown.row,
+            floor=life.floor,
+            fence=life.fence,
+            next_seq=max(1, commit.stamp.now, life.last + 1),
+            taken=taken,
+        )
+
+    def _is_taken(self, scope: ScopeKey, head: Head, shown: Doc | None) -> bool:
+        if shown is not None or (head.header is not None and head.header.fence is not None):
+            return True
+        if self._history.newest(scope, head) is not None:
+            return True
+        layout = self._files.layout
+        prefixes = (f"{layout.scope_prefix(scope)}notes/", layout.manifest_key(scope))
+        return any(self._files.bucket.list(prefix, limit=1) for prefix in prefixes)
+
+    def _source(self, commit: Commit) -> Doc | None:
+        """Read the snapshot that a fork begins at, which must still be what it was."""
+        ref = commit.forked_from
+        if ref is None or (commit.source is None and not isinstance(commit.body, Copy)):
+            return None
+        head = self._heads.read(ref.scope)
+        shown = self._history.shown(ref.scope, head)
+        place = self._files.copy_place(ref.scope, ref.id)
+        if shown is not None and shown.header.id == ref.id and not head.is_void:
+            place = self._files.head_place(ref.scope)
+        found = self._files.read_one(place, whole=True)
+        if isinstance(found, Corrupt):
+            raise found
+        if isinstance(found, Doc) and found.header.id != ref.id:
+            raise Beaten  # the head has moved
+        there = isinstance(found, Doc) and (place.id is None or head.counts(found.header))
+        doc = found if there and isinstance(found, Doc) else None
+        commits.check_source(commit, None if doc is None else doc.row)
+        return doc
+
+    def _body(self, commit: Commit, head: Head, shown: Doc | None, source: Doc | None) -> bytes:
+        body = commit.body
+        if isinstance(body, Append):
+            before = None
+            if shown is not None and head.shown is not None:
+                before = self._writer.whole(commit.scope, head).body
+            elif shown is not None:
+                before = self._read_copy(commit.scope, shown.header.id).body
+            encoded, _ = commits.appended(body, before)
+            return encoded
+        if isinstance(body, Copy):
+            if source is None:
+                raise InvalidInput("a copy needs the snapshot that it is forked from")
+            return source.body
+        return body
+
+    def _read_copy(self, scope: ScopeKey, id: str) -> Doc:
+        found = self._files.read_one(self._files.copy_place(scope, id), whole=True)
+        if isinstance(found, Corrupt):
+            raise found
+        if not isinstance(found, Doc):
+            raise Beaten
+        return found
+
+    def _advance(
+        self, commit: Commit, head: Head, life: Life, line: Line, body: bytes
+    ) -> SnapshotInfo:
+        """Make a new snapshot the head, and put it into history."""
+        scope = commit.scope
+        self._writer.roll_forward(scope, head)
+        newest: list[str | None] = []
+
+        def newest_kept() -> str | None:
+            doc = None if head.bare else self._history.newest(scope, head)
+            newest.append(None if doc is None else doc.header.id)
+            return newest[0]
+
+        row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
+        header = self._header(commit, row, life)
+        if head.header is not None:
+            header = replace(header, trail=trail_after(head.header))
+        doc = self._writer.swap_head(scope, head, header, body)
+        if header.pending is not None:
+            doc = self._settle(scope, doc, body)
+        self._put_into_history(scope, doc, begun=life.is_new)
+        bare = newest == [None] and not row.kept
+        known = Head(doc._replace(stored=None), doc.version, copied=row.kept, bare=bare)
+        floor = "" if commit.id is not None else row.id
+        self._heads.remember(
+            scope, known if doc.version is not None else None, floor=floor, last=row.seq
+        )
+        return info_of(scope, row)
+
+    def _put_into_history(self, scope: ScopeKey, doc: Doc, *, begun: bool) -> None:
+        """Copy a head that was just committed; only then is it acknowledged."""
+        if not doc.header.kept:
+            return
+        try:
+            self._writer.copy(scope, doc.header, doc.stored or b"")
+            now = self._files.read_head(scope) if begun else None
+        except Unavailable as error:
+            raise Unavailable(
+                f"the snapshot is stored, but not yet in history. id=`{doc.header.id}`",
+                outcome_known=False,
+            ) from error
+        if now is not None and now.header.line not in (None, doc.header.line):
+            # A foreign tool overwrote the first head of this line, and another line was begun.
+            raise Beaten
+
+    def _header(self, commit: Commit, row: Row, life: Life, *, line: str | None = "") -> Header:
+        scope, source = commit.scope, commit.forked_from
+        pending = None
+        if commit.source is not None and source and source.scope.session_id == scope.session_id:
+            origin = self._files.read_head(source.scope)
+            pending = None if origin is None else origin.header.line
+        return Header(
+            id=row.id,
+            line=life.line if line == "" else line,
+            seq=row.seq,
+            rev=row.rev,
+            nonce=row.nonce,
+            born=row.nonce,
+            w=row.nonce,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            at=row.seq // 1000,
+            size=row.size,
+            last=row.seq,
+            kept=bool(row.kept),
+            floor=life.floor if commit.id is not None else row.id,
+            fence=life.fence,
+            pending=pending,
+            session_id=scope.session_id if is_clipped(scope.session_id) else None,
+            scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+            parent=row.parent_id,
+            forked_from=row.forked_from,
+            status=row.status,
+            labels=row.labels,
+            metadata=row.metadata,
+        )
+
+    def _settle(self, scope: ScopeKey, doc: Doc, body: bytes) -> Doc:
+        """Finish a fork: if the line of its source is gone, the whole session was deleted."""
+        head = self._heads.resolved(doc)
+        if head.doc is None:
+            self._files.bucket.delete([self._files.layout.head_key(scope)])
+            ref = unpack_ref(doc.header.forked_from)
+            raise NotFound(f"there is no such snapshot. id=`{None if ref is None else ref.id}`")
+        if doc.version is None:
+            return doc
+        header = replace(self._writer.rewritten(doc.header), pending=None)
+        try:
+            return self._writer.swap_head(scope, head, header, body)
+        except Beaten:
+            return doc._replace(version=None)  # somebody has already gone on from it
+
+    # A save that is only kept
+
+    def _aside(
+        self, commit: Commit, head: Head, life: Life, line: Line, found: Found, body: bytes
+    ) -> SnapshotInfo:
+        """Keep a snapshot without making it the head: its copy is the commit."""
+        scope = commit.scope
+
+        def newest_kept() -> str | None:
+            doc = self._history.newest(scope, head)
+            return None if doc is None else doc.header.id
+
+        row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
+        own = None if life.is_new or head.is_foreign else life.line
+        header = self._header(commit, row, life, line=own)
+        self._writer.index.point(scope, header)
+        data = document.write(header, scope.kind, body)
+        expect = found.version if isinstance(found, Doc | Grave) else None
+        self._create(scope, header, data, expect)
+        self._heads.remember(
+            scope,
+            None if head.bare else self._heads.remembered(scope),
+            floor="" if commit.id is not None else row.id,
+            last=row.seq,
+        )
+        return info_of(scope, row)
+
+    def _create(self, scope: ScopeKey, header: Header, data: bytes, expect: str | None) -> None:
+        place, lost = self._files.copy_place(scope, header.id), False
+        for _ in range(_RESENDS_MAX):
+            try:
+                self._files.bucket.put(place.key, data, expect=expect)
+                return
+            except Moved:
+                if not lost:
+                    raise Beaten from None
+            except Unavailable as error:
+                if error.outcome_known and not lost:
+                    raise
+                lost = True
+            found = self._files.read_one(place, versions=True)
+            if isinstance(found, Doc | Grave):
+                born = found.header.born if isinstance(found, Doc) else found.tombstone.born
+                if born == header.born:
+                    return
+                if found.version != expect:
+                    break
+            elif found is not None or expect is not None:
+                break
+        raise Unavailable(
+            f"an answer was lost, and it cannot be told what became of the write. id=`{header.id}`",
+            outcome_known=False,
+        )
+
+    # A commit that may be stored already
+
+    def _stored_before(self, commit: Commit) -> SnapshotInfo | None:
+        """Find a commit by its nonce; None if it is certainly not stored."""
+        scope, nonce = commit.scope, commit.stamp.nonce
+        head = self._heads.read(scope)
+        header = head.header
+        shown = head.shown
+        if shown is not None and nonce in (shown.header.nonce, shown.header.born):
+            self._writer.roll_forward(scope, self._heads.read(scope, versions=True))
+            return info_of(scope, shown.row)
+        if commit.id is not None:
+            for doc in self._history.copies(scope, head, [commit.id]):
+                if nonce in (doc.header.nonce, doc.header.born, *doc.header.trail):
+                    return info_of(scope, doc.row)
+        else:
+            for doc in self._history.walk(scope, head):
+                if doc.header.born == nonce:
+                    return info_of(scope, doc.row)
+                if doc.header.seq < commit.stamp.now:
+                    break
+        if header is not None and nonce in header.trail and commit.replaces is None:
+            raise Unavailable(f"it was stored, and has gone since. nonce=`{nonce}`")
+        return None
+
+
+def nonces(head: Head) -> tuple[str, ...]:
+    """Return the nonces of the last writes of a head."""
+    return () if head.header is None else (head.header.w, *head.header.trail)

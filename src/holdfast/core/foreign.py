@@ -1,0 +1,65 @@
+"""Documents that another tool wrote: what they say, in the words of our own header.
+
+They have no line, so they count in whatever life of the scope; no place, so they stand in history
+by their own time; no revision, so that is the hash of their bytes.
+"""
+
+from datetime import UTC, datetime
+
+from holdfast.core import codec, ids, times
+from holdfast.core.document import Document, Header
+from holdfast.model import JSON
+
+STATUS = "completed"  # what a save says by default
+FACADE = "strands"  # the key of the metadata that holds what stood around the state
+
+
+def header_of(document: Document, *, id: str | None, digest: str, modified: int) -> Header:
+    """Return the header that a foreign document would have; `id` is None for a head.
+
+    `digest` is 16 hexadecimal digits of a hash of its bytes, `modified` when it was stored.
+    """
+    created = _created_at(document.envelope)
+    created = modified if created is None else created
+    named = f"latest-{digest}" if id is None else id
+    seq = _place(created, named)
+    return Header(
+        id=named,
+        line=None,
+        seq=seq,
+        rev=0,
+        nonce=digest,
+        born=digest,
+        w=digest,
+        created_at=created,
+        updated_at=created,
+        at=seq // 1000,
+        size=len(document.body),
+        last=seq,
+        kept=id is not None,
+        status=STATUS,
+        metadata=codec.encode({FACADE: document.envelope}),
+    )
+
+
+def _created_at(envelope: dict[str, JSON]) -> int | None:
+    """Return when a document says that it was made: the two SDKs spell it differently."""
+    text = envelope.get("createdAt", envelope.get("created_at"))
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
+        return times.to_us("createdAt", aware)
+    except Exception:  # whatever else it may be, it is not a time
+        return None
+
+
+def _place(created: int, id: str) -> int:
+    """Return a place in history: the time, and within a millisecond the order of the ids.
+
+    They bear milliseconds, in which many may be made. A UUIDv7 says which came first.
+    """
+    if created % 1000 or ids.time_ms_of(id) is None:
+        return max(1, created)
+    return max(1, created + int(id[15:18], 16) * 1000 // 4096)

@@ -1,0 +1,220 @@
+"""A bucket in memory: every request is a step of the scheduler and may go wrong.
+
+A version is the hash of the bytes, as on S3, so that the same bytes twice have the same version.
+Requests for many keys are that many steps, in any order, as parallel ones are.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import NamedTuple
+
+from holdfast.backends._bucket.protocol import Listed, Moved, Stored
+from holdfast.errors import Unavailable
+from holdfast.model import ANY, Expect
+from holdfast.testing.simulation.dice import Dice
+from holdfast.testing.simulation.faults import Crash, Fault, Faults
+from holdfast.testing.simulation.scheduler import Scheduler
+
+_LATE_PER_MILLE = 120  # at each step, that a request which is still under way arrives
+
+
+def version_of(data: bytes) -> str:
+    """Return the version of an object with these bytes."""
+    return blake2b(data, digest_size=8).hexdigest()
+
+
+class _Late(NamedTuple):
+    actor: str
+    what: str
+    key: str
+    execute: Callable[[], str]
+
+
+class Storage:
+    """The objects, which all processes share, and the requests that are still under way."""
+
+    def __init__(self, scheduler: Scheduler, faults: Faults, dice: Dice) -> None:
+        self.scheduler = scheduler
+        self.faults = faults
+        self.dice = dice
+        self.objects: dict[str, tuple[bytes, int]] = {}
+        # Services differ in these; an engine must do with either.
+        self.by_names = dice.chance(300)
+        self.first_has_version = dice.chance(500)
+        self._late: list[_Late] = []
+
+    def step(self) -> None:
+        """Let others go first, and what is late arrive."""
+        self.scheduler.step()
+        if self._late and self.dice.chance(_LATE_PER_MILLE):
+            late = self._late.pop(self.dice.below(len(self._late)))
+            self.scheduler.note(late.actor, f"{late.what} (late)", late.key, late.execute())
+
+    def send_late(self, late: _Late) -> None:
+        """Have a request arrive at some later step, or never."""
+        self._late.append(late)
+
+    def write(self, key: str, data: bytes, expect: Expect) -> str:
+        """Store an object now, or raise Moved."""
+        found = self.objects.get(key)
+        if expect is not ANY:
+            version = None if found is None else version_of(found[0])
+            if version != expect:
+                raise Moved
+        self.objects[key] = (data, self.scheduler.now_us)
+        return version_of(data)
+
+    def remove(self, key: str) -> None:
+        """Remove an object now."""
+        self.objects.pop(key, None)
+
+    def keys(self, prefix: str, after: str) -> list[str]:
+        """Return the keys that begin with a prefix and come after another, in order."""
+        found = [key for key in self.objects if key.startswith(prefix)]
+        if not self.by_names:
+            return sorted(key for key in found if key > after)
+        behind = after.split("/")
+        return sorted((key for key in found if key.split("/") > behind), key=_names)
+
+
+def _names(key: str) -> list[str]:
+    return key.split("/")
+
+
+class SimulatedBucket:
+    """The storage as one process sees it."""
+
+    def __init__(self, storage: Storage, actor: str) -> None:
+        self._storage = storage
+        self._actor = actor
+
+    def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
+        """Return each object, or its first bytes; every key is a step of its own."""
+        found: dict[str, Stored | None] = {}
+        for key in self._any_order(keys):
+            self._begin_read("get", key)
+            found[key] = self._stored(key, first)
+            entry = self._storage.objects.get(key)
+            said = "none" if entry is None else _short(version_of(entry[0]))
+            self._note("get", key, said, entry and entry[0])
+        return [found[key] for key in keys]
+
+    def _stored(self, key: str, first: int | None) -> Stored | None:
+        entry = self._storage.objects.get(key)
+        if entry is None:
+            return None
+        data, modified = entry
+        if first is None or first >= len(data):
+            return Stored(data, len(data), version_of(data), modified)
+        version = version_of(data) if self._storage.first_has_version else None
+        return Stored(data[:first], len(data), version, modified)
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        """Store an object as one step; return its new version."""
+        how = {ANY: "any", None: "absent"}.get(expect, f"at {_short(str(expect))}")
+        what = f"put {how}"
+
+        def execute() -> str:
+            return self._storage.write(key, data, expect)
+
+        return self._write(what, key, execute, data, conditional=expect is not ANY)
+
+    def mark(self, keys: Sequence[str]) -> None:
+        """Store empty objects, each in a step of its own."""
+        self._each("mark", keys, lambda key: self._storage.write(key, b"", ANY))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects, each in a step of its own."""
+
+        def execute(key: str) -> str:
+            self._storage.remove(key)
+            return "gone"
+
+        self._each("delete", keys, execute)
+
+    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+        """Return a page of keys in one step."""
+        self._begin_read("list", prefix)
+        page = self._storage.keys(prefix, after)[:limit]
+        self._note("list", prefix, f"{len(page)} keys")
+        objects = self._storage.objects
+        return [Listed(key, len(objects[key][0]), objects[key][1]) for key in page]
+
+    def close(self) -> None:
+        """Hold nothing, so there is nothing to let go of."""
+
+    def _any_order(self, keys: Sequence[str]) -> Sequence[str]:
+        return keys if len(keys) < 2 else self._storage.dice.shuffled(keys)
+
+    def _note(self, what: str, key: str, outcome: str, data: bytes | None = None) -> None:
+        self._storage.scheduler.note(self._actor, what, key, outcome, data)
+
+    def _begin_read(self, what: str, key: str) -> None:
+        self._storage.step()
+        if self._storage.faults.of_read() is not None:
+            self._note(what, key, "no answer")
+            raise Unavailable(f"the simulated storage did not answer. key=`{key}`")
+
+    def _each(self, what: str, keys: Sequence[str], execute: Callable[[str], str]) -> None:
+        """Send a request for each key; they are all under way before one of them fails."""
+        failure: Unavailable | None = None
+        for key in self._any_order(keys):
+            try:
+                self._write(what, key, partial(execute, key))
+            except Unavailable as cause:
+                failure = cause
+        if failure is not None:
+            raise Unavailable(*failure.args, outcome_known=False) from failure
+
+    def _write(
+        self,
+        what: str,
+        key: str,
+        execute: Callable[[], str],
+        data: bytes | None = None,
+        *,
+        conditional: bool = False,
+    ) -> str:
+        self._storage.step()
+        fault = self._storage.faults.of_write(conditional=conditional, delete=what == "delete")
+        if fault is None:
+            return self._executed(what, key, execute, data)
+        if fault is Fault.LATE:
+            self._storage.send_late(_Late(self._actor, what, key, lambda: _outcome(execute)))
+            self._note(what, key, fault.value, data)
+            raise self._silence(key, outcome_known=False)
+        done = fault in (Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.RESENT)
+        outcome = f" ({_outcome(execute)})" if done else ""
+        self._note(what, key, fault.value + outcome, data)
+        if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+            raise Crash
+        if fault is Fault.RESENT:
+            raise Moved
+        raise self._silence(key, outcome_known=fault is Fault.REFUSED)
+
+    def _executed(
+        self, what: str, key: str, execute: Callable[[], str], data: bytes | None
+    ) -> str:
+        try:
+            version = execute()
+        except Moved:
+            self._note(what, key, "moved", data)
+            raise
+        self._note(what, key, _short(version), data)
+        return version
+
+    def _silence(self, key: str, *, outcome_known: bool) -> Unavailable:
+        message = f"the simulated storage did not answer. key=`{key}`"
+        return Unavailable(message, outcome_known=outcome_known)
+
+
+def _outcome(execute: Callable[[], str]) -> str:
+    try:
+        return _short(execute())
+    except Moved:
+        return "moved"
+
+
+def _short(version: str) -> str:
+    return version[:6]

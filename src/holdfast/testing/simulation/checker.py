@@ -1,0 +1,313 @@
+"""The verdict on a run: does its record keep the promises?
+
+Scopes and notes are judged one by one: an order of the operations on each must explain all that was
+answered (`search`), by a model that knows no storage. What one scope alone cannot show is asked of
+the whole record: losers that are seen, forks of what was deleted, two ids for one save.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+
+from holdfast.core import codec
+from holdfast.model import Note, ScopeKey, SnapshotInfo
+from holdfast.protocol import Commit, NoteWrite, Query
+from holdfast.testing.simulation.client import log_of
+from holdfast.testing.simulation.history import OK, Op, nonce_of, place_of
+from holdfast.testing.simulation.items import (
+    CommitItem,
+    DeleteItem,
+    Facts,
+    ListItem,
+    ReadItem,
+    ScopeItem,
+    SourceItem,
+    WipeItem,
+)
+from holdfast.testing.simulation.model import State
+from holdfast.testing.simulation.notes import (
+    EraseItem,
+    LookItem,
+    NoteItem,
+    NoteState,
+    SweepItem,
+    WriteItem,
+)
+from holdfast.testing.simulation.search import Search
+from holdfast.testing.simulation.words import describe, describe_answer
+
+_LOSERS = ("Conflict", "AlreadyExists", "NotFound", "refused", "InvalidInput")
+_REFUSED_SOURCE = ("Conflict", "NotFound")
+_ABOUT_SOURCE = ("ok", *_REFUSED_SOURCE)
+_EXPECTED = ("ok", "unknown", "refused", "crash", "Conflict", "AlreadyExists", "NotFound")
+
+
+def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
+    """Yield the facts of all snapshots in an answer."""
+    if op.ok:
+        match op.answer:
+            case SnapshotInfo():
+                yield op.answer
+            case list():
+                for each in op.answer:
+                    info = each[0] if isinstance(each, tuple) else each
+                    if isinstance(info, SnapshotInfo):
+                        yield info
+
+
+def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
+    """Return what breaks a promise, in words; nothing if the record is as it must be."""
+    found = [*_unexpected(ops, faulty), *_losers(ops), *_places(ops), *_forks(ops)]
+    ids, twins = _ids(ops)
+    found += twins
+    if found:
+        return found
+    acks: dict[str, int] = {}
+    for op in ops:
+        if op.verb == "commit" and op.ok:
+            acks.setdefault(nonce_of(op.answer.revision), op.end)
+    facts = Facts(ids, acks, late=late, exact=not faulty)
+    for scope in sorted({op.scope for op in ops if op.scope is not None}):
+        found += _scope_violations(scope, ops, facts)
+    for address in sorted(_addresses(ops), key=str):
+        found += _note_violations(address, ops, facts)
+    return found
+
+
+def _unexpected(ops: Iterable[Op], faulty: bool) -> Iterator[str]:
+    for op in ops:
+        if op.outcome not in _EXPECTED or (not faulty and op.outcome in ("unknown", "refused")):
+            yield f"nobody expects this answer: {_said(op)}"
+
+
+def _said(op: Op) -> str:
+    return f"{op.actor} {op.verb} {describe(op)} -> {describe_answer(op)} [{op.begin}-{op.end}]"
+
+
+def _losers(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield what was refused and is seen all the same (promise 3)."""
+    told: dict[str, list[Op]] = defaultdict(list)
+    for op in ops:
+        if op.verb == "commit":
+            told[op.given["commit"].stamp.nonce].append(op)
+        elif op.verb == "write_note":
+            told[op.given["write"].stamp.nonce].append(op)
+    lost = {n: each for n, each in told.items() if all(op.outcome in _LOSERS for op in each)}
+    for op in ops:
+        seen = [info.revision for info in seen_infos(op)]
+        if op.verb == "notes" and op.ok:
+            seen += [note.revision for note in op.answer]
+        for revision in seen:
+            if nonce_of(revision) in lost:
+                loser = lost[nonce_of(revision)][0]
+                yield f"a loser is seen (promise 3): {_said(loser)}\n    by {_said(op)}"
+
+
+def _ids(ops: Sequence[Op]) -> tuple[dict[str, str], list[str]]:
+    """Return the id that each write was seen under, and the writes that have two."""
+    ids: dict[str, str] = {}
+    twins = []
+    for op in ops:
+        for info in seen_infos(op):
+            nonce = nonce_of(info.revision)
+            if ids.setdefault(nonce, info.id) != info.id:
+                twins.append(f"one save under two ids (promise 4): {ids[nonce]} in {_said(op)}")
+    return ids, twins
+
+
+def _places(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield listings in which two snapshots have one place, and those that disagree on an order."""
+    above: dict[ScopeKey, dict[tuple[str, str], Op]] = defaultdict(dict)
+    for op in ops:
+        if op.verb != "query" or not op.ok or op.scope is None:
+            continue
+        infos: list[SnapshotInfo] = op.answer
+        places = [place_of(info.revision) for info in infos]
+        if len(set(places)) < len(places):
+            yield f"two snapshots have one place (promise 7): {_said(op)}"
+        # A snapshot that was deleted and saved again has another place, and may change it.
+        names = [f"{info.id}@{place_of(info.revision)}" for info in infos]
+        known = above[op.scope]
+        for at, name in enumerate(names):
+            for other in names[at + 1 :]:
+                if (other, name) in known:
+                    before = known[other, name]
+                    yield f"an order has changed (promise 7): {_said(before)}\n    {_said(op)}"
+                known.setdefault((name, other), op)
+
+
+def _forks(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield forks that bring back what delete_session has deleted (promise 5)."""
+    for fork in ops:
+        if fork.verb != "commit" or fork.given["commit"].source is None:
+            continue
+        commit: Commit = fork.given["commit"]
+        source = commit.forked_from.scope if commit.forked_from else commit.scope
+        for wipe in ops:
+            if not wipe.ok or wipe.begin < _born(ops, commit.source) or not _wipes(wipe, source):
+                continue
+            if wipe.end < fork.begin and fork.ok:
+                yield f"a fork of what was deleted (promise 5): {_said(fork)}\n    {_said(wipe)}"
+            after = [op for op in ops if op.begin > wipe.end and op.scope == commit.scope]
+            shown = [op for op in after if _sees(op, commit.stamp.nonce)]
+            absent = [op for op in after if op.verb == "info" and op.ok and op.answer is None]
+            if shown and _wipes(wipe, commit.scope):
+                yield f"a fork outlives its session (promise 5): {_said(fork)}\n    {_said(shown[0])}"
+            elif shown and any(op.end < shown[-1].begin for op in absent):
+                yield f"a fork after the deletion (promise 5): {_said(fork)}\n    {_said(shown[-1])}"
+
+
+def _born(ops: Iterable[Op], revision: str) -> int:
+    """Return when a revision was certainly there: when it was acknowledged, or first read."""
+    nonce = nonce_of(revision)
+    return min(op.end for op in ops if _sees(op, nonce))
+
+
+def _sees(op: Op, nonce: str) -> bool:
+    return any(nonce_of(info.revision) == nonce for info in seen_infos(op))
+
+
+def _wipes(op: Op, scope: ScopeKey) -> bool:
+    if op.verb == "delete_session":
+        return bool(op.given["session"] == scope.session_id)
+    return op.verb == "delete_scope" and op.scope == scope
+
+
+# One scope
+
+
+def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[str]:
+    items = list(_items(scope, ops, facts))
+    by_key = {item.key: item for item in items}
+    for item in items:
+        if isinstance(item, ListItem):
+            item.makers = {each.key: each.op for each in items if isinstance(each, CommitItem)}
+
+    def settle(state: State) -> State:
+        if not state.open:
+            return state
+        return state._replace(
+            open=tuple((key, by_key[key].observe(state, payload)) for key, payload in state.open)
+        )
+
+    search: Search[State] = Search(items, settle)
+    if search.explains(State()):
+        return []
+    return [_unexplained(f"{scope.session_id}/{scope.scope_id}", search)]
+
+
+def _unexplained(what: str, search: Search[State] | Search[NoteState]) -> str:
+    lines = [f"no order of the operations on {what} explains the answers. The longest one found:"]
+    lines += [f"    {_said(op)}" for op in search.explanation()]
+    lines += ["  after which none of these fits:"]
+    lines += [f"    {_said(item.op)}" for item in search.blocked]
+    return "\n".join(lines)
+
+
+def _items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[ScopeItem]:
+    keys = count(1)
+    wipers = [op for op in ops if _wipes(op, scope) and (op.ok or op.outcome not in ("Conflict",))]
+    for op in ops:
+        if _wipes(op, scope):
+            yield WipeItem(op, next(keys), facts)
+            continue
+        if op.verb == "query":
+            query: Query = op.given["query"]
+            if op.ok and query.scope in (None, scope) and not _overlap(op, wipers):
+                mine = [info for info in op.answer if info.scope == scope]
+                yield ListItem(op, next(keys), facts, query, mine)
+        if op.verb == "commit" and _source(op) == scope and op.outcome in _ABOUT_SOURCE:
+            yield SourceItem(op, next(keys), facts)
+        if op.scope != scope:
+            continue
+        if op.verb == "commit":
+            if op.outcome != "refused" and (_source(op) is None or op.outcome not in _REFUSED_SOURCE):
+                yield CommitItem(op, next(keys), facts, wipers)
+        elif op.verb == "delete":
+            for id in op.given["ids"]:
+                yield DeleteItem(op, next(keys), facts, id)
+        elif op.verb == "ids" and op.ok and not _overlap(op, wipers):
+            yield ListItem(op, next(keys), facts, Query(scope), op.answer)
+        elif op.verb in ("read", "info") and op.ok:
+            yield _read_item(op, next(keys), facts)
+
+
+def _overlap(op: Op, wipers: Sequence[Op]) -> bool:
+    """Tell whether a listing overlaps the deletion of its scope: it may see part of it (4.2)."""
+    return any(op.overlaps(each) for each in wipers)
+
+
+def _source(op: Op) -> ScopeKey | None:
+    """Return the scope that a fork begins from, None if it is no fork."""
+    commit: Commit = op.given["commit"]
+    return None if commit.source is None or not commit.forked_from else commit.forked_from.scope
+
+
+def _read_item(op: Op, key: int, facts: Facts) -> ReadItem:
+    if op.verb == "info":
+        return ReadItem(op, key, facts, op.given["id"], op.answer)
+    found = op.answer[0] if op.answer else None
+    item = ReadItem(op, key, facts, op.given["id"], None if found is None else found[0])
+    item.log = None if found is None else log_of(found[1])
+    return item
+
+
+# One note
+
+Address = tuple[ScopeKey, str | None, str]
+
+
+def _addresses(ops: Iterable[Op]) -> set[Address]:
+    written = {_address(op.given["write"]) for op in ops if op.verb == "write_note"}
+    seen = {
+        (op.scope, note.snapshot_id, note.name)
+        for op in ops
+        if op.verb == "notes" and op.ok and op.scope is not None
+        for note in op.answer
+    }
+    return written | seen
+
+
+def _address(write: NoteWrite) -> Address:
+    return write.scope, write.on, write.name
+
+
+def _note_violations(address: Address, ops: Sequence[Op], facts: Facts) -> list[str]:
+    items = list(_note_items(address, ops, facts))
+    search: Search[NoteState] = Search(items, lambda state: state)
+    if search.explains(NoteState()):
+        return []
+    scope, on, name = address
+    return [_unexplained(f"the note {name} on {on} in {scope.session_id}/{scope.scope_id}", search)]
+
+
+def _note_items(address: Address, ops: Sequence[Op], facts: Facts) -> Iterator[NoteItem]:
+    scope, on, name = address
+    keys = count(1)
+    late = facts.late
+    for op in ops:
+        key = next(keys)
+        given = op.given
+        if _wipes(op, scope):
+            if op.ok or op.open_ended or op.outcome == "refused":
+                yield _optional(SweepItem(op, key, late))
+        elif op.scope != scope:
+            continue
+        elif op.verb == "write_note" and _address(given["write"]) == address:
+            if op.outcome != "refused":
+                yield WriteItem(op, key, late, codec.decode(given["write"].value))
+        elif op.verb == "delete_note" and (given["on"], given["name"]) == (on, name):
+            item = EraseItem(op, key, late)
+            item.counts = facts.exact
+            yield _optional(item)
+        elif op.verb == "delete" and on is not None and on in given["ids"]:
+            yield _optional(SweepItem(op, key, late))
+        elif op.verb == "notes" and op.ok and given["on"] == on and given["name"] in (None, name):
+            seen: Note | None = next((note for note in op.answer if note.name == name), None)
+            yield LookItem(op, key, late, seen)
+
+
+def _optional(item: NoteItem) -> NoteItem:
+    """Return a deletion: if it was refused, part of it may have happened."""
+    item.required = item.op.outcome == OK
+    return item

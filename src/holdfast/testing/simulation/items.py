@@ -1,0 +1,294 @@
+"""The operations on one scope as the search takes them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.model import ANY, SnapshotInfo
+from holdfast.protocol import Commit, Query
+from holdfast.testing.simulation import model
+from holdfast.testing.simulation.history import FOREVER, Op, nonce_of
+from holdfast.testing.simulation.model import Accepted, Refusal, Snap, State
+from holdfast.testing.simulation.search import Move
+
+
+class Facts(NamedTuple):
+    """What is known of a whole run.
+
+    `ids` are the ids by the nonce of the write that made them, `acks` when a write was first
+    acknowledged. `late` says that what nobody was told of may still happen later; `exact`, that
+    nothing goes wrong, so that counts are exact too.
+    """
+
+    ids: dict[str, str]
+    acks: dict[str, int]
+    late: bool
+    exact: bool
+
+
+class ScopeItem:
+    """What all have in common."""
+
+    def __init__(self, op: Op, key: int, facts: Facts) -> None:
+        self.op = op
+        self.key = key
+        self.facts = facts
+        self.begin = op.begin
+        self.required = not op.open_ended
+        self.end = op.end if op.ok or not facts.late else FOREVER
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield what may come of it."""
+        raise NotImplementedError
+
+    def observe(self, state: State, payload: Any) -> Any:
+        """Return what the item notes for itself when the scope has changed."""
+        return payload
+
+
+class CommitItem(ScopeItem):
+    """A save, an update, an append or a fork; `wipers` are the deletes of the scope beside it."""
+
+    def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
+        super().__init__(op, key, facts)
+        commit: Commit = op.given["commit"]
+        self.commit = commit
+        known = facts.ids.get(commit.stamp.nonce)
+        self.id = commit.id or known or f"!{commit.stamp.nonce}"  # sorts below all that are minted
+        self.minted = commit.id is None and known is not None
+        # A save that overlaps a deletion of its scope may take place before it, and once more
+        # after it (object_protocol.md 5, "what the checker lets pass").
+        self.twice = any(op.overlaps(each) for each in wipers)
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        op, commit = self.op, self.commit
+        if commit.again and commit.stamp.nonce in state.applied:
+            if self._shows(state, commit.stamp.nonce):
+                yield state, Move.OVER
+            return
+        result = model.apply(state, commit, self.id, op.given["log"], self.key)
+        if isinstance(result, Refusal):
+            if op.outcome == result.error:
+                yield state, Move.FREE
+            return
+        if op.ok and not self._matches(state, result):
+            return
+        if op.ok or op.open_ended:
+            yield result.state, Move.OVER
+            if self.twice and state.opened(self.key) is None and result.state is not state:
+                yield result.state.with_open(self.key, "once"), Move.GOES_ON
+
+    def _shows(self, state: State, nonce: str) -> bool:
+        """Tell whether a commit that is repeated (`again`) is answered as it must be."""
+        snap = next((each for each in state.snaps if each.nonce == nonce), None)
+        if snap is None or not self.op.ok:
+            # Changed or deleted since: it must not be applied again, whatever it is told.
+            return self.op.outcome != "refused"
+        return self.op.answer.id == snap.id
+
+    def _matches(self, state: State, result: Accepted) -> bool:
+        info: SnapshotInfo = self.op.answer
+        snap = result.snap
+        if (info.id, nonce_of(info.revision), info.kept) != (snap.id, snap.nonce, snap.kept):
+            return False
+        if result.state is not state and self.minted and snap.nonce == self.commit.stamp.nonce:
+            return snap.id > state.floor
+        return True
+
+
+class DeleteItem(ScopeItem):
+    """The deletion of one snapshot."""
+
+    def __init__(self, op: Op, key: int, facts: Facts, id: str) -> None:
+        super().__init__(op, key, facts)
+        self.id = id
+        # Which part of it was refused is not known, and repeating it is harmless.
+        self.required = op.ok
+        alone = facts.exact and op.ok and len(op.given["ids"]) == 1
+        self.count: int | None = op.answer.count if alone else None
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        snap = state.find(self.id)
+        spared = snap is not None and snap.place == state.head and self.op.given["spare_head"]
+        if snap is None or spared:
+            if self.count in (None, 0):
+                yield state, Move.OVER
+        elif self.count in (None, 1):
+            yield state.without(snap), Move.OVER
+
+
+class WipeItem(ScopeItem):
+    """The deletion of a scope, alone or with its session.
+
+    It takes its time, and saves that overlap it stand before or after it (object_protocol.md 4.2
+    and 4.8): so it may empty the scope more than once, and must do so at least once.
+    """
+
+    def __init__(self, op: Op, key: int, facts: Facts) -> None:
+        super().__init__(op, key, facts)
+        self.required = op.ok or op.outcome == "Conflict"
+        self.expect = op.given.get("expect", ANY)
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        done = state.opened(self.key) is not None
+        head = state.find(None)
+        if self.op.outcome == "Conflict":
+            if not model.at(self.expect, head):
+                yield state, Move.FREE
+            return
+        if not done and not model.at(self.expect, head):
+            return
+        if not state.empty or not done:
+            yield state.wiped().with_open(self.key, "wiped"), Move.GOES_ON
+        if done and self.required:
+            yield state.with_open(self.key, None), Move.OVER
+
+
+class SourceItem(ScopeItem):
+    """What a fork says of its source: it was at the revision that was asked for, or was not.
+
+    The fork reads its source and then commits, in another scope: both need not be one moment, as
+    long as the source's scope is not deleted in between (which `checker` asks of the whole record).
+    """
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        commit: Commit = self.op.given["commit"]
+        snap = state.find(None if commit.forked_from is None else commit.forked_from.id)
+        same = snap is not None and snap.nonce == nonce_of(commit.source or "")
+        if self.op.outcome == "NotFound":
+            fits = snap is None
+        else:
+            fits = same == self.op.ok
+        if fits:
+            yield state, Move.FREE
+
+
+class ReadItem(ScopeItem):
+    """One snapshot, or the head, as it was read. `seen` is None if there was none."""
+
+    def __init__(
+        self, op: Op, key: int, facts: Facts, id: str | None, seen: SnapshotInfo | None
+    ) -> None:
+        super().__init__(op, key, facts)
+        self.id = id
+        self.seen = seen
+        self.log: tuple[str, ...] | None = None
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        if self._fits(state.find(self.id)):
+            yield state, Move.FREE
+
+    def _fits(self, snap: Snap | None) -> bool:
+        if snap is None or self.seen is None:
+            return snap is None and self.seen is None
+        return shows(self.seen, snap) and self.log in (None, snap.log)
+
+
+def shows(seen: SnapshotInfo, snap: Snap) -> bool:
+    """Tell whether the facts that were read are those of a snapshot."""
+    return (
+        seen.id == snap.id
+        and nonce_of(seen.revision) == snap.nonce
+        and seen.kept == snap.kept
+        and (not seen.labels) == (snap.labels == b"{}")
+        and (not seen.labels or snap.has(tuple(seen.labels.items())))
+    )
+
+
+class _Looking(NamedTuple):
+    """A listing under way: what it must still explain."""
+
+    places: int  # given when it began
+    missing: frozenset[int]  # there all the time, and not listed
+    found: tuple[Snap | None, ...]  # for each that was listed, as what it was there
+
+
+class ListItem(ScopeItem):
+    """A listing: of history, or (`query.labels`, `query.id`) through the index.
+
+    It reads one after the other, so each snapshot is judged by itself: listed, it was there at some
+    moment of the listing; not listed, it was not. Only a gap is not excused: what is older than
+    something listed, and was there, is listed too.
+    """
+
+    def __init__(
+        self, op: Op, key: int, facts: Facts, query: Query, seen: Sequence[SnapshotInfo | str]
+    ) -> None:
+        super().__init__(op, key, facts)
+        self.query = query
+        self.seen = seen
+        self.names = {each if isinstance(each, str) else each.id for each in seen}
+        self.by_index = bool(query.labels) or query.id is not None
+        self.ordered = query.scope is not None and not any(isinstance(e, str) for e in seen)
+        self.makers: dict[int, Op] = {}
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        looking: Any = state.opened(self.key)
+        if looking is None:
+            first = _Looking(state.places, self._unlisted(state, 0), (None,) * len(self.seen))
+            yield state.with_open(self.key, self.observe(state, first)), Move.FREE_GOES_ON
+        elif self._explained(state, looking):
+            yield state.with_open(self.key, None), Move.FREE
+
+    def _wanted(self, state: State) -> Iterator[Snap]:
+        query = self.query
+        for snap in model.visible(state):
+            if query.id in (None, snap.id) and (not query.labels or snap.has(query.labels)):
+                yield snap
+
+    def _unlisted(self, state: State, after: int) -> frozenset[int]:
+        return frozenset(
+            snap.place
+            for snap in self._wanted(state)
+            if snap.place > after and snap.id not in self.names and self._due(snap)
+        )
+
+    def _due(self, snap: Snap) -> bool:
+        """Tell whether the listing must show a snapshot that is there.
+
+        Through the index a snapshot may be missing until its writer has been acknowledged, or the
+        next writer of the scope has come (object_protocol.md 4.6).
+        """
+        if not self.by_index or self.op.settled:
+            return True
+        return self.facts.acks.get(snap.nonce, FOREVER) < self.begin
+
+    def observe(self, state: State, payload: Any) -> Any:
+        looking: _Looking = payload
+        wanted = list(self._wanted(state))
+        there = {snap.place for snap in wanted}
+        missing = looking.missing & there
+        if not self.by_index:
+            missing |= self._unlisted(state, looking.places)
+        found = tuple(
+            known or next((snap for snap in wanted if self._is(seen, snap)), None)
+            for seen, known in zip(self.seen, looking.found, strict=True)
+        )
+        return _Looking(looking.places, missing, found)
+
+    def _is(self, seen: SnapshotInfo | str, snap: Snap) -> bool:
+        return seen == snap.id if isinstance(seen, str) else shows(seen, snap)
+
+    def _explained(self, state: State, looking: _Looking) -> bool:
+        found = [snap for snap in looking.found if snap is not None]
+        if len(found) < len(self.seen):
+            return False
+        for place in looking.missing:
+            absent = next(snap for snap in state.snaps if snap.place == place)
+            if place <= looking.places or any(self._before(absent, snap) for snap in found):
+                return False
+        if not self.ordered:
+            return True
+        return all(not self._before(a, b) for a, b in zip(found, found[1:], strict=False))
+
+    def _before(self, a: Snap, b: Snap) -> bool:
+        """Tell whether one snapshot certainly stands below another in history.
+
+        Nothing is promised of a history-only save and another one that overlap
+        (object_protocol.md 6, "History-only saves").
+        """
+        if a.place >= b.place:
+            return False
+        if a.aside or b.aside:
+            first, second = self.makers.get(a.maker), self.makers.get(b.maker)
+            return first is not None and second is not None and not first.overlaps(second)
+        return True

@@ -1,0 +1,224 @@
+"""A folder as a bucket, in many hands: threads, processes, forks, and folders that vanish."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Unavailable
+from holdfast.backends._bucket._folders import locked
+from holdfast.backends._bucket.protocol import Moved
+from holdfast.model import ANY
+from tests.buckets.test_directory import datas, files, make
+
+# Six processes, of which three are forks that go on with the same bucket, and draw the same names
+# for their temporary files. All work in the same few folders, which come and go.
+STORM = """
+    import os, sys, time
+    from itertools import count
+    from holdfast.backends._bucket.directory import DirectoryBucket
+    from holdfast.backends._bucket.protocol import Moved
+
+    root, me = sys.argv[1:]
+    numbers = count()
+    bucket = DirectoryBucket(
+        root,
+        token=lambda: f"{me}-{next(numbers)}",
+        now=lambda: time.time_ns() // 1000,
+        sync=False,
+    )
+    bucket.get(["k/count"])
+    child = os.fork()
+    me += "" if child else "-fork"
+
+    for turn in range(120):
+        while True:
+            (found,) = bucket.get(["k/count"])
+            try:
+                bucket.put("k/count", b"%d" % (int(found.data) + 1), expect=found.version)
+                break
+            except Moved:
+                pass
+        mine = [f"t/{turn % 2}/x/{me}-{turn}-{each}" for each in "abc"]
+        bucket.put(mine[0], b"x", expect=None)
+        bucket.mark(mine[1:2])
+        bucket.put(mine[2], b"y", expect=None)
+        bucket.delete([mine[0]])
+        found = bucket.get(mine)
+        assert [each and each.data for each in found] == [None, b"", b"y"], (mine, found)
+        bucket.delete(mine[1:])
+        bucket.put(f"kept/{turn % 3}/{me}-{turn}", b"z", expect=None)
+        bucket.put(f"t/{turn % 2}/y", b"y", expect=None) if turn % 60 == 59 and me == "0" else None
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_storm_of_processes(tmp_path: Path) -> None:
+    """No increment is lost, no acknowledged file vanishes while others delete its neighbours."""
+    bucket = make(tmp_path)
+    bucket.put("k/count", b"0", expect=ANY)
+    command = [sys.executable, "-c", textwrap.dedent(STORM), str(tmp_path)]
+    workers = [subprocess.Popen([*command, str(number)]) for number in range(3)]
+    assert [worker.wait(120) for worker in workers] == [0] * 3
+    assert datas(bucket.get(["k/count"])) == [b"720"]
+    assert len(bucket.list("kept/", limit=1000)) == 720
+    assert [each for each in files(tmp_path) if not each.startswith("kept")] == ["k", "k/count"]
+
+
+def test_a_folder_that_vanishes_under_a_writer(tmp_path: Path) -> None:
+    """A writer has opened its folder, and somebody removes it as empty: it begins again."""
+    draws = count()
+
+    def token() -> str:
+        number = next(draws)
+        if number < 5:  # asked for between the opening of the folder and its first file
+            os.rmdir(tmp_path / "a" / "b")
+            if number % 2:
+                os.rmdir(tmp_path / "a")
+        return str(number)
+
+    bucket = make(tmp_path, token=token)
+    bucket.put("a/b/c", b"1", expect=None)
+    assert next(draws) == 6
+    assert datas(bucket.get(["a/b/c"])) == [b"1"]
+
+
+@pytest.mark.parametrize("step", ["mkdir", "open"])
+def test_a_folder_that_vanishes_at_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """After each of the first calls whatever is empty goes; then the writer is left in peace."""
+    bucket = make(tmp_path / "root")
+    was = getattr(os, step)
+    rounds = count()
+
+    def call(*given: Any, **named: Any) -> Any:
+        found = was(*given, **named)
+        if next(rounds) < 12:
+            for name in ("a/b", "a", ""):
+                try:
+                    os.rmdir(tmp_path / "root" / name)
+                except OSError:
+                    continue
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, step, call)
+        bucket.put("a/b/c", b"1", expect=None)
+    bucket.delete(["a/b/c"])
+    rounds = count()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, step, call)
+        bucket.mark(["a/b/c", "a/b/d"])
+    assert files(tmp_path / "root") == ["a", "a/b", "a/b/c", "a/b/d"]
+
+
+def test_a_folder_that_never_stays(tmp_path: Path) -> None:
+    bucket = make(tmp_path, token=lambda: os.rmdir(tmp_path / "a") or "x", sync=False)
+    with pytest.raises(Unavailable, match="keeps vanishing"):
+        bucket.put("a/b", b"1", expect=None)
+
+
+@pytest.mark.parametrize(("step", "expect"), [("link", None), ("rename", ANY)])
+def test_a_writer_that_slept_while_its_temporary_file_was_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, expect: Any
+) -> None:
+    bucket = make(tmp_path)
+    was = getattr(os, step)
+    rounds = count()
+
+    def call(*given: Any, **named: Any) -> Any:
+        if next(rounds) == 0:
+            assert make(tmp_path, now=lambda: 1 << 60).sweep() == 1
+            assert files(tmp_path) == []
+        return was(*given, **named)
+
+    monkeypatch.setattr(os, step, call)
+    bucket.put("a/b", b"1", expect=expect)
+    assert next(rounds) == 2
+    assert datas(bucket.get(["a/b"])) == [b"1"]
+
+
+def test_a_mark_beside_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is there when it is to be created, and gone when it is looked at."""
+    bucket = make(tmp_path)
+    bucket.mark(["a/b"])
+    was = os.stat
+    rounds = count()
+
+    def look(path: Any, *given: Any, **named: Any) -> os.stat_result:
+        if path == "b" and next(rounds) == 0:
+            os.unlink(tmp_path / "a" / "b")
+            os.rmdir(tmp_path / "a")
+        return was(path, *given, **named)
+
+    monkeypatch.setattr(os, "stat", look)
+    bucket.mark(["a/b"])
+    assert files(tmp_path) == ["a", "a/b"]
+
+
+def test_a_mark_replaces_what_is_not_empty(tmp_path: Path) -> None:
+    bucket = make(tmp_path)
+    bucket.put("a/b", b"1", expect=None)
+    bucket.mark(["a/b", "a/c"])
+    assert datas(bucket.get(["a/b", "a/c"])) == [b"", b""]
+
+
+# The lock.
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[int]:
+    """Hold the lock of a folder through a handle of our own, as another process would."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def test_who_compares_waits_for_the_lock_but_not_for_ever(tmp_path: Path) -> None:
+    bucket = make(tmp_path, lock_wait_s=0.05)
+    version = bucket.put("a/b", b"1", expect=None)
+    with held(tmp_path / "a"):
+        for expect in (version, ANY):
+            with pytest.raises(Unavailable, match="stays locked") as raised:
+                bucket.put("a/b", b"2", expect=expect)
+            assert raised.value.outcome_known
+        with pytest.raises(Unavailable, match="stays locked"):
+            bucket.delete(["a/b"])
+        # What creates does not compare, and needs no lock; nor does who reads.
+        bucket.put("a/c", b"3", expect=None)
+        bucket.mark(["a/d", "a/d"])
+        with pytest.raises(Moved):
+            bucket.put("a/c", b"4", expect=None)
+        assert datas(bucket.get(["a/b", "a/c", "a/d"])) == [b"1", b"3", b""]
+        bucket.put("other/b", b"2", expect=ANY)
+    assert files(tmp_path / "a") == ["b", "c", "d"]
+    bucket.put("a/b", b"2", expect=version)
+
+
+def test_a_fork_in_the_middle_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """A forked process shares the handles of the one that forked, here as copies of them."""
+    handle = os.open(tmp_path, os.O_RDONLY)
+    with locked(handle, "", wait_s=0):
+        copy = os.dup(handle)
+        with pytest.raises(BlockingIOError):
+            other = os.open(tmp_path, os.O_RDONLY)
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            finally:
+                os.close(other)
+    os.close(handle)
+    make(tmp_path, lock_wait_s=0).put("a", b"1", expect=ANY)
+    os.close(copy)

@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import time
+
+from holdfast.store import Store
+from tests.interop import node
+from tests.interop.ground import LAYOUTS, Ground
+from tests.interop.places import Place, S3Address
+from tests.interop.sdk import Sdk
+
+PROJECT = Path(__file__).parent / "strands"
+
+
+@pytest.fixture(scope="session")
+def sdk() -> Iterator[Sdk]:
+    """The real SDK. What it needs is installed once into the user's cache, or the tests fail."""
+    try:
+        runtime = node.find_runtime()
+        cache = node.cache_folder()
+        packages = node.install("strands", PROJECT, cache=cache, runtime=runtime)
+    except node.Missing as missing:
+        pytest.fail(str(missing), pytrace=False)
+    sdk = Sdk(runtime, packages)
+    yield sdk
+    sdk.end()
+
+
+@pytest.fixture(params=["directory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "directory":
+        return tmp_path / "store"
+    return S3Address("http://127.0.0.1:24113", "us-east-1", "bkt", tmp_path.name+str(time.time()), "testkey", "testsecret")
+
+
+@pytest.fixture(params=list(LAYOUTS))
+def ground(sdk: Sdk, place: Path, request: pytest.FixtureRequest) -> Ground:
+    """Storage that both sides know, in every layout that the SDK writes."""
+    return Ground(sdk, LAYOUTS[request.param], place)
+
+
+@pytest.fixture
+def store(ground: Ground) -> Iterator[Store]:
+    with ground.open() as store:
+        yield store

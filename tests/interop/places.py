@@ -1,0 +1,73 @@
+"""Where things are stored: a folder, or a prefix in a bucket."""
+
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+
+import obstore
+from obstore.store import S3Store
+
+
+class Files(Protocol):
+    """The stored bytes, by their keys below the address, seen by neither side's code."""
+
+    def list_keys(self) -> list[str]: ...
+    def read(self, key: str) -> bytes: ...
+    def write(self, key: str, data: bytes) -> None: ...
+
+
+class Folder:
+    """Files below a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def list_keys(self) -> list[str]:
+        found = (each for each in self.path.rglob("*") if each.is_file())
+        return sorted(each.relative_to(self.path).as_posix() for each in found)
+
+    def read(self, key: str) -> bytes:
+        return (self.path / key).read_bytes()
+
+    def write(self, key: str, data: bytes) -> None:
+        (self.path / key).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / key).write_bytes(data)
+
+
+class S3Address(NamedTuple):
+    """A prefix in a bucket, and how to get there."""
+
+    endpoint: str
+    region: str
+    bucket: str
+    prefix: str
+    key_id: str
+    secret: str
+
+
+class Objects:
+    """Objects below a prefix."""
+
+    def __init__(self, at: S3Address) -> None:
+        self._store = S3Store(
+            at.bucket,
+            prefix=at.prefix,
+            endpoint=at.endpoint,
+            region=at.region,
+            access_key_id=at.key_id,
+            secret_access_key=at.secret,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+
+    def list_keys(self) -> list[str]:
+        return sorted(each["path"] for page in obstore.list(self._store) for each in page)
+
+    def read(self, key: str) -> bytes:
+        return bytes(obstore.get(self._store, key).bytes())
+
+    def write(self, key: str, data: bytes) -> None:
+        obstore.put(self._store, key, data)
+
+
+Place: TypeAlias = Path | S3Address
+"""An address that both sides can be given."""
