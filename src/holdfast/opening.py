@@ -179,9 +179,7 @@ def _over(bucket: Any, root: str) -> Backend:
     from holdfast.backends.objects import ObjectBackend
 
     # Other tools know no index, and theirs are the other roots.
-    return ObjectBackend(
-        bucket, layout=Layout(root), index=root == _ROOT, clock=CLOCK, draw=draw
-    )
+    return ObjectBackend(bucket, layout=Layout(root), index=root == _ROOT, clock=CLOCK, draw=draw)
 
 
 def _token() -> str:

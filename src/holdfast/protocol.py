@@ -147,7 +147,7 @@ class Backend(Protocol):
         """What this engine can do of what not every engine can; the rest raises Unsupported.
 
         `durable`: what was acknowledged survives the process. `index`: snapshots are found by id
-        and by labels across scopes.
+        and by labels across scopes. `atomic`: what removes many snapshots is one step, too.
         """
         ...
 

@@ -1,6 +1,8 @@
 """What every bucket must do. An engine's own test gives a fixture `bucket` and inherits this."""
 
 import random
+import time
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pytest
@@ -22,8 +24,24 @@ def listed(bucket: Bucket, prefix: str = "", page: int = 1000) -> list[str]:
             return keys
 
 
-class BucketSuite:
-    """Tests over a fixture `bucket`, an empty one."""
+def by_bytes(key: str) -> str:
+    """Order keys by their bytes, as S3 does. (Python compares code points, which is the same.)"""
+    return key
+
+
+def by_names(key: str) -> str:
+    """Order keys by the names along their paths, as a tree does: `/` before all else."""
+    return key.replace("/", "\0")
+
+
+class BucketFunctions:
+    """Tests over a fixture `bucket`, an empty one: one caller at a time."""
+
+    order: Callable[[str], str] = staticmethod(by_bytes)
+
+    def sorted(self, keys: Iterable[str]) -> list[str]:
+        """Return keys in the order of this bucket."""
+        return sorted(keys, key=self.order)
 
     def test_what_was_put_is_read(self, bucket: Bucket) -> None:
         for data in (b"", b"x", bytes(range(256)), b"y" * 300_000):
@@ -80,24 +98,105 @@ class BucketSuite:
             bucket.put(f"r/{name}.j", b"x", expect=None)
         bucket.delete([f"r/{name}.j" for name in NAMES[::2]] + ["r/none", "none/none"])
         bucket.delete([f"r/{name}.j" for name in NAMES[::2]])
-        assert listed(bucket, "r/") == sorted(f"r/{name}.j" for name in NAMES[1::2])
+        assert listed(bucket, "r/") == self.sorted(f"r/{name}.j" for name in NAMES[1::2])
         bucket.delete([])
 
+    def test_keys_far_apart_are_deleted(self, bucket: Bucket) -> None:
+        """Whatever way is chosen to see that they are gone, it must not miss any."""
+        keys = [f"{top}/{number}/{name}" for top in "abc" for number in "123" for name in "xyz"]
+        bucket.mark(keys)
+        bucket.delete([key for key in keys if not key.endswith("2/y")])
+        assert listed(bucket) == ["a/2/y", "b/2/y", "c/2/y"]
+        bucket.delete(keys)
+        assert listed(bucket) == []
+
+    def test_marks_are_empty_objects(self, bucket: Bucket) -> None:
+        bucket.put("m/1", b"something", expect=None)
+        bucket.mark(["m/0", "m/1", "m/2"])
+        bucket.mark([])
+        found = bucket.get(["m/0", "m/1", "m/2"])
+        assert [each and (each.data, each.size) for each in found] == [(b"", 0)] * 3
+        assert [each and each.version for each in found] == [
+            each and each.version for each in bucket.get(["m/0", "m/1", "m/2"])
+        ]
+        assert [(each.key, each.size) for each in bucket.list("m/", limit=9)] == [
+            ("m/0", 0),
+            ("m/1", 0),
+            ("m/2", 0),
+        ]
+
+    def test_the_storage_says_when(self, bucket: Bucket) -> None:
+        """Microseconds of a clock near ours; some services tell the second only."""
+        before = time.time_ns() // 1000
+        bucket.put("k/x", b"1", expect=None)
+        after = time.time_ns() // 1000
+        (found,) = bucket.get(["k/x"])
+        (part,) = bucket.get(["k/x"], first=1)
+        (entry,) = bucket.list("k/", limit=1)
+        assert found is not None
+        assert part is not None
+        for modified in (found.modified, part.modified, entry.modified):
+            assert before - 2_000_000 <= modified <= after + 2_000_000
+
+    def test_more_keys_than_one_page(self, bucket: Bucket) -> None:
+        keys = [f"p/{number:04}" for number in range(1203)]
+        bucket.mark(keys)
+        bucket.mark(["q"])
+        assert listed(bucket, "p/") == keys
+        assert listed(bucket, "p/", 1100) == keys
+        assert listed(bucket, "p/1", 100) == keys[1000:]
+        assert listed(bucket, "") == [*keys, "q"]
+        assert [each.key for each in bucket.list("p/", limit=1203)] == keys
+        bucket.delete(keys[:1201])
+        assert listed(bucket, "") == ["p/1201", "p/1202", "q"]
+        bucket.delete(keys)
+        assert listed(bucket, "") == ["q"]
+
     @pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
-    def test_keys_are_listed_in_text_order(self, bucket: Bucket, page: int) -> None:
-        keys = sorted(f"r/{name}.j" for name in NAMES)
+    def test_keys_are_listed_in_order(self, bucket: Bucket, page: int) -> None:
+        keys = self.sorted(f"r/{name}.j" for name in NAMES)
         for key in random.Random(1).sample(keys, len(keys)):
             bucket.put(key, key.encode(), expect=None)
         assert listed(bucket, "r/", page) == keys
+        assert listed(bucket, "", page) == keys
         assert listed(bucket, "r/a", page) == [key for key in keys if key.startswith("r/a")]
         assert listed(bucket, "r/a/", page) == [key for key in keys if key.startswith("r/a/")]
         assert listed(bucket, "r/nothing", page) == []
         assert listed(bucket, "nothing/at/all", page) == []
-        after = [each.key for each in bucket.list("r/", after="r/a/b", limit=1000)]
-        assert after == [key for key in keys if key > "r/a/b"]
+        after = [each.key for each in bucket.list("r/", after="r/a/b.j", limit=1000)]
+        assert after == [key for key in keys if self.order(key) > self.order("r/a/b.j")]
         assert [each.size for each in bucket.list("r/", limit=page)] == [
             len(key) for key in keys[:page]
         ]
+
+    def test_a_page_begins_anywhere(self, bucket: Bucket) -> None:
+        """After a key, after a key that is not there, behind a folder; for prefixes of all kinds.
+
+        Whole names and beginnings of names, beside names that sort before and behind a `/`.
+        """
+        names = ["x", "x+2f1", "x-1", "x-1-2", "x0", "x.y", "w", "y"]
+        keys = self.sorted(f"s/{name}/{file}" for name in names for file in ("a", "b/c", "b.j"))
+        bucket.mark(keys)
+        afters = [*keys, *(f"s/{name}/~" for name in names), "s/x/aa", "s/a", "s/x-1/b/~"]
+        for prefix in ("", "s/", "s/x", "s/x-", "s/x-1", "s/x-1/", "s/x+", "s/x/b", "s/x.y/b/c"):
+            for after in afters:
+                # Elsewhere it is not said whether it comes before or behind.
+                if after.startswith(prefix):
+                    found = [each.key for each in bucket.list(prefix, after=after, limit=1000)]
+                    assert found == [
+                        key
+                        for key in keys
+                        if key.startswith(prefix) and self.order(key) > self.order(after)
+                    ], (prefix, after)
+            assert listed(bucket, prefix, 2) == [key for key in keys if key.startswith(prefix)]
+
+    def test_closing_may_be_repeated(self, bucket: Bucket) -> None:
+        bucket.close()
+        bucket.close()
+
+
+class BucketSuite(BucketFunctions):
+    """The same, and with several callers at once."""
 
     def test_one_of_many_wins(self, bucket: Bucket) -> None:
         """Creating, and replacing, from several threads at once."""
@@ -130,7 +229,3 @@ class BucketSuite:
 
         together([increment] * 6)
         assert [each and each.data for each in bucket.get(["k/count"])] == [b"90"]
-
-    def test_closing_may_be_repeated(self, bucket: Bucket) -> None:
-        bucket.close()
-        bucket.close()

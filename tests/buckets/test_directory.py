@@ -275,7 +275,7 @@ def test_pages_of_any_tree(tmp_path: Path) -> None:
     """Against a sorted list: any prefix, any place to continue from, any size of a page."""
     chance = random.Random(5)
     names = ["a", "a-", "a.b", "ab", "b+", "~", "0", "ä", "z z", "é"]
-    keys = set()
+    keys: set[str] = set()
     for _ in range(120):
         key = "/".join(chance.choices(names, k=chance.randint(1, 4)))
         whole = key.split("/")

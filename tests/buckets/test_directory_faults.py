@@ -1,16 +1,15 @@
-"""A folder as a bucket: what the system refuses, what a power cut leaves, what the dead leave."""
+"""A folder as a bucket: what the system refuses, and what a power cut leaves."""
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import HoldfastError, InvalidInput, Unavailable, Unsupported
+from holdfast import HoldfastError, Unavailable, Unsupported
 from holdfast.backends._bucket.directory import DirectoryBucket
 from holdfast.backends._bucket.protocol import Moved
 from holdfast.model import ANY, Expect
@@ -82,7 +81,7 @@ def test_every_step_may_fail(
     code: int,
 ) -> None:
     """The first step fails, then the second, until none is left. Nothing stays behind."""
-    failed = set()
+    failed: set[str] = set()
     for at in range(1, 100):
         root = tmp_path / str(at)
         bucket = make(root)
@@ -104,14 +103,16 @@ def test_every_step_may_fail(
             return
         failed.add(faults.failed)
         check_after(bucket, act, error, faults.failed, code)
-        act(make(root))  # it can be done by the next
+        with suppress(Moved):  # it was done
+            act(make(root))
     pytest.fail("there is no end of steps")
 
 
 def check_after(
     bucket: DirectoryBucket, act: Any, error: HoldfastError | None, step: str, code: int
 ) -> None:
-    if code == errno.EACCES and error is None:
+    if act is remove and error is None:  # empty folders are removed if that can be done
+        assert bucket.get(["k/old"]) == [None]
         return
     assert isinstance(error, Unavailable), step
     assert errno.errorcode[code] in str(error)
@@ -170,13 +171,15 @@ def test_what_a_file_system_cannot_do_is_refused(
         with pytest.raises(Unsupported, match="no hard links"):
             bucket.put("a", b"1", expect=None)
 
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "injected")
+    for code in (errno.ENOLCK, errno.EBADF, errno.EOPNOTSUPP):
 
-    with monkeypatch.context() as patched:
-        patched.setattr("fcntl.flock", refuse)
-        with pytest.raises(Unsupported, match="no locks"):
-            bucket.put("a", b"1", expect=ANY)
+        def refuse(*_: object, code: int = code) -> None:
+            raise OSError(code, "injected")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("fcntl.flock", refuse)
+            with pytest.raises(Unsupported, match="no locks"):
+                bucket.put("a", b"1", expect=ANY)
     assert files(tmp_path) == []
 
 
@@ -307,76 +310,3 @@ def test_a_file_system_without_syncs_of_folders(
     bucket.put("a", b"1", expect=None)
     Faults(errno.EINVAL, 2, ("fsync",)).install(monkeypatch)
     bucket.put("a", b"2", expect=ANY)
-
-
-# What killed processes leave.
-
-
-def old(file: Path, *, hours: float = 2) -> Path:
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(b"half")
-    modified = time.time() - hours * 3600
-    os.utime(file, (modified, modified))
-    return file
-
-
-def test_leftovers_are_reported_and_swept(tmp_path: Path) -> None:
-    bucket = make(tmp_path)
-    bucket.put("a/b", b"1", expect=None)
-    old(tmp_path / "a" / ".holdfast-left")
-    old(tmp_path / "a" / ".holdfast-young", hours=0.5)
-    old(tmp_path / "c" / ".holdfast-alone")
-    (tmp_path / ".holdfast-link").symlink_to(tmp_path / "a" / "b")
-    (tmp_path / ".holdfast-folder").mkdir()
-    old(tmp_path / "a" / "foreign")
-    assert listed(bucket) == ["a/b", "a/foreign"]
-    assert [each.key for each in sorted(bucket.leftovers(limit=10))] == [
-        ".holdfast-folder",
-        ".holdfast-link",
-        "a/.holdfast-left",
-        "c/.holdfast-alone",
-    ]
-    assert bucket.sweep() == 2
-    assert bucket.sweep() == 0
-    assert files(tmp_path) == [
-        ".holdfast-folder",
-        ".holdfast-link",
-        "a",
-        "a/.holdfast-young",
-        "a/b",
-        "a/foreign",
-    ]
-
-
-def test_the_clock_is_given(tmp_path: Path) -> None:
-    bucket = make(tmp_path, now=lambda: now_us() + 3 * HOUR_US)
-    bucket.put("a/b", b"1", expect=None)
-    old(tmp_path / "a" / ".holdfast-young", hours=0)
-    assert bucket.sweep() == 1
-
-
-@pytest.mark.parametrize("write", ["put", "delete"])
-def test_the_first_write_into_a_folder_sweeps_it(tmp_path: Path, write: str) -> None:
-    make(tmp_path).put("a/b", b"1", expect=None)
-    leftover = old(tmp_path / "a" / ".holdfast-left")
-    young = old(tmp_path / "a" / ".holdfast-young", hours=0.5)
-    bucket = make(tmp_path)
-    if write == "put":
-        bucket.put("a/b", b"2", expect=ANY)
-    else:
-        bucket.delete(["a/b"])
-    assert not leftover.exists()
-    assert young.exists()
-    old(leftover)
-    bucket.put("a/b", b"3", expect=ANY)
-    assert leftover.exists()  # once is enough
-
-
-def test_no_more_folders_are_remembered_than_a_limit(tmp_path: Path) -> None:
-    bucket = make(tmp_path, sync=False)
-    for number in range(1100):
-        bucket.delete([f"{number}/x"])
-        (tmp_path / str(number)).mkdir()
-        bucket.delete([f"{number}/x"])
-    bucket.put("last/x", b"1", expect=None)
-    assert len(bucket._sweeper._tidied) == 1024

@@ -78,7 +78,7 @@ class MemoryBackend:
     """An engine whose storage is this object."""
 
     blocking = False
-    capabilities = frozenset({"index"})
+    capabilities = frozenset({"index", "atomic"})
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

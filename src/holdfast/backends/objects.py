@@ -11,6 +11,7 @@ from itertools import groupby, islice
 from holdfast.backends._bucket.protocol import Bucket
 from holdfast.backends._objects.deleting import Deleter
 from holdfast.backends._objects.files import Doc, Files
+from holdfast.backends._objects.files import Found as Read
 from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.history import History
 from holdfast.backends._objects.index import Index
@@ -59,7 +60,7 @@ class ObjectBackend:
         self._files = Files(bucket, layout)
         self._heads = Heads(self._files)
         pointers = Index(bucket, enabled=index)
-        self._history = History(self._files, pointers)
+        self._history = History(self._files, pointers, self._heads)
         writer = Writer(self._files, pointers, self._heads, self._history, clock=clock, draw=draw)
         self._notes = Notes(writer)
         self._saver = Saver(writer)
@@ -160,13 +161,18 @@ class ObjectBackend:
             for scope in self._places.scopes(below, start)
             if kind in (None, scope.kind) and scope.session_id.startswith(prefix)
         )
-        return [ScopeInfo(scope, self._read_head_info(scope)) for scope in islice(scopes, limit)]
+        page = list(islice(scopes, limit))
+        docs = self._files.read([self._files.head_place(scope) for scope in page])
+        return [
+            ScopeInfo(scope, self._head_info(scope, doc))
+            for scope, doc in zip(page, docs, strict=True)
+        ]
 
-    def _read_head_info(self, scope: ScopeKey) -> SnapshotInfo | None:
-        try:
-            return self.read_info(scope, None)
-        except Corrupt:
-            return None  # `check` tells
+    def _head_info(self, scope: ScopeKey, found: Read) -> SnapshotInfo | None:
+        if not isinstance(found, Doc):
+            return None  # if it is damaged, `check` tells
+        shown = self._history.shown(scope, self._heads.resolved(found))
+        return None if shown is None else info_of(scope, shown.row)
 
     # Deleting
 

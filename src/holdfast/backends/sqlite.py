@@ -51,7 +51,7 @@ class SqliteBackend:
     """An engine whose storage is one file."""
 
     blocking = True
-    capabilities = frozenset({"durable", "index"})
+    capabilities = frozenset({"durable", "index", "atomic"})
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
     created = _created_at(document.envelope)
     created = modified if created is None else created
     named = f"latest-{digest}" if id is None else id
-    seq = _place(created, named)
+    seq = ids.place(_moment(created, named), 0, int(digest[:4], 16))
     return Header(
         id=named,
         line=None,
@@ -33,7 +33,7 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
         w=digest,
         created_at=created,
         updated_at=created,
-        at=seq // 1000,
+        at=ids.place_us(seq) // 1000,
         size=len(document.body),
         last=seq,
         kept=id is not None,
@@ -55,11 +55,11 @@ def _created_at(envelope: dict[str, JSON]) -> int | None:
         return None
 
 
-def _place(created: int, id: str) -> int:
-    """Return a place in history: the time, and within a millisecond the order of the ids.
+def _moment(created: int, id: str) -> int:
+    """Return when it takes its place in history.
 
     They bear milliseconds, in which many may be made. A UUIDv7 says which came first.
     """
     if created % 1000 or ids.time_ms_of(id) is None:
-        return max(1, created)
-    return max(1, created + int(id[15:18], 16) * 1000 // 4096)
+        return created
+    return created + int(id[15:18], 16) * 1000 // 4096

@@ -47,6 +47,32 @@ def _text_of(value: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+# On objects a place is a time: microseconds, and in the last ten bits what keeps equal ones apart.
+_PLACE_BITS = 10
+_PLACE_HALF = 1 << (_PLACE_BITS - 1)
+_PLACE_US_MAX = 8 * 10**15  # the year 2223, so that there is always a greater one
+
+
+def place(now_us: int, last: int, bits: int, *, aside: bool = False) -> int:
+    """Return a place in history that is greater than `last`, of the time given if that is.
+
+    Those that are only kept (`aside`) are given by nobody in particular; they and the heads take
+    different halves of a microsecond, so that at least those never share one.
+    """
+    time_us = max(0, min(now_us, _PLACE_US_MAX), (last >> _PLACE_BITS) + 1)
+    return (time_us << _PLACE_BITS) | (bits % _PLACE_HALF) | (_PLACE_HALF if aside else 0)
+
+
+def place_at(now_us: int) -> int:
+    """Return the last place of a moment."""
+    return (max(0, min(now_us, _PLACE_US_MAX)) << _PLACE_BITS) | ((1 << _PLACE_BITS) - 1)
+
+
+def place_us(seq: int) -> int:
+    """Return the microseconds of a place."""
+    return seq >> _PLACE_BITS
+
+
 def time_ms_of(text: str) -> int | None:
     """Return the milliseconds that a UUIDv7 carries, or None if it is not one."""
     return int(text.replace("-", "")[:12], 16) if _UUID7.fullmatch(text) else None

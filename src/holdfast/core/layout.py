@@ -99,6 +99,11 @@ def is_clipped(id: str) -> bool:
     return len(escape(id)) > NAME_BYTES_MAX
 
 
+def listing_order(id: str) -> str:
+    """Return what ids are sorted by where listings are in the order of keys."""
+    return f"{_name(id)}."
+
+
 def _name(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     escaped = escape(id)
     if len(escaped) <= bytes_max:

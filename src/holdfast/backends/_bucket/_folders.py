@@ -37,6 +37,7 @@ _PAUSE_S_MAX = 0.016
 # macOS: fsync alone leaves the bytes in the cache of the disk.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _NOT_HERE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOTTY, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_LOCKS = _NOT_HERE | {errno.ENOLCK, errno.EBADF}  # NFS locks only what is open for writing
 
 _FACTS = {
     errno.ENOSPC: "the disk is full",
@@ -208,9 +209,9 @@ def locked(folder: int, path: str, *, wait_s: float) -> Iterator[None]:
             if wait_s <= 0:
                 raise Unavailable(f"the folder stays locked. path=`{path}`") from cause
         except OSError as cause:
-            if cause.errno in _NOT_HERE or cause.errno == errno.ENOLCK:
-                raise Unsupported(f"the file system has no locks. path=`{path}`") from cause
-            raise
+            if cause.errno not in _NO_LOCKS:
+                raise
+            raise Unsupported(f"the file system has no locks of folders. path=`{path}`") from cause
         select.select([], [], [], pause_s)
         wait_s -= pause_s
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -183,7 +183,7 @@ class DirectoryBucket:
         here = place.folder
         try:
             with _committing(place):
-                # Links are not followed: macOS would need the name of the file for it.
+                # The temporary file is no link; not every system knows the flag for following.
                 os.link(
                     temporary,
                     place.name,

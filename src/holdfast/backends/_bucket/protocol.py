@@ -14,8 +14,8 @@ from holdfast.model import Expect
 class Moved(Exception):
     """The object is not at the version that a `put` expects; nothing was written by this call.
 
-    Unless a request was sent twice because its answer was lost: then it may be there all the same.
-    Whoever gets this looks for what it wrote before it believes it.
+    So a bucket never sends a conditional put twice by itself: were the first answer lost, the
+    second would say this of an object that is stored.
     """
 
 

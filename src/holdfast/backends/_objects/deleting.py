@@ -11,7 +11,7 @@ from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Pl
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.notes import Notes
 from holdfast.backends._objects.writing import Writer
-from holdfast.core import commits, document
+from holdfast.core import commits, document, ids
 from holdfast.core.document import TOMBSTONE_BYTES_MAX, Header, Tombstone
 from holdfast.core.layout import File
 from holdfast.errors import Corrupt, Unavailable
@@ -36,10 +36,10 @@ class Deleter:
     # Snapshots
 
     def delete_snapshots(
-        self, scope: ScopeKey, ids: Sequence[str], *, spare_head: bool, fence: str | None
+        self, scope: ScopeKey, names: Sequence[str], *, spare_head: bool, fence: str | None
     ) -> Pruned:
         """Remove snapshots and their notes, as `Backend.delete_snapshots` promises."""
-        wanted = list(dict.fromkeys(ids))
+        wanted = list(dict.fromkeys(names))
         sizes, gone = list[int](), list[str]()
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
@@ -93,8 +93,14 @@ class Deleter:
             if not head.shown.header.kept:
                 return head.shown.header.size
             raise Beaten  # what is left of it is its copy
-        self._writer.bump(scope, head)
+        if head.is_void:
+            shown = self._history.newest(scope, head)
+            shows = shown is not None and shown.header.id == id
+            self._writer.bump(scope, head, until=self._now() if shows else 0)
         return self._bury(scope, id, head, copy)
+
+    def _now(self) -> int:
+        return ids.place_at(self._writer.draw().now)
 
     def _void(self, scope: ScopeKey, head: Head, line: str | None) -> None:
         """Put a head in place that shows nothing; of another line, if one is given."""
@@ -114,7 +120,7 @@ class Deleter:
             updated_at=header.updated_at,
             at=header.at,
             size=0,
-            last=life.last,
+            last=max(life.last, self._now()),
             kept=False,
             void=True,
             trail=header.trail,
@@ -136,6 +142,8 @@ class Deleter:
                 return 0
             return None
         if not isinstance(copy, Doc) or not head.counts(copy.header):
+            if self._history.copies(scope, head, [id]):
+                raise Beaten  # it was the head, and has been copied since its copy was looked for
             return None
         header = copy.header
         if copy.foreign:

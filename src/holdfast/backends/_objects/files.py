@@ -214,8 +214,7 @@ class Files:
             try:
                 return self.bucket.put(key, data, expect=expect)
             except Moved:
-                if not lost:
-                    raise Beaten from None
+                pass
             except Unavailable as error:
                 if error.outcome_known and not lost:
                     raise
@@ -225,6 +224,8 @@ class Files:
             written = self._written(key, nonces_of or _nonces_of_document)
             if nonce in written.nonces:
                 return written.version if written.nonces[0] == nonce else None
+            if not lost:
+                raise Beaten
             if written.version == expect:
                 if expect is None:
                     # The lost one may still arrive. Another attempt begins another line, so that

@@ -5,33 +5,48 @@ head, or without an index, all headers are read: other tools write no pointers.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from holdfast.backends._objects.files import PAGE, Doc, Files, Place, walk
-from holdfast.backends._objects.heads import Head
+from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.index import Index
+from holdfast.core.document import TOMBSTONE_BYTES_MAX
 from holdfast.core.layout import File
+from holdfast.errors import Unavailable
 from holdfast.model import ScopeKey
 
 _CHUNK = 64  # headers read at a time
+_READS_MAX = 8  # of a head that moves while it is read
 _SPARE = 16  # pointers beyond a page, in case some lead nowhere
 
 
 class History:
     """Reads copies."""
 
-    def __init__(self, files: Files, index: Index) -> None:
+    def __init__(self, files: Files, index: Index, heads: Heads) -> None:
         self._files = files
         self._index = index
+        self._heads = heads
 
     def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
-        """Return the newest kept snapshot: what a void head shows."""
-        return next(iter(self.page(scope, head, after=None, limit=1)), None)
+        """Return the newest kept snapshot; of a void head the one that it shows.
+
+        What was only kept since the head became void does not show: it never was the head.
+        """
+        after = head.header.last + 1 if head.header is not None and head.is_void else None
+        return next(iter(self.page(scope, head, after=after, limit=1)), None)
 
     def shown(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return what the scope shows now, without its state."""
-        return self.newest(scope, head) if head.is_void else head.shown
+        for _ in range(_READS_MAX):
+            if not head.is_void:
+                return head.shown
+            newest, now = self.newest(scope, head), self._heads.read(scope)
+            if now.header is not None and now.header.w == (head.header or now.header).w:
+                return newest
+            head = now
+        raise Unavailable(f"the head keeps moving. session=`{scope.session_id}`")
 
     def walk(self, scope: ScopeKey, head: Head, after: int | None = None) -> Iterator[Doc]:
         """Go through the whole history, the newest first."""
@@ -66,21 +81,26 @@ class History:
                     count += 1
                     yield doc
 
-    def scan(self, scope: ScopeKey, head: Head) -> Iterator[Doc]:
-        """Go through all kept snapshots in the order of their keys."""
+    def scan(self, scope: ScopeKey, head: Head, after: str = "") -> Iterator[Doc]:
+        """Go through all kept snapshots, the head first, then in the order of their keys."""
         shown = head.shown
         if shown is not None and shown.header.kept:
             yield shown
-        for chunk in chunks(self._places(scope), _CHUNK):
-            for doc in self._counting(head, chunk):
-                if shown is None or doc.header.id != shown.header.id:
+        listed = self._listed(scope, after)
+        while chunk := list(islice(listed, _CHUNK)):
+            small = {place.id for place, size in chunk if size <= TOMBSTONE_BYTES_MAX}
+            for doc in self._counting(head, [place for place, _ in chunk]):
+                # What was listed as a tombstone and is there now was saved again after the listing,
+                # which may lack what was saved before it.
+                late = doc.header.id in small and doc.header.line is not None
+                if not late and (shown is None or doc.header.id != shown.header.id):
                     yield doc
 
-    def _places(self, scope: ScopeKey) -> Iterator[Place]:
-        for each in walk(self._files.bucket, self._files.layout.history_prefix(scope)):
+    def _listed(self, scope: ScopeKey, after: str) -> Iterator[tuple[Place, int]]:
+        for each in walk(self._files.bucket, self._files.layout.history_prefix(scope), after):
             key = self._files.layout.parse(each.key)
             if key is not None and key.file is File.COPY:
-                yield Place(each.key, key.id)
+                yield Place(each.key, key.id), each.size
 
     def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
         """Return the copies that exist and count, without their states."""
@@ -118,10 +138,3 @@ class History:
 
 def _by_seq(doc: Doc) -> tuple[int, str]:
     return doc.header.seq, doc.header.id
-
-
-def chunks(items: Iterable[Place], size: int) -> Iterator[list[Place]]:
-    """Cut a stream into lists."""
-    stream = iter(items)
-    while chunk := list(islice(stream, size)):
-        yield chunk

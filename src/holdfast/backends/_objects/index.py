@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.backends._bucket.protocol import Bucket, Listed
 from holdfast.backends._objects.files import PAGE, walk
-from holdfast.core import codec, layout
+from holdfast.core import codec, ids, layout
 from holdfast.core.document import Header
 from holdfast.core.layout import Clipped, Pointer
 from holdfast.core.rows import pack_ref, unpack_ref
@@ -70,7 +70,11 @@ class Index:
     def labelled(self, name: str, value: str, *, after: int | None) -> Iterator[Pointed]:
         """Follow the pointers to a label, the newest first, from the millisecond of a place on."""
         prefix = layout.label_prefix(name, value)
-        start = "" if after is None else layout.label_start(name, value, at_ms=after // 1000)
+        start = (
+            ""
+            if after is None
+            else layout.label_start(name, value, at_ms=ids.place_us(after) // 1000)
+        )
         return self._pointed(prefix, start, PAGE)
 
     def keys_of_session(self, session_id: str, scope: ScopeKey | None, limit: int) -> list[str]:

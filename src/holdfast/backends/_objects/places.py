@@ -1,23 +1,22 @@
 """Which sessions and scopes there are: told by the keys, without reading every one of them.
 
-A listing jumps over the rest of a folder once it has seen enough of it. Few scopes need a closer
-look: those in which only something small is left, which may be a head that shows nothing, or
-tombstones.
+A listing jumps over the rest of a folder once it has seen enough of it. A scope whose head is small
+gets a closer look, since that may be one that shows nothing.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from holdfast.backends._bucket.protocol import Listed
-from holdfast.backends._objects.files import PAGE, Doc, Files, Place
+from holdfast.backends._objects.files import PAGE, Doc, Files, Found, Place
 from holdfast.backends._objects.heads import Heads
 from holdfast.backends._objects.notes import parse_note
-from holdfast.core.document import TOMBSTONE_BYTES_MAX
 from holdfast.core.layout import Clipped, DocumentKey, File
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
 
+_CHUNK = 32  # scopes looked at together
 VOID_BYTES_MAX = 8 * 1024  # a head that shows nothing has no state and no metadata
 
 
@@ -42,19 +41,19 @@ class Places:
         done = ""  # what need not be looked at any more begins with this
         while True:
             page = self._files.bucket.list(prefix, after=after, limit=PAGE)
-            for folder, entries in groupby(self._entries(page), key=lambda each: each.folder):
-                if done and folder.startswith(done):
-                    continue
-                scope = self._holding(list(entries))
-                if scope is not None:
-                    yield scope
-                    done = self._session_folder(folder) if one_each else folder
+            groups = groupby(self._entries(page), key=lambda each: each.folder)
+            listed = ((folder, list(entries)) for folder, entries in groups)
+            while chunk := list(islice(listed, _CHUNK)):
+                for folder, scope in self._holding(chunk):
+                    if scope is not None and not (done and folder.startswith(done)):
+                        yield scope
+                        done = self._session_folder(folder) if one_each else folder
             if len(page) < PAGE:
                 return
             last = page[-1].key
             # Names that sort behind the mark are foreign: then there is nothing to jump over.
-            jump = f"{done}~" if done and last.startswith(done) else last
-            after = max(jump, last) if jump > after else last
+            jump = f"{done}~"
+            after = jump if done and last.startswith(done) and last < jump else last
 
     def behind_scope(self, scope: ScopeKey) -> str:
         """Return where a listing goes on behind a scope."""
@@ -75,36 +74,38 @@ class Places:
         root = self._files.layout.root
         return f"{root}{folder[len(root) :].partition('/')[0]}/"
 
-    def _holding(self, entries: Sequence[_Entry]) -> ScopeKey | None:
-        """Return the scope if these documents show that it holds something."""
-        small: list[_Entry] = []
-        for entry in entries:
-            if entry.key.file in (File.NOTE, File.MANIFEST):
-                return self._named(entry)
-            limit = VOID_BYTES_MAX if entry.key.file is File.HEAD else TOMBSTONE_BYTES_MAX
-            if entry.listed.size > limit:
-                return self._named(entry)
-            small.append(entry)
-        found = self._files.read([Place(each.listed.key, each.key.id) for each in small])
-        for entry, doc in zip(small, found, strict=True):
-            if isinstance(doc, Doc) and self._shows(entry, doc):
-                return self._named(entry, doc)
-            if isinstance(doc, Corrupt):
-                return self._named(entry)
+    def _holding(
+        self, groups: Sequence[tuple[str, list[_Entry]]]
+    ) -> Iterator[tuple[str, ScopeKey | None]]:
+        """Return the scopes that hold something, each with its folder."""
+        unclear = [folder for folder, entries in groups if _evidence(entries) is None]
+        places = [Place(f"{folder}snapshot_latest.json") for folder in unclear]
+        heads = dict(zip(unclear, self._files.read(places), strict=True))
+        for folder, entries in groups:
+            entry = _evidence(entries)
+            if entry is None:
+                entry = self._shown(entries, heads[folder])
+            yield folder, None if entry is None else self._named(entry)
+
+    def _shown(self, entries: Sequence[_Entry], found: Found) -> _Entry | None:
+        """Return a document that shows that a scope holds something, by a closer look."""
+        if isinstance(found, Corrupt):
+            return entries[0]
+        head = self._heads.resolved(found if isinstance(found, Doc) else None)
+        if head.shown is not None or (head.header is not None and head.header.fence is not None):
+            return entries[0]
+        copies = [entry for entry in entries if entry.key.file is File.COPY]
+        docs = self._files.read([Place(each.listed.key, each.key.id) for each in copies])
+        for entry, doc in zip(copies, docs, strict=True):
+            if isinstance(doc, Corrupt) or (isinstance(doc, Doc) and head.counts(doc.header)):
+                return entry
         return None
 
-    def _shows(self, entry: _Entry, doc: Doc) -> bool:
-        if entry.key.file is not File.HEAD:
-            return True
-        if doc.header.void:
-            return doc.header.fence is not None
-        return self._heads.resolved(doc).doc is not None
-
-    def _named(self, entry: _Entry, doc: Doc | None = None) -> ScopeKey | None:
+    def _named(self, entry: _Entry) -> ScopeKey | None:
         """Return the scope; its full names stand in the document where the key has them clipped."""
         session_id, scope_id = entry.key.session_id, entry.key.scope_id
         if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
-            full = self._full_names(entry) if doc is None else _names_in(doc)
+            full = self._full_names(entry)
             session_id = _full(session_id, full[0])
             scope_id = _full(scope_id, full[1])
         if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
@@ -121,6 +122,16 @@ class Places:
             return (None, None) if note is None else (note.session_id, note.scope_id)
         found = self._files.read_one(Place(entry.listed.key, entry.key.id))
         return _names_in(found) if isinstance(found, Doc) else (None, None)
+
+
+def _evidence(entries: Sequence[_Entry]) -> _Entry | None:
+    """Return a document that shows by its key and size that a scope holds something."""
+    for entry in entries:
+        if entry.key.file in (File.NOTE, File.MANIFEST):
+            return entry
+        if entry.key.file is File.HEAD and entry.listed.size > VOID_BYTES_MAX:
+            return entry
+    return None
 
 
 def _names_in(doc: Doc) -> tuple[str | None, str | None]:

@@ -60,7 +60,10 @@ class Queries:
         tombstone. A kept head may not be in the listing yet.
         """
         layout = self._files.layout
-        shown = self._read_head(scope).shown
+        head = self._read_head(scope)
+        if head.header is None:
+            return self._lineless_ids(scope, head, after, limit)
+        shown = head.shown
         start = layout.copy_key(scope, after) if after else ""
         keys: dict[str, str] = {}
         if shown is not None and shown.header.kept:
@@ -76,6 +79,12 @@ class Queries:
                 break
             start = page[-1].key
         return [keys[key] for key in sorted(keys)][:limit]
+
+    def _lineless_ids(self, scope: ScopeKey, head: Head, after: str, limit: int) -> list[str]:
+        """Return a page of ids where there is no head: few copies count then, so all are read."""
+        start = self._files.layout.copy_key(scope, after) if after else ""
+        ids = (doc.header.id for doc in self._history.scan(scope, head, start))
+        return list(islice(ids, limit))
 
     def _named(self, page: Sequence[Listed]) -> dict[str, str]:
         """Return the ids of live copies by their keys."""
@@ -202,7 +211,7 @@ def _fits(doc: Doc, query: Query) -> bool:
 
 
 def _moments(pointers: Iterator[Pointed]) -> Iterator[list[Pointed]]:
-    """Cut a listing by time into lists that end where a moment does: inside one there is no order."""
+    """Cut a listing by time where a moment ends: inside one there is no order."""
     chunk: list[Pointed] = []
     for pointed in pointers:
         if len(chunk) >= _CHUNK and pointed.at_ms != chunk[-1].at_ms:

@@ -13,7 +13,14 @@ from holdfast.core import commits, document
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.document import Header
 from holdfast.core.rows import Row, info_of
-from holdfast.errors import Corrupt, InvalidInput, Unavailable
+from holdfast.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+)
 from holdfast.model import ANY, ScopeKey, SnapshotInfo
 from holdfast.protocol import Commit
 
@@ -48,12 +55,17 @@ class Replacer:
         life = self._writer.life(scope, head, commit.stamp.now) if head.is_foreign else None
         fence = None if head.header is None else head.header.fence
         line = Line(None if shown is None else shown.row, fence=fence)
-        verdict = commits.judge(
-            commit,
-            line,
-            None if existing is None else existing.row,
-            lambda: self._writer.body_of(scope, head, existing) == commit.body,
-        )
+        try:
+            verdict = commits.judge(
+                commit,
+                line,
+                None if existing is None else existing.row,
+                lambda: self._writer.body_of(scope, head, existing) == commit.body,
+            )
+        except (AlreadyExists, Conflict, NotFound):
+            if not is_head and self._has_changed(scope, id, copy):
+                raise Beaten from None
+            raise
         if existing is None or verdict is Verdict.INSERT or not isinstance(commit.body, bytes):
             raise Beaten  # what a save was to overwrite has just gone
         if verdict is Verdict.UNCHANGED:
@@ -67,6 +79,16 @@ class Replacer:
         else:
             self._replace_copy(scope, head, existing, header, commit.body)
         return info_of(scope, row)
+
+    def _has_changed(self, scope: ScopeKey, id: str, copy: Found) -> bool:
+        """Tell whether a copy is another than it was before the head was read.
+
+        It may have been the head then, and have been copied since. To change it, the compare-and-
+        set is proof enough; to refuse needs another look.
+        """
+        now = self._files.read_one(self._files.copy_place(scope, id), versions=True)
+        versions = [each.version if isinstance(each, Doc | Grave) else None for each in (copy, now)]
+        return versions[0] != versions[1]
 
     def _replace_head(
         self, scope: ScopeKey, head: Head, header: Header, copy: Found, body: bytes

@@ -11,7 +11,7 @@ from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_af
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.replace import Replacer
 from holdfast.backends._objects.writing import Life, Writer
-from holdfast.core import commits, document
+from holdfast.core import commits, document, ids
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.document import Header
 from holdfast.core.layout import is_clipped
@@ -115,12 +115,13 @@ class Saver:
         return found is head.shown or head.counts(found.header)
 
     def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> Line:
+        now, _, bits = commit.stamp
         taken = commit.new_scope and self._is_taken(commit.scope, head, shown)
         return Line(
             head=None if shown is None else shown.row,
             floor=life.floor,
             fence=life.fence,
-            next_seq=max(1, commit.stamp.now, life.last + 1),
+            next_seq=ids.place(now, life.last, bits, aside=not commit.head),
             taken=taken,
         )
 
@@ -238,7 +239,7 @@ class Saver:
             w=row.nonce,
             created_at=row.created_at,
             updated_at=row.updated_at,
-            at=row.seq // 1000,
+            at=ids.place_us(row.seq) // 1000,
             size=row.size,
             last=row.seq,
             kept=bool(row.kept),
@@ -342,10 +343,12 @@ class Saver:
             for doc in self._history.walk(scope, head):
                 if doc.header.born == nonce:
                     return info_of(scope, doc.row)
-                if doc.header.seq < commit.stamp.now:
+                if ids.place_us(doc.header.seq) < commit.stamp.now:
                     break
         if header is not None and nonce in header.trail and commit.replaces is None:
-            raise Unavailable(f"it was stored, and has gone since. nonce=`{nonce}`")
+            raise Unavailable(
+                f"it was stored, and has gone since. nonce=`{nonce}`", outcome_known=False
+            )
         return None
 
 

@@ -195,10 +195,14 @@ class Writer:
         """Return the header of another write of the same."""
         return replace(header, w=self.draw().nonce, trail=trail_after(header))
 
-    def bump(self, scope: ScopeKey, head: Head) -> None:
-        """Write a void head anew, so that nobody who read it restores what is about to change."""
+    def bump(self, scope: ScopeKey, head: Head, *, until: int = 0) -> None:
+        """Write a void head anew, so that nobody who read it restores what is about to change.
+
+        `until` is the last place that it may show from now on.
+        """
         if head.header is not None and head.is_void:
-            self.swap_head(scope, head, self.rewritten(head.header), b"{}")
+            header = replace(head.header, last=max(head.header.last, until))
+            self.swap_head(scope, head, self.rewritten(header), b"{}")
 
     def restore(self, scope: ScopeKey, head: Head) -> None:
         """Put what a void head shows into it; always begins anew afterwards."""

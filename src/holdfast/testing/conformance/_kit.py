@@ -63,6 +63,17 @@ class Kit:
                 path.write_bytes(stored.replace(text, text[:-1] + b"!"))
         return found
 
+    def order(self, name: str, *, folder: bool = False) -> str:
+        """Return what ids and names are sorted by in listings: themselves, by code points.
+
+        Override it for an engine that documents another order; `folder` for sessions and scopes.
+        """
+        return name
+
+    def folder_order(self, name: str) -> str:
+        """Return what sessions and scopes are sorted by."""
+        return self.order(name, folder=True)
+
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
         """An empty folder."""

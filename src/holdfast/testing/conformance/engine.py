@@ -34,7 +34,7 @@ class EngineSeam(Kit):
 
     def test_an_engine_says_what_it_can_do(self, backend: Backend) -> None:
         """Capabilities are known words, and `blocking` is a plain truth."""
-        assert backend.capabilities <= {"durable", "index"}
+        assert backend.capabilities <= {"durable", "index", "atomic"}
         assert isinstance(backend.blocking, bool)
 
     def test_a_replayed_commit_is_found_by_its_nonce(self, backend: Backend) -> None:

@@ -62,7 +62,7 @@ class Notes(Kit):
         self, scope: Scope, small_pages: int
     ) -> None:
         """For each id in the order asked, by code points of the names, over several pages."""
-        by_name = ["A", "a", "b", "é", "\uffff", "\U0001f980"]
+        by_name = sorted(["A", "a", "b", "é", "\uffff", "\U0001f980"], key=self.order)
         for on in ("x", "y", "z", None):
             for name in reversed(by_name):
                 scope.set_note(name, 1, on=on)

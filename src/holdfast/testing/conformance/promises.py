@@ -298,7 +298,7 @@ class Promises(Kit):
             scope.save({"of": each}, id=each, labels={each[:256]: each[:256]})
             scope.set_note(each, each, on=each)
 
-        assert list(store.sessions()) == sorted(STRANGE_IDS)
+        assert list(store.sessions()) == sorted(STRANGE_IDS, key=self.folder_order)
         for each in STRANGE_IDS:
             scope = store.scope(each, each)
             loaded = present(scope.load(each))
