@@ -30,7 +30,11 @@ def open(url: str | None = None, **options: Any) -> Store:
     Without a URL: `$HOLDFAST_URL`, else the file `holdfast.db` in this folder. Options may stand in
     the URL's query or be given by name: `state_bytes_max`, `workers` (threads of the async face);
     for SQLite `lock_wait_s`, `synchronous` (`full`, `normal` or `off`) and `cache_bytes_max` (last
-    states kept in memory, so that the next ones are compared without reading them).
+    states kept in memory, so that the next ones are compared without reading them); for folders and
+    object stores `root` (`sessions/`, or one of the roots of the Strands tools: nothing, or
+    `session/`); for folders `sync`; for object stores `timeout_s` of a request, `retry_s` of all
+    attempts and `parallel` requests; for S3 `endpoint_url`, `region`, `profile`, `path_style` and
+    keys, which are better left where AWS's own tools look for them.
 
     Raises:
         InvalidInput: the URL or an option is not understood, or the file is not Holdfast's.
@@ -175,6 +179,37 @@ def _folder(address: str) -> str:
     return os.path.abspath(path)
 
 
+def _open_s3(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    from holdfast.backends._bucket.s3 import s3_bucket
+
+    return _opened(lambda *at, **own: s3_bucket(*at, environ=os.environ, **own), address, options)
+
+
+def _open_gcs(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    from holdfast.backends._bucket.s3 import gcs_bucket
+
+    return _opened(gcs_bucket, address, options)
+
+
+def _open_azure(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    from holdfast.backends._bucket.s3 import azure_bucket
+
+    return _opened(azure_bucket, address, options)
+
+
+def _opened(
+    factory: Callable[..., Any], address: str, options: Mapping[str, Any]
+) -> Callable[[], Backend]:
+    """Return the opener of a bucket in an object store: `//bucket/prefix`."""
+    if not address.startswith("//"):
+        raise InvalidInput("write s3://bucket/prefix")
+    name, _, prefix = address[2:].partition("/")
+    own = dict(options)
+    root = own.pop("root", _ROOT)
+    bucket = factory(name, prefix=prefix, clock=CLOCK, **own)
+    return lambda: _over(bucket, root)
+
+
 def _over(bucket: Any, root: str) -> Backend:
     from holdfast.backends.objects import ObjectBackend
 
@@ -224,6 +259,12 @@ def _durability(value: Any) -> str:
     return str(value)
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
+
+
 class _Scheme(NamedTuple):
     opener: Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
     options: Mapping[str, Callable[[Any], Any]]
@@ -235,6 +276,12 @@ _ROOT = "sessions/"
 _COMMON: Mapping[str, Callable[[Any], Any]] = {
     "state_bytes_max": _positive_int,
     "workers": _positive_int,
+}
+_OBJECTS: Mapping[str, Callable[[Any], Any]] = {
+    "root": _root,
+    "timeout_s": _seconds,
+    "retry_s": _seconds,
+    "parallel": _positive_int,
 }
 _SCHEMES: Mapping[str, _Scheme] = {
     "memory": _Scheme(_open_memory, {}, instant=True),
@@ -252,6 +299,21 @@ _SCHEMES: Mapping[str, _Scheme] = {
         {"root": _root, "sync": _flag, "lock_wait_s": _seconds},
         file=_folder,
     ),
+    "s3": _Scheme(
+        _open_s3,
+        {
+            **_OBJECTS,
+            "endpoint_url": _text,
+            "region": _text,
+            "access_key_id": _text,
+            "secret_access_key": _text,
+            "session_token": _text,
+            "profile": _text,
+            "path_style": _flag,
+        },
+    ),
+    "gs": _Scheme(_open_gcs, _OBJECTS),
+    "az": _Scheme(_open_azure, {**_OBJECTS, "account": _text}),
 }
 
 

@@ -139,16 +139,16 @@ class BucketFunctions:
             assert before - 2_000_000 <= modified <= after + 2_000_000
 
     def test_more_keys_than_one_page(self, bucket: Bucket) -> None:
-        keys = [f"p/{number:04}" for number in range(1203)]
+        keys = [f"p/{number:04}" for number in range(1003)]
         bucket.mark(keys)
         bucket.mark(["q"])
         assert listed(bucket, "p/") == keys
-        assert listed(bucket, "p/", 1100) == keys
-        assert listed(bucket, "p/1", 100) == keys[1000:]
+        assert listed(bucket, "p/", 1001) == keys
+        assert listed(bucket, "p/1", 2) == keys[1000:]
         assert listed(bucket, "") == [*keys, "q"]
-        assert [each.key for each in bucket.list("p/", limit=1203)] == keys
-        bucket.delete(keys[:1201])
-        assert listed(bucket, "") == ["p/1201", "p/1202", "q"]
+        assert [each.key for each in bucket.list("p/", limit=1003)] == keys
+        bucket.delete(keys[:1001])
+        assert listed(bucket, "") == ["p/1001", "p/1002", "q"]
         bucket.delete(keys)
         assert listed(bucket, "") == ["q"]
 

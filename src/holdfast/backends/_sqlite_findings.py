@@ -1,6 +1,7 @@
 """What `check` can say about a SQLite file. docs/check.md explains every code."""
 
 from holdfast.backends._sqlite_tables import is_text
+from holdfast.core import findings
 from holdfast.model import Finding, ScopeKey
 
 SEVERITIES = {
@@ -45,8 +46,6 @@ SEVERITIES = {
     "notes_without_scope": "error",
 }
 
-_SHOWN_CHARS_MAX = 200
-
 
 def finding(
     code: str,
@@ -57,16 +56,9 @@ def finding(
     repaired: bool = False,
     **values: object,
 ) -> Finding:
-    """Return a finding whose message is a fact and the values that name where it is."""
-    named = " ".join(f"{name}=`{shown(value)}`" for name, value in values.items())
-    message = f"{fact}. {named}" if named else fact
-    return Finding(SEVERITIES[code], code, message, scope, id, repaired)
-
-
-def shown(value: object) -> str:
-    """Return a short text of a value that can be printed, whatever bytes it was read from."""
-    text = str(value).encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
+    """Return a finding of the severity that its code has."""
+    severity = SEVERITIES[code]
+    return findings.finding(severity, code, fact, scope=scope, id=id, repaired=repaired, **values)
 
 
 def address(*names: str | None) -> ScopeKey | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 
 from holdfast.backends._bucket.protocol import Bucket
+from holdfast.backends._objects.check import GRACE_US, Checker
 from holdfast.backends._objects.deleting import Deleter
 from holdfast.backends._objects.files import Doc, Files
 from holdfast.backends._objects.files import Found as Read
@@ -52,8 +53,12 @@ class ObjectBackend:
         index: bool,
         clock: Clock,
         draw: Callable[[], Stamp],
+        grace_us: int = GRACE_US,
     ) -> None:
-        """`index` says whether snapshots are found across scopes; other tools write none."""
+        """`index` says whether snapshots are found across scopes; other tools write none.
+
+        `grace_us` is how long a writer may be stalled before what it left is taken for over.
+        """
         self.capabilities = frozenset({"durable", "index"} if index else {"durable"})
         self._bucket = bucket
         self._closed = False
@@ -66,6 +71,7 @@ class ObjectBackend:
         self._saver = Saver(writer)
         self._deleter = Deleter(writer, self._notes)
         self._places = Places(self._files, self._heads)
+        self._checker = Checker(writer, self._places, grace_us=grace_us)
         self._queries = Queries(self._files, pointers, self._heads, self._history)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
@@ -76,7 +82,9 @@ class ObjectBackend:
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         self._check_open()
-        head = self._heads.read(scope, whole=None in ids)
+        head = self._heads.look(scope, whole=None in ids)
+        if head.damage is not None and None in ids:
+            raise head.damage
         wanted = [each for each in ids if each is not None and not _shows(head, each)]
         places = [self._files.copy_place(scope, each) for each in wanted]
         copies = dict(zip(wanted, self._files.read(places, whole=True), strict=True))
@@ -113,7 +121,9 @@ class ObjectBackend:
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
         self._check_open()
-        head = self._heads.read(scope)
+        head = self._heads.look(scope)
+        if head.damage is not None and snapshot_id is None:
+            raise head.damage
         doc: Doc | None
         if snapshot_id is None or _shows(head, snapshot_id):
             doc = self._history.shown(scope, head)
@@ -231,7 +241,7 @@ class ObjectBackend:
             sessions, size = sessions + 1, 0
             for scope in group:
                 scopes += 1
-                sizes = self._history.sizes(scope, self._heads.read(scope))
+                sizes = self._history.sizes(scope, self._heads.look(scope))
                 snapshots, logical = snapshots + len(sizes), logical + sum(sizes)
                 size += self._files.stored_bytes(scope)
             stored += size
@@ -241,11 +251,11 @@ class ObjectBackend:
 
     def compact(self) -> int:
         self._check_open()
-        return 0
+        return self._checker.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         self._check_open()
-        return [], None
+        return self._checker.check(after, repair=repair, limit=limit)
 
     def close(self) -> None:
         self._closed = True

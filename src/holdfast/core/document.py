@@ -192,15 +192,18 @@ def _read_header(first: bytes, opening: re.Match[bytes]) -> Header:
     # What is proved was written by `write`: only a later version can have made it differently.
     try:
         frame = codec.decode(b"%s%s}" % (opening[2], first[: n - 1]))
-        found = frame["appData"]["holdfast"]
-        facts = {name: found[name] for name, _ in _FIELDS if name in found}
-        for name in _ENCODED:
-            if name in facts:
-                facts[name] = codec.encode(facts[name])
-        facts["trail"] = tuple(facts.get("trail", ()))
-        return Header(**facts)
+        return _header_of(frame["appData"]["holdfast"])
     except (KeyError, TypeError) as cause:
         raise Corrupt("the header of a document is not one that is known") from cause
+
+
+def _header_of(found: dict[str, JSON]) -> Header:
+    facts = {name: found[name] for name, _ in _FIELDS if name in found}
+    for name in _ENCODED:
+        if name in facts:
+            facts[name] = codec.encode(facts[name])
+    facts["trail"] = tuple(facts.get("trail", ()))
+    return Header(**facts)
 
 
 def _read_foreign(stored: bytes) -> Document:
@@ -218,10 +221,34 @@ def _read_foreign(stored: bytes) -> Document:
     # No single damage hides both the place of the header and its first fields.
     app_data = envelope.get("appData")
     named = isinstance(app_data, dict) and "holdfast" in app_data
+    if named and isinstance(app_data, dict):
+        respaced = _respaced(envelope, app_data["holdfast"], body)
+        if respaced is not None:
+            return respaced
     if named or _OURS.search(stored, 0, OPENING_BYTES_MAX):
         raise Corrupt(f"a document is not as it was written. bytes=`{len(stored)}`")
     kind = envelope.get("scope")
     return Document(kind if isinstance(kind, str) else "", body, None, envelope)
+
+
+def _respaced(envelope: dict[str, JSON], found: JSON, body: bytes) -> Document | None:
+    """Return a document of ours that another tool wrote with other white space, and no more.
+
+    Tools that copy sessions do that. Both checksums, over the bytes as we would write them, prove
+    that nothing else was changed.
+    """
+    kind = envelope.get("scope")
+    if not isinstance(kind, str) or not isinstance(found, dict):
+        return None
+    try:
+        header = _header_of(found)
+        opening = _OPENING.match(write(header, kind, body))
+    except (Corrupt, InvalidInput, TypeError, KeyError):
+        return None
+    sums = [found.get("sum"), found.get("data_sum")]
+    if opening is None or sums != [opening[4].decode(), opening[5].decode()]:
+        return None
+    return Document(kind, body, header)
 
 
 def write_tombstone(tombstone: Tombstone) -> bytes:

@@ -142,7 +142,7 @@ class ObjectStoreBucket:
                 raise Moved from None
             raise self._service.misread(refusal) from None
 
-    def _put(self, key: str, data: bytes, expect: Expect) -> str:
+    def _put(self, key: str, data: bytes, expect: Expect, *, again: bool = False) -> str:
         mode: PutMode = "overwrite"
         if expect is None:
             mode = "create"
@@ -154,7 +154,7 @@ class ObjectStoreBucket:
             done = store.put(self._root + key, data, mode=mode, use_multipart=False)
             return done[self._version] or ""
 
-        return self._service.ask(request, write=True, again=expect is ANY)
+        return self._service.ask(request, write=True, again=again or expect is ANY)
 
     def mark(self, keys: Sequence[str]) -> None:
         """Store empty objects durably, whatever stands there."""
@@ -228,7 +228,8 @@ class ObjectStoreBucket:
 
     def _made_probe(self, expect: str | None) -> bool:
         try:
-            self._put(_PROBE, b"holdfast", expect)
+            # Sent again, it is refused if it was stored, which proves the same.
+            self._put(_PROBE, b"holdfast", expect, again=True)
         except Refusal as refusal:
             if refusal.kind in (Kind.MOVED, Kind.MISSING):
                 return False

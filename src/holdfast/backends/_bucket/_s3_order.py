@@ -25,7 +25,8 @@ def before(text: str) -> str:
     """
     stem, last = text[:-1], text[-1]
     if last <= _LOWEST:
-        return stem
+        # There is hardly a character before it. What ends with `/` is no path.
+        return "" if stem == folder_of(stem) else stem
     code = ord(last) - 1
     if code == _SURROGATES_END - 1:
         code -= 0x800

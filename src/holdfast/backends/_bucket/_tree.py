@@ -108,10 +108,14 @@ class Page:
 
 
 class Leftover(NamedTuple):
-    """Something below the root that is not an object, and why. The key is for people."""
+    """Something below the root that is not an object, and why. The key is for people.
+
+    `stale` is what `sweep` removes.
+    """
 
     key: str
     reason: str
+    stale: bool
 
 
 class Sweeper:
@@ -125,7 +129,7 @@ class Sweeper:
     def leftovers(self, *, limit: int) -> list[Leftover]:
         """Return what is not an object and will not become one; foreign things among it."""
         found = (
-            Leftover(_shown(path + entry.name), reason)
+            Leftover(_shown(path + entry.name), reason, self._is_stale(entry))
             for _, path, entry in self._walk()
             if (reason := self._reason(entry))
         )

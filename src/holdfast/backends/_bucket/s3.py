@@ -84,7 +84,7 @@ def s3_bucket(
     in_path = path_style if path_style is not None else bool(url) or "." in bucket
     config["virtual_hosted_style_request"] = not in_path
     if url:
-        config["endpoint"] = _endpoint(url, None if in_path else bucket)
+        config["endpoint"] = address_of(url, None if in_path else bucket)
     provider = None if keys is None else _provider(keys)
 
     def open_store() -> "ObjectStore":
@@ -185,7 +185,7 @@ def _check_name(bucket: str) -> None:
         raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
 
 
-def _endpoint(url: str, bucket: str | None) -> str:
+def address_of(url: str, bucket: str | None) -> str:
     """Return the address to send requests to, with the bucket in the host if given."""
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in ("http", "https") or not rest.strip("/"):

@@ -8,9 +8,10 @@ import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
-from holdfast.backends._objects.files import Doc, Files
+from holdfast.backends._objects.files import Doc, Files, Found
 from holdfast.core.document import Header
 from holdfast.core.rows import unpack_ref
+from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
 
 _REMEMBERED_MAX = 4096
@@ -20,13 +21,14 @@ class Head(NamedTuple):
     """The head of a scope as it was read, or None; `version` is what a compare-and-set expects.
 
     `copied` says that its copy is known to be in history, `bare` that nothing was kept in the scope
-    when it was written.
+    when it was written. `damage` is why it cannot be read.
     """
 
     doc: Doc | None = None
     version: str | None = None
     copied: bool = False
     bare: bool = False
+    damage: Corrupt | None = None
 
     @property
     def header(self) -> Header | None:
@@ -52,9 +54,9 @@ class Head(NamedTuple):
         """Tell whether a copy belongs to the present life of the scope.
 
         What another tool wrote has no line, and nor has what was only kept before there was a
-        head. A foreign head tells nothing, so all copies count beneath it.
+        head. A head that is foreign or damaged tells nothing, so all copies count beneath it.
         """
-        if header.line is None or self.is_foreign:
+        if header.line is None or self.is_foreign or self.damage is not None:
             return True
         return self.doc is not None and self.doc.header.line == header.line
 
@@ -77,6 +79,19 @@ class Heads:
         """Read the head of a scope."""
         doc = self._files.read_head(scope, whole=whole, versions=versions)
         return self.resolved(doc)
+
+    def look(self, scope: ScopeKey, *, whole: bool = False) -> Head:
+        """Read the head for the sake of what is beneath it, which its damage must not hide."""
+        try:
+            return self.read(scope, whole=whole)
+        except Corrupt as error:
+            return Head(damage=error)
+
+    def found(self, doc: Found) -> Head:
+        """Return the head that was read together with others."""
+        if isinstance(doc, Corrupt):
+            return Head(damage=doc)
+        return self.resolved(doc if isinstance(doc, Doc) else None)
 
     def resolved(self, doc: Doc | None) -> Head:
         """Return the head that a document is: a fork whose source died meanwhile is none."""

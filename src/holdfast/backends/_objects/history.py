@@ -8,9 +8,10 @@ import heapq
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from holdfast.backends._bucket.protocol import Listed
 from holdfast.backends._objects.files import PAGE, Doc, Files, Place, walk
 from holdfast.backends._objects.heads import Head, Heads
-from holdfast.backends._objects.index import Index
+from holdfast.backends._objects.index import Index, Pointed
 from holdfast.core.document import TOMBSTONE_BYTES_MAX
 from holdfast.core.layout import File
 from holdfast.errors import Unavailable
@@ -71,6 +72,14 @@ class History:
         if shown is not None and shown.header.kept and (after is None or shown.header.seq < after):
             yield shown
         pointers = self._index.history(scope, after=after, limit=limit + _SPARE)
+        listed = self._files.bucket.list(self._files.layout.history_prefix(scope), limit=PAGE)
+        if len(listed) < PAGE:
+            # Few enough to see which no pointer leads to: other tools write none.
+            known = list(self._index.history(scope, after=None, limit=PAGE))
+            below = (each for each in known if after is None or (each.seq or 0) < after)
+            pointers = iter(list(below))
+            strangers = self._strangers(scope, head, listed, known)
+            yield from (doc for doc in strangers if after is None or doc.header.seq < after)
         count = 0
         while count < limit and (chunk := list(islice(pointers, min(_CHUNK, limit - count)))):
             places = {(pointed.ref.id, pointed.seq) for pointed in chunk}
@@ -80,6 +89,22 @@ class History:
                 if (doc.header.id, doc.header.seq) in places:
                     count += 1
                     yield doc
+
+    def _strangers(
+        self, scope: ScopeKey, head: Head, listed: Sequence[Listed], known: Sequence[Pointed]
+    ) -> list[Doc]:
+        """Return the copies that no pointer leads to."""
+        layout = self._files.layout
+        pointed = {layout.copy_key(scope, each.ref.id) for each in known}
+        if head.shown is not None:
+            pointed.add(layout.copy_key(scope, head.shown.header.id))
+        places = [
+            Place(each.key, key.id)
+            for each in listed
+            if each.size > TOMBSTONE_BYTES_MAX and each.key not in pointed
+            if (key := layout.parse(each.key)) is not None and key.file is File.COPY
+        ]
+        return self._counting(head, places)
 
     def scan(self, scope: ScopeKey, head: Head, after: str = "") -> Iterator[Doc]:
         """Go through all kept snapshots, the head first, then in the order of their keys."""

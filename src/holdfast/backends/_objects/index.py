@@ -5,7 +5,7 @@ or to what has changed since: whoever follows one looks at the snapshot itself. 
 key a name is clipped holds the whole address.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -99,9 +99,9 @@ class Index:
     def _pointed(self, prefix: str, after: str, limit: int) -> Iterator[Pointed]:
         listed = walk(self._bucket, prefix, after, limit)
         while page := list(islice(listed, limit)):
-            yield from self._followed(page)
+            yield from self.followed(page)
 
-    def _followed(self, page: list[Listed]) -> Iterator[Pointed]:
+    def followed(self, page: Sequence[Listed]) -> Iterator[Pointed]:
         """Return where the pointers of a page lead; what is no pointer leads nowhere."""
         long = [each.key for each in page if each.size]
         addresses = dict(zip(long, self._bucket.get(long), strict=True)) if long else {}

@@ -63,6 +63,10 @@ class Places:
         """Return where a listing goes on behind a session."""
         return f"{self._files.layout.session_prefix(session_id)}~"
 
+    def named(self, listed: Listed) -> ScopeKey | None:
+        """Return the scope that a document belongs to, if that can be told."""
+        return next((self._named(entry) for entry in self._entries([listed])), None)
+
     def _entries(self, page: Sequence[Listed]) -> Iterator[_Entry]:
         for listed in page:
             key = self._files.layout.parse(listed.key)

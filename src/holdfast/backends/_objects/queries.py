@@ -16,7 +16,6 @@ from holdfast.core import codec
 from holdfast.core.document import TOMBSTONE_BYTES_MAX
 from holdfast.core.layout import File
 from holdfast.core.rows import info_of
-from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey, SnapshotInfo, SnapshotRef
 from holdfast.protocol import Query
 
@@ -41,7 +40,7 @@ class Queries:
         if not query.scope.session_id.startswith(query.prefix):
             return []
         scope = query.scope
-        head = self._read_head(scope)
+        head = self._heads.look(scope)
         if query.leaves:
             docs = self._history.leaves(scope, head, after=query.after, limit=limit)
         elif query.labels:
@@ -60,8 +59,8 @@ class Queries:
         tombstone. A kept head may not be in the listing yet.
         """
         layout = self._files.layout
-        head = self._read_head(scope)
-        if head.header is None:
+        head = self._heads.look(scope)
+        if head.header is None and head.damage is None:
             return self._lineless_ids(scope, head, after, limit)
         shown = head.shown
         start = layout.copy_key(scope, after) if after else ""
@@ -102,12 +101,6 @@ class Queries:
             if isinstance(found, Doc):
                 named[place.key] = found.header.id
         return named
-
-    def _read_head(self, scope: ScopeKey) -> Head:
-        try:
-            return self._heads.read(scope)
-        except Corrupt:
-            return Head()  # a listing leaves it out; `check` tells
 
     def _labelled(self, scope: ScopeKey, head: Head, query: Query, limit: int) -> list[Doc]:
         """Follow the pointers of one label; the head may not have any yet."""
@@ -183,10 +176,7 @@ class Queries:
         """Read snapshots wherever they are: the heads of their scopes, then the copies."""
         scopes = list(dict.fromkeys(ref.scope for ref in refs))
         docs = self._files.read([self._files.head_place(scope) for scope in scopes])
-        heads = {
-            scope: self._heads.resolved(doc if isinstance(doc, Doc) else None)
-            for scope, doc in zip(scopes, docs, strict=True)
-        }
+        heads = {scope: self._heads.found(doc) for scope, doc in zip(scopes, docs, strict=True)}
         copies = self._files.read([self._files.copy_place(*ref) for ref in refs])
         for ref, copy in zip(refs, copies, strict=True):
             head = heads[ref.scope]

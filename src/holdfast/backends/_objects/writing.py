@@ -136,7 +136,7 @@ class Writer:
         if shown is None or shown.foreign or not shown.header.kept or head.copied:
             return
         found = self.files.read_one(self.files.copy_place(scope, shown.header.id))
-        if not _is_done(shown.header, found):
+        if not is_done(shown.header, found):
             # A document whose state is damaged is kept as it is: that is for `check` to tell.
             stored = shown.stored or self._stored(scope, head)
             self.copy(scope, shown.header, stored)
@@ -170,7 +170,7 @@ class Writer:
             found = self.files.read_one(place, versions=True)
             if isinstance(found, Corrupt):
                 raise found
-            if _is_done(header, found):
+            if is_done(header, found):
                 return
             if found is not None and _line_of(found) != header.line:
                 head = self.files.read_head(scope)
@@ -235,7 +235,7 @@ def _line_of(found: Doc | Grave) -> str | None:
     return found.header.line if isinstance(found, Doc) else found.tombstone.line
 
 
-def _is_done(header: Header, found: Found) -> bool:
+def is_done(header: Header, found: Found) -> bool:
     """Tell whether history already holds this version of a snapshot, a newer one, or its end."""
     if isinstance(found, Doc) and found.header.line == header.line:
         return (found.header.seq, found.header.rev) >= (header.seq, header.rev)

@@ -15,6 +15,7 @@ that folder overrides `Suite.damage` as well.
 """
 
 from holdfast.testing.conformance._faces import Face
+from holdfast.testing.conformance._kit import Kit
 from holdfast.testing.conformance.across import Across
 from holdfast.testing.conformance.appending import Appending
 from holdfast.testing.conformance.bad_input import BadInput
@@ -38,10 +39,10 @@ from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
 from holdfast.testing.conformance.upkeep import Upkeep
 
-__all__ = ["PROMISES", "Face", "Suite"]
+__all__ = ["PROMISES", "Face", "Kit", "Sequential", "Suite"]
 
 
-class Suite(
+class Sequential(
     Promises,
     Exactness,
     Order,
@@ -61,8 +62,11 @@ class Suite(
     Pruning,
     Upkeep,
     BadInput,
-    Threads,
     Faces,
     EngineSeam,
 ):
+    """Every chapter but that of threads."""
+
+
+class Suite(Sequential, Threads):
     """Every chapter. Derive a class named `Test…` from it and say how to open your engine."""

@@ -1,0 +1,3 @@
+from tests.servers.fixtures import moto, seaweedfs
+
+__all__ = ["moto", "seaweedfs"]

@@ -1,0 +1,64 @@
+"""The suite on a real S3 server; on a second one what of it needs no races."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import opening
+from holdfast.core.layout import listing_order
+from holdfast.model import ANY
+from holdfast.protocol import Backend
+from holdfast.testing import conformance
+from tests.servers.fixtures import moto, seaweedfs  # noqa: F401
+from tests.servers.service import Service
+
+
+class OnService(conformance.Kit):
+    """Gives each test a prefix of its own."""
+
+    service: Service
+
+    def open_backend(self, place: Path) -> Backend:
+        url = f"s3://{self.service.name}/{_prefix(place)}"
+        return opening.open_backend(url, **self.service.options)
+
+    def damage(self, place: Path, text: bytes) -> int:
+        bucket = self.service.open(_prefix(place))
+        found = 0
+        for each in bucket.list("", limit=1000):
+            (stored,) = bucket.get([each.key])
+            if stored is not None and text in stored.data:
+                found += stored.data.count(text)
+                bucket.put(each.key, stored.data.replace(text, text[:-1] + b"!"), expect=ANY)
+        bucket.close()
+        return found
+
+
+def _prefix(place: Path) -> str:
+    return hashlib.sha256(str(place).encode()).hexdigest()[:16]
+
+
+class TestSeaweedFS(OnService, conformance.Suite):
+    @pytest.fixture(autouse=True)
+    def _served(self, seaweedfs: Service) -> Iterator[None]:  # noqa: F811
+        self.service = seaweedfs
+        yield
+
+    def order(self, name: str, *, folder: bool = False) -> str:
+        # It keeps a tree, so folders are sorted by their names alone.
+        order = listing_order(name)
+        return order[:-1] if folder else order
+
+
+class TestMoto(OnService, conformance.Sequential):
+    """A mock that looks first and writes then, so nothing that races is asked of it."""
+
+    @pytest.fixture(autouse=True)
+    def _served(self, moto: Service) -> Iterator[None]:  # noqa: F811
+        self.service = moto
+        yield
+
+    def order(self, name: str, *, folder: bool = False) -> str:
+        return listing_order(name)
