@@ -138,20 +138,6 @@ class BucketFunctions:
         for modified in (found.modified, part.modified, entry.modified):
             assert before - 2_000_000 <= modified <= after + 2_000_000
 
-    def test_more_keys_than_one_page(self, bucket: Bucket) -> None:
-        keys = [f"p/{number:04}" for number in range(1003)]
-        bucket.mark(keys)
-        bucket.mark(["q"])
-        assert listed(bucket, "p/") == keys
-        assert listed(bucket, "p/", 1001) == keys
-        assert listed(bucket, "p/1", 2) == keys[1000:]
-        assert listed(bucket, "") == [*keys, "q"]
-        assert [each.key for each in bucket.list("p/", limit=1003)] == keys
-        bucket.delete(keys[:1001])
-        assert listed(bucket, "") == ["p/1001", "p/1002", "q"]
-        bucket.delete(keys)
-        assert listed(bucket, "") == ["q"]
-
     @pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
     def test_keys_are_listed_in_order(self, bucket: Bucket, page: int) -> None:
         keys = self.sorted(f"r/{name}.j" for name in NAMES)
@@ -196,7 +182,21 @@ class BucketFunctions:
 
 
 class BucketSuite(BucketFunctions):
-    """The same, and with several callers at once."""
+    """The same, with many keys, and with several callers at once."""
+
+    def test_more_keys_than_one_page(self, bucket: Bucket) -> None:
+        keys = [f"p/{number:04}" for number in range(1003)]
+        bucket.mark(keys)
+        bucket.mark(["q"])
+        assert listed(bucket, "p/") == keys
+        assert listed(bucket, "p/", 1001) == keys
+        assert listed(bucket, "p/1", 2) == keys[1000:]
+        assert listed(bucket, "") == [*keys, "q"]
+        assert [each.key for each in bucket.list("p/", limit=1003)] == keys
+        bucket.delete(keys[:1001])
+        assert listed(bucket, "") == ["p/1001", "p/1002", "q"]
+        bucket.delete(keys)
+        assert listed(bucket, "") == ["q"]
 
     def test_one_of_many_wins(self, bucket: Bucket) -> None:
         """Creating, and replacing, from several threads at once."""

@@ -1,14 +1,15 @@
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-import time
 
 from holdfast.store import Store
 from tests.interop import node
 from tests.interop.ground import LAYOUTS, Ground
-from tests.interop.places import Place, S3Address
+from tests.interop.places import Below, Place
 from tests.interop.sdk import Sdk
+from tests.servers.fixtures import seaweedfs  # noqa: F401
 
 PROJECT = Path(__file__).parent / "strands"
 
@@ -29,13 +30,14 @@ def sdk() -> Iterator[Sdk]:
 
 @pytest.fixture(params=["directory", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place: a folder, or a prefix in a bucket of SeaweedFS."""
     if request.param == "directory":
         return tmp_path / "store"
-    return S3Address("http://127.0.0.1:24113", "us-east-1", "bkt", tmp_path.name+str(time.time()), "testkey", "testsecret")
+    return Below(request.getfixturevalue("seaweedfs"), f"team/{uuid4().hex}")
 
 
 @pytest.fixture(params=list(LAYOUTS))
-def ground(sdk: Sdk, place: Path, request: pytest.FixtureRequest) -> Ground:
+def ground(sdk: Sdk, place: Place, request: pytest.FixtureRequest) -> Ground:
     """Storage that both sides know, in every layout that the SDK writes."""
     return Ground(sdk, LAYOUTS[request.param], place)
 

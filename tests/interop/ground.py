@@ -26,10 +26,10 @@ class Layout(NamedTuple):
 
 LAYOUTS = {
     "ours": Layout("sessions/", "classic", below="sessions"),
-    "named": Layout("sessions/", "unified", namespace="sessions"),
     "classic": Layout("", "classic"),
     "unified": Layout("session/", "unified"),
 }
+NAMED = Layout("sessions/", "unified", namespace="sessions")
 
 
 class Ground:
@@ -40,6 +40,7 @@ class Ground:
         self._sdk = sdk
         self._spec: dict[str, Any] = {"family": layout.family, "namespace": layout.namespace}
         self.files: Files
+        self._secrets: dict[str, Any] = {}
         options = {"root": layout.root}
         if isinstance(at, Path):
             self.files = Folder(at)
@@ -47,20 +48,22 @@ class Ground:
             address = f"file://{quote(str(at))}"
         else:
             self.files = Objects(at)
+            self._secrets = dict(at.service.options)
+            options["endpoint_url"] = self._secrets.pop("endpoint_url")
+            options["region"] = self._secrets.pop("region")
             self._spec["s3"] = {
-                "endpoint": at.endpoint,
-                "region": at.region,
-                "bucket": at.bucket,
+                "endpoint": options["endpoint_url"],
+                "region": options["region"],
+                "bucket": at.service.name,
                 "prefix": "/".join(filter(None, (at.prefix, layout.below))),
-                "accessKeyId": at.key_id,
-                "secretAccessKey": at.secret,
+                "accessKeyId": at.service.access_key_id,
+                "secretAccessKey": at.service.secret_access_key,
             }
-            address = f"s3://{at.bucket}/{at.prefix}"
-            options |= {"endpoint_url": at.endpoint, "region": at.region}
+            address = f"s3://{at.service.name}/{at.prefix}"
         self.url = f"{address}?{urlencode(options)}"
 
     def open(self) -> Store:
-        return holdfast.open(self.url)
+        return holdfast.open(self.url, **self._secrets)
 
     def theirs(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> Theirs:
         """Return a scope as the SDK sees it."""

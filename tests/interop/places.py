@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 import obstore
 from obstore.store import S3Store
 
+from tests.servers.service import Service
+
 
 class Files(Protocol):
     """The stored bytes, by their keys below the address, seen by neither side's code."""
@@ -33,28 +35,24 @@ class Folder:
         (self.path / key).write_bytes(data)
 
 
-class S3Address(NamedTuple):
-    """A prefix in a bucket, and how to get there."""
+class Below(NamedTuple):
+    """A prefix in the bucket of a service."""
 
-    endpoint: str
-    region: str
-    bucket: str
+    service: Service
     prefix: str
-    key_id: str
-    secret: str
 
 
 class Objects:
     """Objects below a prefix."""
 
-    def __init__(self, at: S3Address) -> None:
+    def __init__(self, at: Below) -> None:
         self._store = S3Store(
-            at.bucket,
+            at.service.name,
             prefix=at.prefix,
-            endpoint=at.endpoint,
-            region=at.region,
-            access_key_id=at.key_id,
-            secret_access_key=at.secret,
+            endpoint=at.service.url,
+            region=at.service.options["region"],
+            access_key_id=at.service.access_key_id,
+            secret_access_key=at.service.secret_access_key,
             virtual_hosted_style_request=False,
             client_options={"allow_http": True},
         )
@@ -69,5 +67,5 @@ class Objects:
         obstore.put(self._store, key, data)
 
 
-Place: TypeAlias = Path | S3Address
+Place: TypeAlias = Path | Below
 """An address that both sides can be given."""

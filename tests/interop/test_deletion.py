@@ -48,33 +48,49 @@ def test_we_delete_a_scope_of_theirs(ground: Ground, store: Store) -> None:
 
 
 def test_we_delete_a_snapshot_of_theirs(ground: Ground, store: Store) -> None:
-    """A tombstone stands there for a day: the SDK lists its id, and no agent takes it for one."""
     fill(ground)
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     assert ours.delete_snapshot(uuid7(2)) == 1
     assert ours.delete_snapshot(uuid7(2)) == 0
 
     assert ours.load(uuid7(2)) is None
-    assert list(ours.ids()) == [uuid7(1), uuid7(3)]
     assert [info.id for info in ours.history()] == [uuid7(3), uuid7(1)]
-    assert theirs.ids() == [uuid7(1), uuid7(2), uuid7(3)]
-    tombstone = theirs.load(uuid7(2))
-    assert tombstone["holdfast"] == "deleted"
-    assert "data" not in tombstone
-    with pytest.raises(SdkError, match="Expected snapshot scope 'agent', got 'undefined'"):
-        theirs.restore(uuid7(2))
+    assert list(ours.ids()) == theirs.ids() == [uuid7(1), uuid7(3)]
+    assert theirs.load(uuid7(2)) is None
     assert theirs.load()["data"] == {"number": 3}
 
 
-def test_they_write_an_id_again_that_we_deleted(ground: Ground, store: Store) -> None:
-    fill(ground)
+def test_we_delete_a_snapshot_of_ours(ground: Ground, store: Store) -> None:
+    """A tombstone stands there for a day: the SDK lists its id, and no agent takes it for one."""
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
-    ours.delete_snapshot(uuid7(2))
-    theirs.save(uuid7(2), {"number": "two"}, second=9)
-    found = ours.load(uuid7(2))
-    assert found is not None
-    assert found.state == {"number": "two"}
-    assert list(ours.ids()) == theirs.ids() == [uuid7(1), uuid7(2), uuid7(3)]
+    first, second, third = (ours.save({"number": number}).id for number in (1, 2, 3))
+    assert ours.delete_snapshot(second) == 1
+    assert ours.delete_snapshot(second) == 0
+
+    assert ours.load(second) is None
+    assert list(ours.ids()) == [first, third]
+    assert [info.id for info in ours.history()] == [third, first]
+    assert theirs.ids() == [first, second, third]
+    tombstone = theirs.load(second)
+    assert tombstone["holdfast"] == "deleted"
+    assert "data" not in tombstone
+    with pytest.raises(SdkError, match="Expected snapshot scope 'agent', got 'undefined'"):
+        theirs.restore(second)
+    assert theirs.load()["data"] == {"number": 3}
+
+
+def test_they_write_ids_again_that_we_deleted(ground: Ground, store: Store) -> None:
+    ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
+    theirs.save(uuid7(1), {"number": 1}, second=1)
+    mine = ours.save({"number": 2})
+    ours.save({"number": 3}, id=uuid7(3))
+    for id in (uuid7(1), mine.id):
+        ours.delete_snapshot(id)
+        theirs.save(id, {"again": id}, second=9)
+        found = ours.load(id)
+        assert found is not None
+        assert found.state == {"again": id}
+    assert list(ours.ids()) == theirs.ids() == [uuid7(1), uuid7(3), mine.id]
 
 
 def test_we_delete_our_head(ground: Ground, store: Store) -> None:

@@ -5,12 +5,18 @@ import json
 import pytest
 
 from holdfast import ScopeKey
-from tests.interop.ground import Ground
-from tests.interop.sdk import SdkError, snapshot, uuid7
+from tests.interop.ground import LAYOUTS, NAMED, Ground
+from tests.interop.places import Place
+from tests.interop.sdk import Sdk, SdkError, snapshot, uuid7
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
 
 SCOPE = ScopeKey("chat-42", "planner")
+
+
+@pytest.fixture(params=[*LAYOUTS.values(), NAMED], ids=[*LAYOUTS, "named"])
+def ground(sdk: Sdk, place: Place, request: pytest.FixtureRequest) -> Ground:
+    return Ground(sdk, request.param, place)
 
 
 def test_each_storage_writes_where_its_layout_says(ground: Ground) -> None:
@@ -31,7 +37,7 @@ def test_each_storage_writes_where_its_layout_says(ground: Ground) -> None:
     for key, value in expected.items():
         stored = ground.files.read(key)
         spaced = {"indent": 2} if ground.layout.family == "classic" else {"separators": (",", ":")}
-        assert stored == json.dumps(value, ensure_ascii=False, **spaced).encode()  # type: ignore[arg-type]
+        assert stored == json.dumps(value, ensure_ascii=False, **spaced).encode()
 
 
 def test_it_overwrites_without_asking(ground: Ground) -> None:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast import JSON, NotFound, ScopeKey, Store
-from tests.interop.ground import Ground
-from tests.interop.sdk import snapshot, uuid7
+from tests.interop.ground import LAYOUTS, Ground
+from tests.interop.places import Place
+from tests.interop.sdk import Sdk, snapshot, uuid7
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
 
@@ -106,8 +107,8 @@ def test_pages_are_the_same(ground: Ground, store: Store) -> None:
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     for number in (2, 4, 6, 8, 10):
         theirs.save(uuid7(number), {"number": number}, second=number)
-    for after in (None, *map(uuid7, range(12))):
-        for limit in (None, 1, 2, 3, 5, 7):
+    for after in (None, *map(uuid7, (0, 2, 5, 8, 10, 11))):
+        for limit in (None, 1, 3, 5, 7):
             page = list(ours.ids(after=after, limit=limit))
             assert page == theirs.ids(after=after, limit=limit), (after, limit)
     assert list(ours.ids(limit=0)) == theirs.ids(limit=0) == []
@@ -201,3 +202,47 @@ def test_lines_can_begin_at_a_snapshot_of_theirs(ground: Ground, store: Store) -
     assert seen.load()["data"] == seen.load(first.id)["data"] == {"mood": "odd", "n": [1]}
     assert seen.ids() == [first.id]
     assert theirs.load(uuid7(1))["data"] == {"mood": "calm", "n": [1]}
+
+
+def test_upkeep_leaves_theirs_alone(ground: Ground, store: Store) -> None:
+    scopes = [SCOPE, ScopeKey("chat-42", "team", "multiAgent"), ScopeKey("chat-43", "planner")]
+    for scope in scopes:
+        theirs = ground.theirs(*scope)
+        for number in (1, 2):
+            theirs.save(uuid7(number), {"number": number}, second=number)
+        theirs.save_latest({"number": 2}, second=2)
+        theirs.save_manifest({"schemaVersion": "1.0", "updatedAt": "2026-03-01T12:00:00.000Z"})
+
+    def stored() -> dict[str, bytes]:
+        found = (key for key in ground.files.list_keys() if not key.startswith(".holdfast/"))
+        return {key: ground.files.read(key) for key in found}
+
+    before = stored()
+    assert len(before) == 12
+    stats = store.stats()
+    assert (stats.sessions, stats.scopes, stats.snapshots) == (2, 3, 9)
+    assert store.stats("chat-43").snapshots == 3
+    for _ in range(2):
+        assert [found for found in store.check() if found.severity == "error"] == []
+        assert [found for found in store.repair() if found.severity == "error"] == []
+        store.compact()
+    assert stored() == before
+    assert [info.id for info in store.scope(*SCOPE).history()] == [uuid7(2), uuid7(1)]
+
+
+def test_theirs_are_found_once_the_index_is_repaired(sdk: Sdk, place: Place) -> None:
+    """They write no index. Within a scope nobody needs it; across all of them it is needed."""
+    ground = Ground(sdk, LAYOUTS["ours"], place)
+    ground.theirs("a").save(uuid7(1), {"by": "them"}, second=1)
+    ground.theirs("b").save(uuid7(2), {"by": "them"}, second=2)
+    ground.theirs("b").save_latest({"by": "them"}, second=2)
+    with ground.open() as store:
+        mine = store.scope("a").save({"by": "us"})
+        assert [info.id for info in store.scope("a").history()] == [mine.id, uuid7(1)]
+        assert {found.id for found in store.repair() if found.repaired} == {uuid7(1), uuid7(2)}
+        assert list(store.repair()) == list(store.check()) == []
+        for id in (uuid7(1), uuid7(2), mine.id):
+            info = store.find(id)
+            assert info is not None
+            assert store.scope(*info.scope).load(id) is not None
+        assert [info.id for info in store.history()] == [mine.id, uuid7(2), uuid7(1)]

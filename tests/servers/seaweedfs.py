@@ -32,6 +32,7 @@ def start_seaweedfs() -> Iterator[Service]:
             f"http://127.0.0.1:{first + 3}", secrets.token_hex(8), secrets.token_hex(16)
         )
         with (
+            _swept(first),
             tempfile.TemporaryDirectory(
                 prefix="holdfast-weed-", ignore_cleanup_errors=True
             ) as name,
@@ -46,6 +47,18 @@ def start_seaweedfs() -> Iterator[Service]:
                 yield service
                 return
     pytest.fail("SeaweedFS does not start: run `weed mini` to see why", pytrace=False)
+
+
+@contextmanager
+def _swept(first: int) -> Iterator[None]:
+    """Remove the sockets that it leaves behind, which are nowhere but in this folder."""
+    try:
+        yield
+    finally:
+        for port in range(first, first + 5):
+            for number in (port, port + ADDED):
+                for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):
+                    path.unlink(missing_ok=True)
 
 
 def _command(weed: str, first: int, folder: str) -> list[str]:

@@ -21,7 +21,7 @@ from holdfast.opening import CLOCK
 
 START_TRIES_MAX = 5
 START_S_MAX = 30.0
-STOP_S_MAX = 3.0  # it may wait for idle connections, and its data is thrown away anyway
+STOP_S_MAX = 5.0  # what it keeps is thrown away, so it may be killed
 POLL_S = 0.05
 
 

@@ -38,6 +38,7 @@ _OPENING = re.compile(
 )
 _OURS = re.compile(_SUMS)
 _MAYBE_WIDE = re.compile(rb"\d{19}")
+_HEX = re.compile(r"[0-9a-f]{1,16}\Z")
 _DELETED = b'{"holdfast":"deleted",'
 
 
@@ -49,6 +50,7 @@ class Header:
     `updated_at` are microseconds; `at` is the logical commit time in milliseconds. `nonce` is that
     of the revision, `w` that of this very write, `trail` those of the last ones. `last` is the
     greatest `seq` given in the line, `pending` the line that must still live at `forked_from`.
+    `mixed` says that copies of an earlier line may lie beside those of this one.
     `session_id` and `scope_id` are there where the key has them clipped. A document without a
     snapshot to show is `void`.
     """
@@ -67,6 +69,7 @@ class Header:
     last: int = 0
     kept: bool = True
     void: bool = False
+    mixed: bool = False
     trail: tuple[str, ...] = ()
     floor: str = ""
     fence: str | None = None
@@ -87,6 +90,7 @@ class Header:
 
 _FIELDS = tuple((each.name, each.default) for each in fields(Header))
 _ENCODED = ("forked_from", "labels", "metadata")
+_PLACES = ("seq", "last")  # in hexadecimal: not every tool keeps integers beyond 2^53
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,8 @@ def _encode(header: Header) -> bytes:
     for name, default in _FIELDS:
         value = getattr(header, name)
         if default is MISSING or value != default:
+            if name in _PLACES:
+                value = f"{value:x}"
             facts[name] = orjson.Fragment(value) if isinstance(value, bytes) else value
     return orjson.dumps(facts)
 
@@ -193,7 +199,7 @@ def _read_header(first: bytes, opening: re.Match[bytes]) -> Header:
     try:
         frame = codec.decode(b"%s%s}" % (opening[2], first[: n - 1]))
         return _header_of(frame["appData"]["holdfast"])
-    except (KeyError, TypeError) as cause:
+    except (KeyError, TypeError, ValueError) as cause:
         raise Corrupt("the header of a document is not one that is known") from cause
 
 
@@ -202,6 +208,9 @@ def _header_of(found: dict[str, JSON]) -> Header:
     for name in _ENCODED:
         if name in facts:
             facts[name] = codec.encode(facts[name])
+    for name in _PLACES:
+        if name in facts:
+            facts[name] = int(facts[name], 16)
     facts["trail"] = tuple(facts.get("trail", ()))
     return Header(**facts)
 
@@ -243,7 +252,7 @@ def _respaced(envelope: dict[str, JSON], found: JSON, body: bytes) -> Document |
     try:
         header = _header_of(found)
         opening = _OPENING.match(write(header, kind, body))
-    except (Corrupt, InvalidInput, TypeError, KeyError):
+    except (Corrupt, InvalidInput, TypeError, KeyError, ValueError):
         return None
     sums = [found.get("sum"), found.get("data_sum")]
     if opening is None or sums != [opening[4].decode(), opening[5].decode()]:
@@ -257,7 +266,8 @@ def write_tombstone(tombstone: Tombstone) -> bytes:
     Raises:
         InvalidInput: its parts are longer than that, so that it might pass for a live document.
     """
-    stored = orjson.dumps({"holdfast": "deleted", **tombstone._asdict()})
+    facts = {**tombstone._asdict(), "seq": f"{tombstone.seq:x}"}
+    stored = orjson.dumps({"holdfast": "deleted", **facts})
     if len(stored) > TOMBSTONE_BYTES_MAX:
         raise InvalidInput(f"a tombstone is too long. line=`{tombstone.line}`")
     return stored
@@ -272,6 +282,6 @@ def read_tombstone(stored: bytes) -> Tombstone | None:
     except Corrupt:
         return None
     match found:
-        case {"line": str() | None as line, "seq": int(seq), "born": str(born)}:
-            return Tombstone(line, seq, born)
+        case {"line": str() | None as line, "seq": str(seq), "born": str(born)} if _HEX.match(seq):
+            return Tombstone(line, int(seq, 16), born)
     return None

@@ -5,6 +5,7 @@ by their own time; no revision, so that is the hash of their bytes.
 """
 
 from datetime import UTC, datetime
+from zlib import crc32
 
 from holdfast.core import codec, ids, times
 from holdfast.core.document import Document, Header
@@ -22,7 +23,7 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
     created = _created_at(document.envelope)
     created = modified if created is None else created
     named = f"latest-{digest}" if id is None else id
-    seq = ids.place(_moment(created, named), 0, int(digest[:4], 16))
+    seq = ids.place(_moment(created, named), 0, crc32(named.encode()))
     return Header(
         id=named,
         line=None,
@@ -58,8 +59,10 @@ def _created_at(envelope: dict[str, JSON]) -> int | None:
 def _moment(created: int, id: str) -> int:
     """Return when it takes its place in history.
 
-    They bear milliseconds, in which many may be made. A UUIDv7 says which came first.
+    They bear milliseconds, in which many may be made. A UUIDv7 says which came first; others are
+    kept apart.
     """
-    if created % 1000 or ids.time_ms_of(id) is None:
+    if created % 1000:
         return created
-    return created + int(id[15:18], 16) * 1000 // 4096
+    part = crc32(id.encode()) >> 20 if ids.time_ms_of(id) is None else int(id[15:18], 16)
+    return created + part * 1000 // 4096

@@ -96,6 +96,11 @@ def revision(seq: int, rev: int, nonce: str) -> str:
     return f"{seq:x}.{rev:x}.{nonce}"
 
 
+def rev_of(token: str) -> int:
+    """Return how often a snapshot had been changed in place at a revision."""
+    return int(token.split(".")[1], 16)
+
+
 def seq_of(token: str) -> int:
     """Return the place in history that a snapshot's revision holds, or raise InvalidInput.
 

@@ -107,18 +107,24 @@ function shown(agent) {
 
 const storms = new Map()
 
-// Saves latest again and again until it is told to stop; one request at a time, as an agent would.
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+// Saves latest again and again until it is told to stop: some at once, then a moment of thought.
+// Or deletes the session again and again, which may fail when others write to it meanwhile.
 async function storm(storage, { location, snapshot }, state) {
   while (!state.stopped) {
-    state.saves += 1
-    await storage.saveSnapshot({
-      location,
-      snapshotId: 'latest',
-      isLatest: true,
-      snapshot: { ...snapshot, data: { ...snapshot.data, turn: state.saves } },
-    })
+    state.calls += 1
+    if (snapshot) {
+      const data = { ...snapshot.data, turn: state.calls }
+      const isLatest = true
+      const snapshotId = 'latest'
+      await storage.saveSnapshot({ location, snapshotId, isLatest, snapshot: { ...snapshot, data } })
+    } else {
+      await storage.deleteSession({ sessionId: location.sessionId }).catch(() => {})
+    }
+    await pause(state.calls % 4 ? 0 : 100)
   }
-  return state.saves
+  return state.calls
 }
 
 const verbs = {
@@ -158,19 +164,19 @@ const verbs = {
   },
 
   async startStorm(spec, parameters) {
-    const state = { stopped: false, saves: 0 }
+    const state = { stopped: false, calls: 0 }
     const done = storm(snapshotsOf(spec), parameters, state)
     done.catch(() => {}) // told to whoever asks next
     storms.set(parameters.name, { state, done })
   },
 
-  // How many saves a storm has begun so far, once there are at least so many.
-  async watchStorm(spec, { name, saves }) {
+  // How many calls a storm has begun so far, once there are at least so many.
+  async watchStorm(spec, { name, calls }) {
     const { state, done } = storms.get(name)
-    while (state.saves < saves) {
-      await Promise.race([done, new Promise((resolve) => setTimeout(resolve, 1))])
+    while (state.calls < calls) {
+      await Promise.race([done, pause(1)])
     }
-    return state.saves
+    return state.calls
   },
 
   async stopStorm(spec, { name }) {

@@ -210,8 +210,10 @@ class ObjectStoreBucket:
             try:
                 made = self._made_probe(None)
                 # Only who made the probe removes it: so until then it is there for its maker, and
-                # others are refused by the one or the other condition.
-                ignored = "If-None-Match" if made and self._made_probe(None) else ""
+                # others are refused by the one or the other condition. Twice, for a delete of
+                # another's that was late may have removed ours.
+                twice = made and self._made_probe(None) and self._made_probe(None)
+                ignored = "If-None-Match" if twice else ""
                 if not ignored and self._made_probe(self._wrong_version()):
                     ignored = "If-Match"
                 if made or ignored:

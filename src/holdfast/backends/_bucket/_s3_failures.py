@@ -20,7 +20,7 @@ class Kind(Enum):
     RANGE = "the object is too short for the range"
     BUSY = "the request was not executed, and may be sent again"
     UNCLEAR = "the request may have been executed"
-    DENIED = "the credentials are not accepted"
+    DENIED = "access is denied, or the credentials are not accepted"
     NO_BUCKET = "the bucket does not exist"
     INCAPABLE = "the service cannot do this"
     INVALID = "the key is not acceptable"

@@ -8,7 +8,7 @@ executed is sent again after a pause; one that may have been is sent again only 
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.backends._bucket._s3_failures import (
@@ -131,11 +131,24 @@ class Service:
         if len(items) < 2:
             return [work(item) for item in items]
         self._opened()
+        failed = threading.Event()
+
+        def task(item: U) -> T:
+            # Once one has waited in vain, those behind it need not wait as long again.
+            if failed.is_set():
+                raise CancelledError
+            try:
+                return work(item)
+            except BaseException:
+                failed.set()
+                raise
+
         with self._lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._parallel, "holdfast-bucket")
-            futures = [self._pool.submit(work, item) for item in items]
+            futures = [self._pool.submit(task, item) for item in items]
         try:
+            # They begin in order, so the first that failed comes before all that were cancelled.
             return [future.result() for future in futures]
         except BaseException as cause:
             _give_up(futures, cause)

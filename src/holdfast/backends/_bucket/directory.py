@@ -148,6 +148,11 @@ class DirectoryBucket:
     def _put(self, place: _Place, data: bytes, expect: Expect) -> None:
         if expect is None and _look(place) is not None:
             self._refuse(place)
+        if isinstance(expect, str):
+            # It is compared again under the lock; who has lost already need not sync anything.
+            stored = _read(place.folder, place.name, None)
+            if stored is None or stored.version != expect:
+                raise Moved
         folder = place.folder
         temporary = TEMPORARY + self._token()
         handle = os.open(temporary, _WRITE, 0o600, dir_fd=folder)

@@ -5,7 +5,7 @@ variables of the environment, which obstore reads too, AWS's profiles, the roles
 machine.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -30,6 +30,8 @@ TIMEOUT_S = 30.0
 RETRY_S = 60.0
 PARALLEL = 16
 _CONNECT_S_MAX = 5.0
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 def s3_bucket(
@@ -66,19 +68,8 @@ def s3_bucket(
     keys = found.keys
     if access_key_id is not None and secret_access_key is not None:
         keys = Keys(access_key_id, secret_access_key, session_token)
-    url = (
-        endpoint_url
-        or environ.get("AWS_ENDPOINT_URL_S3")
-        or environ.get("AWS_ENDPOINT_URL")
-        or found.endpoint_url
-    )
-    place = (
-        region
-        or environ.get("AWS_REGION")
-        or environ.get("AWS_DEFAULT_REGION")
-        or found.region
-        or "us-east-1"
-    )
+    url = endpoint_url or _first_of(environ, _ENDPOINT_VARIABLES) or found.endpoint_url
+    place = region or _first_of(environ, _REGION_VARIABLES) or found.region or "us-east-1"
     # obstore would obey a variable that turns conditions off.
     config: S3Config = {"region": place, "conditional_put": "etag"}
     in_path = path_style if path_style is not None else bool(url) or "." in bucket
@@ -178,6 +169,10 @@ def _require_obstore() -> None:
         raise Unsupported(
             "object stores need the package obstore: pip install 'holdfast[s3]'"
         ) from None
+
+
+def _first_of(environ: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((environ[name] for name in names if environ.get(name)), None)
 
 
 def _check_name(bucket: str) -> None:

@@ -167,7 +167,7 @@ class Checker:
     ) -> Iterator[Finding]:
         id, key = doc.header.id, entry.place.key
         if head.counts(doc.header):
-            yield from self._indexed(scope, doc, head, repair)
+            yield from self._indexed(scope, doc, repair)
         elif head.doc is None:
             fact = "a snapshot without a head: the rest of a deletion, or the head is lost"
             yield _finding("head_missing", fact, scope=scope, id=id, key=key)
@@ -181,9 +181,9 @@ class Checker:
         tombstone = document.write_tombstone(Tombstone(header.line, header.seq, header.born))
         self._bucket.put(place.key, tombstone, expect=doc.version)
 
-    def _indexed(self, scope: ScopeKey, doc: Doc, head: Head, repair: bool) -> Iterator[Finding]:
+    def _indexed(self, scope: ScopeKey, doc: Doc, repair: bool) -> Iterator[Finding]:
         """See that a snapshot has its pointers."""
-        if not self._writer.index.enabled or head.doc is None or head.is_foreign:
+        if not self._writer.index.enabled:
             return
         keys = keys_of(scope, doc.header)
         missing = [

@@ -4,10 +4,11 @@ A deleted head becomes void, then its copy a tombstone, which keeps a late write
 back. Of a scope or a session the heads go first: without its head no copy of a line counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from holdfast.backends._bucket.protocol import Listed, Moved
-from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place
+from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place, unknown
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.notes import Notes
 from holdfast.backends._objects.writing import Writer
@@ -41,6 +42,24 @@ class Deleter:
         """Remove snapshots and their notes, as `Backend.delete_snapshots` promises."""
         wanted = list(dict.fromkeys(names))
         sizes, gone = list[int](), list[str]()
+        try:
+            self._delete_all(scope, wanted, spare_head, fence, sizes, gone)
+            self._notes.clear(scope, gone)
+        except Unavailable as error:
+            if not sizes:
+                raise
+            raise Unavailable("not all of it was deleted", outcome_known=False) from error
+        return Pruned(len(sizes), sum(sizes))
+
+    def _delete_all(
+        self,
+        scope: ScopeKey,
+        wanted: Sequence[str],
+        spare_head: bool,
+        fence: str | None,
+        sizes: list[int],
+        gone: list[str],
+    ) -> None:
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
             # The copies before the head: a head that is none of them then stays none of them.
@@ -55,8 +74,6 @@ class Deleter:
                     gone.append(id)
                 if size is not None and size >= 0:
                     sizes.append(size)
-        self._notes.clear(scope, gone)
-        return Pruned(len(sizes), sum(sizes))
 
     def _delete(
         self,
@@ -123,6 +140,7 @@ class Deleter:
             last=max(life.last, self._now()),
             kept=False,
             void=True,
+            mixed=life.mixed,
             trail=header.trail,
             floor=life.floor,
             fence=life.fence,
@@ -151,7 +169,8 @@ class Deleter:
             self._files.bucket.delete([place.key])
         else:
             self._entomb(place, Tombstone(header.line, header.seq, header.born), copy.version)
-        self._writer.index.unpoint(scope, header)
+        with suppress(Unavailable):  # a pointer that is left over leads nowhere
+            self._writer.index.unpoint(scope, header)
         return header.size
 
     def _entomb(self, place: Place, tombstone: Tombstone, expect: str | None) -> None:
@@ -167,7 +186,10 @@ class Deleter:
                 if error.outcome_known:
                     raise
                 lost = True
-            found = self._files.read_one(place, versions=True)
+            try:
+                found = self._files.read_one(place, versions=True)
+            except Unavailable as error:
+                raise unknown(place.key) from error
             if isinstance(found, Grave) and found.tombstone == tombstone:
                 return
             if not isinstance(found, Doc | Corrupt) or (
@@ -214,22 +236,34 @@ class Deleter:
         layout, bucket = self._files.layout, self._files.bucket
         prefix = layout.session_prefix(session_id) if scope is None else layout.scope_prefix(scope)
         pointers = self._writer.index.keys_of_session(session_id, scope, _POINTERS_MAX)
-        count = passes = 0
+        count = 0
+        try:
+            for removed in self._passes(session_id, prefix, spared):
+                count += removed
+        except Unavailable as error:
+            if not count:
+                raise
+            raise Unavailable("not all of it was deleted", outcome_known=False) from error
+        self._heads.forget(session_id)
+        with suppress(Unavailable):  # pointers that are left over lead nowhere
+            bucket.delete(pointers)
+        return count
+
+    def _passes(self, session_id: str, prefix: str, spared: str | None) -> Iterator[int]:
+        """Delete a page at a time; yield how many snapshots were in it."""
+        bucket, passes = self._files.bucket, 0
         while True:
             page = bucket.list(prefix, limit=PAGE)
             rest = [each for each in page if each.key != spared]
             if not rest:
-                break
+                return
             heads = {head_key_of(each.key) for each in rest} - {spared, None}
-            count += self._count_page(rest, sorted(filter(None, heads)))
+            yield self._count_page(rest, sorted(filter(None, heads)))
             bucket.delete(sorted(filter(None, heads)))
             bucket.delete([each.key for each in rest if each.key not in heads])
             passes += len(page) < PAGE
             if passes > _PASSES_MAX:
                 raise Unavailable(f"others go on writing. session=`{session_id}`")
-        self._heads.forget(session_id)
-        bucket.delete(pointers)
-        return count
 
     def _count_page(self, page: Sequence[Listed], heads: Sequence[str]) -> int:
         """Count the snapshots of a page that is about to be deleted, and of its heads."""

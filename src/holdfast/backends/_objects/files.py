@@ -35,7 +35,14 @@ def walk(bucket: Bucket, prefix: str, after: str = "", page: int = PAGE) -> Iter
 
 
 class Beaten(Exception):
-    """Somebody else wrote first. Nothing of this attempt is stored or can be: begin again."""
+    """Somebody else wrote first. Nothing of this attempt is stored or can be: begin again.
+
+    `lost`: the answer to a create was lost. It may still arrive, and is then found by its nonce.
+    """
+
+    def __init__(self, *, lost: bool = False) -> None:
+        super().__init__()
+        self.lost = lost
 
 
 class Doc(NamedTuple):
@@ -219,10 +226,12 @@ class Files:
                 if error.outcome_known and not lost:
                     raise
                 if error.outcome_known:
-                    raise _unknown(key) from error
+                    raise unknown(key) from error
                 lost = True
             written = self._written(key, nonces_of or _nonces_of_document)
             if nonce in written.nonces:
+                if expect is None and written.nonces[0] == nonce and written.data != data:
+                    raise Beaten(lost=True)  # what an earlier attempt sent has arrived
                 return written.version if written.nonces[0] == nonce else None
             if not lost:
                 raise Beaten
@@ -230,29 +239,30 @@ class Files:
                 if expect is None:
                     # The lost one may still arrive. Another attempt begins another line, so that
                     # whichever comes second finds the place taken.
-                    raise Beaten
+                    raise Beaten(lost=True)
                 continue  # never say that it failed: it may still arrive
             if base and base in written.nonces:
                 raise Beaten
             break
-        raise _unknown(key)
+        raise unknown(key)
 
     def _written(self, key: str, nonces_of: NoncesOf) -> "_Written":
         try:
             (found,) = self.bucket.get([key])
         except Unavailable as error:
-            raise _unknown(key) from error
+            raise unknown(key) from error
         if found is None:
-            return _Written(None, ())
+            return _Written(None, (), b"")
         try:
-            return _Written(found.version, nonces_of(found.data))
+            return _Written(found.version, nonces_of(found.data), found.data)
         except Corrupt:
-            return _Written("", ())  # not ours: it tells nothing
+            return _Written("", (), b"")  # not ours: it tells nothing
 
 
 class _Written(NamedTuple):
     version: str | None
     nonces: tuple[str, ...]
+    data: bytes
 
 
 # Stands for "the first bytes do not tell": never leaves `read`.
@@ -270,7 +280,8 @@ def _bears(header: Header, id: Name | None) -> bool:
     return id.matches(header.id) if isinstance(id, Clipped) else header.id == id
 
 
-def _unknown(key: str) -> Unavailable:
+def unknown(key: str) -> Unavailable:
+    """Return the error of a write of which nobody can tell what became."""
     return Unavailable(
         f"an answer was lost, and it cannot be told what became of the write. key=`{key}`",
         outcome_known=False,

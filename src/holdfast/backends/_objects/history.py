@@ -33,10 +33,15 @@ class History:
     def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return the newest kept snapshot; of a void head the one that it shows.
 
-        What was only kept since the head became void does not show: it never was the head.
+        That is the snapshot it was made void for, until that has gone. What was only kept since
+        does not show: it never was the head.
         """
-        after = head.header.last + 1 if head.header is not None and head.is_void else None
-        return next(iter(self.page(scope, head, after=after, limit=1)), None)
+        if head.header is None or not head.is_void:
+            return next(iter(self.page(scope, head, after=None, limit=1)), None)
+        for doc in self.copies(scope, head, [head.header.id]):
+            if doc.header.seq == head.header.seq:
+                return doc
+        return next(iter(self.page(scope, head, after=head.header.last + 1, limit=1)), None)
 
     def shown(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return what the scope shows now, without its state."""
@@ -98,34 +103,41 @@ class History:
         pointed = {layout.copy_key(scope, each.ref.id) for each in known}
         if head.shown is not None:
             pointed.add(layout.copy_key(scope, head.shown.header.id))
-        places = [
-            Place(each.key, key.id)
+        unknown = [
+            each
             for each in listed
             if each.size > TOMBSTONE_BYTES_MAX and each.key not in pointed
             if (key := layout.parse(each.key)) is not None and key.file is File.COPY
         ]
-        return self._counting(head, places)
+        return self.at(head, unknown)
 
     def scan(self, scope: ScopeKey, head: Head, after: str = "") -> Iterator[Doc]:
         """Go through all kept snapshots, the head first, then in the order of their keys."""
         shown = head.shown
         if shown is not None and shown.header.kept:
             yield shown
-        listed = self._listed(scope, after)
+        listed, layout = self.listed(scope, after), self._files.layout
         while chunk := list(islice(listed, _CHUNK)):
-            small = {place.id for place, size in chunk if size <= TOMBSTONE_BYTES_MAX}
-            for doc in self._counting(head, [place for place, _ in chunk]):
+            small = {each.key for each in chunk if each.size <= TOMBSTONE_BYTES_MAX}
+            for doc in self.at(head, chunk):
                 # What was listed as a tombstone and is there now was saved again after the listing,
                 # which may lack what was saved before it.
-                late = doc.header.id in small and doc.header.line is not None
+                late = layout.copy_key(scope, doc.header.id) in small and not doc.foreign
                 if not late and (shown is None or doc.header.id != shown.header.id):
                     yield doc
 
-    def _listed(self, scope: ScopeKey, after: str) -> Iterator[tuple[Place, int]]:
+    def listed(self, scope: ScopeKey, after: str = "") -> Iterator[Listed]:
+        """Go through the copies of a scope in the order of their keys, tombstones too."""
         for each in walk(self._files.bucket, self._files.layout.history_prefix(scope), after):
             key = self._files.layout.parse(each.key)
             if key is not None and key.file is File.COPY:
-                yield Place(each.key, key.id), each.size
+                yield each
+
+    def at(self, head: Head, listed: Sequence[Listed]) -> list[Doc]:
+        """Return what stands there and counts, without its state."""
+        keys = [(each.key, self._files.layout.parse(each.key)) for each in listed]
+        places = [Place(key, None if parsed is None else parsed.id) for key, parsed in keys]
+        return self._counting(head, places)
 
     def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
         """Return the copies that exist and count, without their states."""

@@ -41,11 +41,13 @@ class Index:
         if not self.enabled:
             raise Unsupported("this layout has no index: nothing is found by id or by labels")
 
-    def point(self, scope: ScopeKey, header: Header) -> None:
-        """Write the pointers to a snapshot, before its copy."""
+    def point(self, scope: ScopeKey, header: Header, *, beside: Header | None = None) -> None:
+        """Write the pointers to a snapshot, before its copy, but those that a copy already has."""
         if not self.enabled:
             return
         keys = keys_of(scope, header)
+        if beside is not None:
+            keys = sorted(set(keys).difference(keys_of(scope, beside)))
         self._bucket.mark([key for key in keys if "~" not in key])
         address = pack_ref(SnapshotRef(scope, header.id)) or b""
         for key in keys:

@@ -60,8 +60,8 @@ class Queries:
         """
         layout = self._files.layout
         head = self._heads.look(scope)
-        if head.header is None and head.damage is None:
-            return self._lineless_ids(scope, head, after, limit)
+        if head.damage is None and (head.header is None or head.header.mixed):
+            return self._proved_ids(scope, head, after, limit)
         shown = head.shown
         start = layout.copy_key(scope, after) if after else ""
         keys: dict[str, str] = {}
@@ -79,11 +79,13 @@ class Queries:
             start = page[-1].key
         return [keys[key] for key in sorted(keys)][:limit]
 
-    def _lineless_ids(self, scope: ScopeKey, head: Head, after: str, limit: int) -> list[str]:
-        """Return a page of ids where there is no head: few copies count then, so all are read."""
-        start = self._files.layout.copy_key(scope, after) if after else ""
-        ids = (doc.header.id for doc in self._history.scan(scope, head, start))
-        return list(islice(ids, limit))
+    def _proved_ids(self, scope: ScopeKey, head: Head, after: str, limit: int) -> list[str]:
+        """Return a page of ids where not all copies count, so that they are read."""
+        layout = self._files.layout
+        start = layout.copy_key(scope, after) if after else ""
+        scan = islice(self._history.scan(scope, head, start), limit + 1)
+        keys = {layout.copy_key(scope, doc.header.id): doc.header.id for doc in scan}
+        return [keys[key] for key in sorted(keys) if key > start][:limit]
 
     def _named(self, page: Sequence[Listed]) -> dict[str, str]:
         """Return the ids of live copies by their keys."""

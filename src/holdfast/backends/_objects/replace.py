@@ -95,9 +95,8 @@ class Replacer:
     ) -> None:
         doc = self._writer.swap_head(scope, head, header, body)
         if header.kept:
-            expect = copy.version if isinstance(copy, Doc | Grave) else None
             try:
-                self._writer.copy(scope, header, doc.stored or b"", expect=expect)
+                self._writer.copy(scope, header, doc.stored or b"", known=copy)
             except Unavailable as error:
                 raise Unavailable(
                     f"the snapshot is changed, but not yet in history. id=`{header.id}`",
@@ -110,7 +109,7 @@ class Replacer:
         self, scope: ScopeKey, head: Head, copy: Doc, header: Header, body: bytes
     ) -> None:
         self._writer.bump(scope, head)
-        self._writer.index.point(scope, header)
+        self._writer.index.point(scope, header, beside=None if copy.foreign else copy.header)
         self._files.swap(
             self._files.layout.copy_key(scope, header.id),
             document.write(header, scope.kind, body),

@@ -7,7 +7,7 @@ then the head (update of what is not the head). Every attempt decides anew (core
 from dataclasses import replace
 
 from holdfast.backends._bucket.protocol import Moved
-from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after
+from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after, unknown
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.replace import Replacer
 from holdfast.backends._objects.writing import Life, Writer
@@ -43,10 +43,18 @@ class Saver:
     def commit(self, commit: Commit) -> SnapshotInfo:
         """Carry out one commit, as `Backend.commit` promises."""
         attempts = 0
+        lost = False
 
         def attempt() -> SnapshotInfo:
-            nonlocal attempts
+            nonlocal attempts, lost
             attempts += 1
+            try:
+                return once()
+            except Beaten as error:
+                lost = lost or error.lost
+                raise
+
+        def once() -> SnapshotInfo:
             if commit.again and attempts == 1:
                 stored = self._stored_before(commit)
                 if stored is not None:
@@ -67,7 +75,12 @@ class Saver:
                     return stored
             return self._save(commit, head)
 
-        return self._writer.contend(commit.scope, attempt)
+        try:
+            return self._writer.contend(commit.scope, attempt)
+        except Unavailable as error:
+            if lost and error.outcome_known:
+                raise unknown(self._files.layout.head_key(commit.scope)) from error
+            raise
 
     def _read(self, commit: Commit) -> Head:
         whole = isinstance(commit.body, Append)
@@ -77,7 +90,7 @@ class Saver:
 
     def _save(self, commit: Commit, head: Head) -> SnapshotInfo:
         scope, shown = commit.scope, head.shown
-        source = self._source(commit)
+        source, pending = self._source(commit)
         if head.is_void:
             if commit.expect is not ANY or isinstance(commit.body, Append):
                 self._writer.restore(scope, head)
@@ -101,7 +114,7 @@ class Saver:
         body = self._body(commit, head, shown, source)
         if not commit.head:
             return self._aside(commit, head, life, line, found, body)
-        return self._advance(commit, head, life, line, body)
+        return self._advance(commit, head, life, line, body, pending)
 
     def _existing(self, scope: ScopeKey, id: str, head: Head) -> Found:
         if head.shown is not None and head.shown.header.id == id:
@@ -134,11 +147,14 @@ class Saver:
         prefixes = (f"{layout.scope_prefix(scope)}notes/", layout.manifest_key(scope))
         return any(self._files.bucket.list(prefix, limit=1) for prefix in prefixes)
 
-    def _source(self, commit: Commit) -> Doc | None:
-        """Read the snapshot that a fork begins at, which must still be what it was."""
+    def _source(self, commit: Commit) -> tuple[Doc | None, str | None]:
+        """Read the snapshot that a fork begins at, which must still be what it was.
+
+        Return also the line that must still live when the fork is made, in the same session.
+        """
         ref = commit.forked_from
         if ref is None or (commit.source is None and not isinstance(commit.body, Copy)):
-            return None
+            return None, None
         head = self._heads.read(ref.scope)
         shown = self._history.shown(ref.scope, head)
         place = self._files.copy_place(ref.scope, ref.id)
@@ -152,7 +168,8 @@ class Saver:
         there = isinstance(found, Doc) and (place.id is None or head.counts(found.header))
         doc = found if there and isinstance(found, Doc) else None
         commits.check_source(commit, None if doc is None else doc.row)
-        return doc
+        here = ref.scope.session_id == commit.scope.session_id and head.header is not None
+        return doc, head.header.line if here and head.header is not None else None
 
     def _body(self, commit: Commit, head: Head, shown: Doc | None, source: Doc | None) -> bytes:
         body = commit.body
@@ -179,7 +196,13 @@ class Saver:
         return found
 
     def _advance(
-        self, commit: Commit, head: Head, life: Life, line: Line, body: bytes
+        self,
+        commit: Commit,
+        head: Head,
+        life: Life,
+        line: Line,
+        body: bytes,
+        pending: str | None,
     ) -> SnapshotInfo:
         """Make a new snapshot the head, and put it into history."""
         scope = commit.scope
@@ -192,13 +215,19 @@ class Saver:
             return newest[0]
 
         row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
-        header = self._header(commit, row, life)
+        header = replace(_header(commit, row, life, line=life.line), pending=pending)
         if head.header is not None:
             header = replace(header, trail=trail_after(head.header))
         doc = self._writer.swap_head(scope, head, header, body)
-        if header.pending is not None:
-            doc = self._settle(scope, doc, body)
-        self._put_into_history(scope, doc, begun=life.is_new)
+        try:
+            if pending is not None:
+                doc = self._settle(scope, doc, body)
+            self._put_into_history(scope, doc, begun=life.is_new)
+        except Unavailable as error:
+            raise Unavailable(
+                f"the snapshot is stored, but not yet in history. id=`{header.id}`",
+                outcome_known=False,
+            ) from error
         bare = newest == [None] and not row.kept
         known = Head(doc._replace(stored=None), doc.version, copied=row.kept, bare=bare)
         floor = "" if commit.id is not None else row.id
@@ -211,49 +240,11 @@ class Saver:
         """Copy a head that was just committed; only then is it acknowledged."""
         if not doc.header.kept:
             return
-        try:
-            self._writer.copy(scope, doc.header, doc.stored or b"")
-            now = self._files.read_head(scope) if begun else None
-        except Unavailable as error:
-            raise Unavailable(
-                f"the snapshot is stored, but not yet in history. id=`{doc.header.id}`",
-                outcome_known=False,
-            ) from error
+        self._writer.copy(scope, doc.header, doc.stored or b"")
+        now = self._files.read_head(scope) if begun else None
         if now is not None and now.header.line not in (None, doc.header.line):
             # A foreign tool overwrote the first head of this line, and another line was begun.
             raise Beaten
-
-    def _header(self, commit: Commit, row: Row, life: Life, *, line: str | None = "") -> Header:
-        scope, source = commit.scope, commit.forked_from
-        pending = None
-        if commit.source is not None and source and source.scope.session_id == scope.session_id:
-            origin = self._files.read_head(source.scope)
-            pending = None if origin is None else origin.header.line
-        return Header(
-            id=row.id,
-            line=life.line if line == "" else line,
-            seq=row.seq,
-            rev=row.rev,
-            nonce=row.nonce,
-            born=row.nonce,
-            w=row.nonce,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            at=ids.place_us(row.seq) // 1000,
-            size=row.size,
-            last=row.seq,
-            kept=bool(row.kept),
-            floor=life.floor if commit.id is not None else row.id,
-            fence=life.fence,
-            pending=pending,
-            session_id=scope.session_id if is_clipped(scope.session_id) else None,
-            scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
-            parent=row.parent_id,
-            forked_from=row.forked_from,
-            status=row.status,
-            labels=row.labels,
-            metadata=row.metadata,
-        )
 
     def _settle(self, scope: ScopeKey, doc: Doc, body: bytes) -> Doc:
         """Finish a fork: if the line of its source is gone, the whole session was deleted."""
@@ -284,7 +275,7 @@ class Saver:
 
         row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
         own = None if life.is_new or head.is_foreign else life.line
-        header = self._header(commit, row, life, line=own)
+        header = _header(commit, row, life, line=own)
         self._writer.index.point(scope, header)
         data = document.write(header, scope.kind, body)
         expect = found.version if isinstance(found, Doc | Grave) else None
@@ -304,25 +295,24 @@ class Saver:
                 self._files.bucket.put(place.key, data, expect=expect)
                 return
             except Moved:
-                if not lost:
-                    raise Beaten from None
+                pass
             except Unavailable as error:
                 if error.outcome_known and not lost:
                     raise
                 lost = True
-            found = self._files.read_one(place, versions=True)
+            try:
+                found = self._files.read_one(place, versions=True)
+            except Unavailable as error:
+                raise unknown(place.key) from error
             if isinstance(found, Doc | Grave):
                 born = found.header.born if isinstance(found, Doc) else found.tombstone.born
                 if born == header.born:
                     return
-                if found.version != expect:
-                    break
-            elif found is not None or expect is not None:
+            if not lost:
+                raise Beaten
+            if isinstance(found, Corrupt) or (found and found.version) != expect:
                 break
-        raise Unavailable(
-            f"an answer was lost, and it cannot be told what became of the write. id=`{header.id}`",
-            outcome_known=False,
-        )
+        raise unknown(place.key)
 
     # A commit that may be stored already
 
@@ -334,15 +324,15 @@ class Saver:
         shown = head.shown
         if shown is not None and nonce in (shown.header.nonce, shown.header.born):
             self._writer.roll_forward(scope, self._heads.read(scope, versions=True))
-            return info_of(scope, shown.row)
+            return info_of(scope, _as_committed(commit, shown.row))
         if commit.id is not None:
             for doc in self._history.copies(scope, head, [commit.id]):
                 if nonce in (doc.header.nonce, doc.header.born, *doc.header.trail):
-                    return info_of(scope, doc.row)
+                    return info_of(scope, _as_committed(commit, doc.row))
         else:
             for doc in self._history.walk(scope, head):
                 if doc.header.born == nonce:
-                    return info_of(scope, doc.row)
+                    return info_of(scope, _as_committed(commit, doc.row))
                 if ids.place_us(doc.header.seq) < commit.stamp.now:
                     break
         if header is not None and nonce in header.trail and commit.replaces is None:
@@ -355,3 +345,53 @@ class Saver:
 def nonces(head: Head) -> tuple[str, ...]:
     """Return the nonces of the last writes of a head."""
     return () if head.header is None else (head.header.w, *head.header.trail)
+
+
+def _header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Header:
+    """Return the header of a new snapshot."""
+    scope = commit.scope
+    return Header(
+        id=row.id,
+        line=line,
+        seq=row.seq,
+        rev=row.rev,
+        nonce=row.nonce,
+        born=row.nonce,
+        w=row.nonce,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        at=ids.place_us(row.seq) // 1000,
+        size=row.size,
+        last=row.seq,
+        kept=bool(row.kept),
+        mixed=life.mixed,
+        floor=life.floor if commit.id is not None else row.id,
+        fence=life.fence,
+        session_id=scope.session_id if is_clipped(scope.session_id) else None,
+        scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+        parent=row.parent_id,
+        forked_from=row.forked_from,
+        status=row.status,
+        labels=row.labels,
+        metadata=row.metadata,
+    )
+
+
+def _as_committed(commit: Commit, row: Row) -> Row:
+    """Return a snapshot as this commit left it, whatever has become of it since.
+
+    With a later revision a caller would overwrite what it has never seen.
+    """
+    if row.nonce == commit.stamp.nonce:
+        return row
+    rev = 0 if commit.replaces is None else ids.rev_of(commit.replaces) + 1
+    size = len(commit.body) if isinstance(commit.body, bytes) else row.size
+    return row._replace(
+        rev=rev,
+        nonce=commit.stamp.nonce,
+        status=commit.status,
+        labels=commit.labels,
+        metadata=commit.metadata,
+        updated_at=commit.stamp.now,
+        size=size,
+    )

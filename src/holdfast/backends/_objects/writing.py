@@ -4,8 +4,9 @@ The compare-and-set of the head is the commit. A kept head is copied into histor
 takes its place, by whoever replaces it: so a writer that was killed in between is rolled forward.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from holdfast.backends._bucket.protocol import Moved
@@ -25,7 +26,7 @@ T = TypeVar("T")
 _PAUSE_S_MIN = 0.001
 _PAUSE_S_MAX = 0.1
 _RESENDS_MAX = 8
-_HEALED_MAX = 10_000  # pointers compared before a foreign history is left to `repair`
+_CHUNK = 16  # copies looked at for one of ours
 
 
 class Life(NamedTuple):
@@ -36,6 +37,7 @@ class Life(NamedTuple):
     floor: str
     fence: str | None
     is_new: bool
+    mixed: bool
 
 
 class Writer:
@@ -103,32 +105,28 @@ class Writer:
             # Each attempt begins another line: a lost one that arrives late is then never joined.
             line = self.new_line(now)
             old = 0 if header is None else header.seq
-            return Life(line, max(last, old), floor, None, is_new=True)
-        last = max(last, header.last, header.seq)
-        return Life(header.line, last, max(floor, header.floor), header.fence, is_new=False)
+            prefix = self.files.layout.history_prefix(scope)
+            mixed = bool(self.files.bucket.list(prefix, limit=1))
+            return Life(line, max(last, old), floor, None, is_new=True, mixed=mixed)
+        last, floor = max(last, header.last, header.seq), max(floor, header.floor)
+        return Life(header.line, last, floor, header.fence, is_new=False, mixed=header.mixed)
 
     def _adopted(self, scope: ScopeKey, head: Head) -> Header | None:
-        """Return the newest copy beneath a foreign head, whose line goes on; point to all others.
-
-        Other tools write no pointers, and once the head is ours the pointers tell the history.
-        """
-        index, pointed = self.index, set[str]()
-        if index.enabled:
-            for pointer in index.history(scope, after=None, limit=_HEALED_MAX):
-                pointed.add(pointer.ref.id)
-                if len(pointed) >= _HEALED_MAX:
-                    break
-        newest: Header | None = None
-        for doc in self.history.scan(scope, head):
-            header = doc.header
-            if doc.foreign and header.kept and header.id not in pointed:
-                index.point(scope, header)
-            if newest is None or (header.line is not None, header.seq) > (
-                newest.line is not None,
-                newest.seq,
-            ):
-                newest = header
-        return newest
+        """Return the newest copy of ours beneath a foreign head: its line goes on."""
+        if self.index.enabled:
+            pointers = self.index.history(scope, after=None, limit=_CHUNK)
+            while chunk := list(islice(pointers, _CHUNK)):
+                ids = list(dict.fromkeys(each.ref.id for each in chunk))
+                newest = _newest(self.history.copies(scope, head, ids))
+                if newest is not None:
+                    return newest
+        # By the time of the storage: what we wrote may lie beneath much that others wrote.
+        places = sorted(self.history.listed(scope), key=lambda each: each.modified, reverse=True)
+        for start in range(0, len(places), _CHUNK):
+            newest = _newest(self.history.at(head, places[start : start + _CHUNK]))
+            if newest is not None:
+                return newest
+        return None
 
     def roll_forward(self, scope: ScopeKey, head: Head) -> None:
         """See that a kept head is in history, before anything else takes its place."""
@@ -147,17 +145,17 @@ class Writer:
             raise Beaten
         return found.data
 
-    def copy(
-        self, scope: ScopeKey, header: Header, stored: bytes, *, expect: str | None = None
-    ) -> None:
+    def copy(self, scope: ScopeKey, header: Header, stored: bytes, *, known: Found = None) -> None:
         """Put a head into history: its pointers, then its copy. Anyone may do it, at any time.
 
         An older version of the same line is replaced, and what is left of another line only while
-        the head is still of this one. A tombstone of its own stays. `expect` is the version that
-        is known to stand there.
+        the head is still of this one. A tombstone of its own stays. `known` is what is known to
+        stand there.
         """
-        self.index.point(scope, header)
+        beside = known.header if isinstance(known, Doc) and not known.foreign else None
+        self.index.point(scope, header, beside=beside)
         place = self.files.copy_place(scope, header.id)
+        expect = known.version if isinstance(known, Doc | Grave) else None
         for _ in range(_RESENDS_MAX):
             try:
                 self.files.bucket.put(place.key, stored, expect=expect)
@@ -229,6 +227,11 @@ class Writer:
         )
         self.swap_head(scope, head, shown, found.body)
         raise Beaten
+
+
+def _newest(docs: Sequence[Doc]) -> Header | None:
+    ours = [doc.header for doc in docs if doc.header.line is not None]
+    return max(ours, key=lambda header: header.seq, default=None)
 
 
 def _line_of(found: Doc | Grave) -> str | None:

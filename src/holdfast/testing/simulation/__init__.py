@@ -1,1 +1,35 @@
-"""The simulation of object stores: an engine under a scheduler that a seed decides."""
+"""The simulation: the real engine over a bucket in memory, under a scheduler that a seed decides.
+
+A few processes save, update, delete and read in one store. Every request to the bucket is one step,
+and between any two steps the others may go on, for long. Processes die, answers are lost, requests
+arrive late. Then everything is read again, and the record of all answers is checked against the
+promises: is there an order of the operations that explains it? A failing run prints its trace and
+how to replay it::
+
+    python -m holdfast.testing.simulation --runs 100000 --jobs 2
+    python -m holdfast.testing.simulation --scenario B --mode lost --seed 55 --trace
+
+`sabotage` breaks the engine in the ways that obvious designs are wrong, to show that the checker
+would notice. To put an engine of your own over buckets to the test, pass its opener to `simulate`.
+
+What the checker does not look at: leases, `list_sessions`, `list_scopes`, statistics, pages (all
+listings fit one), `created_at`, which parent a snapshot gets, and the counts of deletions that
+overlap others or take many ids. What it lets pass on purpose names the paragraph of
+object_protocol.md that says why.
+"""
+
+from holdfast.testing.simulation.faults import ASSERTED, MODES
+from holdfast.testing.simulation.run import Run, open_objects, simulate
+from holdfast.testing.simulation.sabotage import SABOTAGES, sabotaged
+from holdfast.testing.simulation.scenarios import SCENARIOS
+
+__all__ = [
+    "ASSERTED",
+    "MODES",
+    "SABOTAGES",
+    "SCENARIOS",
+    "Run",
+    "open_objects",
+    "sabotaged",
+    "simulate",
+]

@@ -1,13 +1,14 @@
 """What an actor may do in one turn. Each takes a client and throws its dice for the rest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from holdfast.core import codec
 from holdfast.errors import HoldfastError
-from holdfast.model import ANY, ScopeKey
-from holdfast.protocol import Commit, Query
-from holdfast.testing.simulation.client import Client, encoded
+from holdfast.model import ANY, Expect, ScopeKey
+from holdfast.protocol import Query
+from holdfast.testing.simulation.client import Client
 from holdfast.testing.simulation.history import CRASH, UNKNOWN, Op
 
 Action: TypeAlias = Callable[[Client], None]
@@ -63,11 +64,11 @@ def save_named(client: Client) -> None:
 
 
 def save_again(client: Client) -> None:
-    """Save under a caller's id, and send the same once more, as after a lost answer."""
-    commit = client.prepared(
-        MAIN, encoded([client.world.tag(client.name)]), id=client.dice.choice(NAMES)
-    )
-    _repeat(client, commit, commit)
+    """Save under a caller's id, and save the same once more, as after a lost answer."""
+    log, id = [client.world.tag(client.name)], client.dice.choice(NAMES)
+    op = client.save(MAIN, log=log, id=id)
+    if op.outcome == UNKNOWN or (op.ok and client.dice.chance(500)):
+        client.save(MAIN, log=log, id=id)
 
 
 def reissue(client: Client) -> None:
@@ -85,12 +86,6 @@ def reissue(client: Client) -> None:
         op = client.save(MAIN, keep=client.dice.chance(700))
     if op.outcome == UNKNOWN:
         client.commit(op.given["commit"]._replace(again=True))
-
-
-def _repeat(client: Client, commit: Commit, repeated: Commit) -> None:
-    op = client.commit(commit)
-    if op.outcome == UNKNOWN or (op.ok and client.dice.chance(500)):
-        client.commit(repeated)
 
 
 def overwrite(client: Client) -> None:
@@ -190,7 +185,7 @@ def delete_session(client: Client) -> None:
 
 def delete_scope(client: Client) -> None:
     """Delete the scope, whatever it shows or only if it shows what was seen last."""
-    expect = client.known.get(MAIN, ANY) if client.dice.chance(500) else ANY
+    expect: Expect = client.known.get(MAIN, ANY) if client.dice.chance(500) else ANY
     client.delete_scope(MAIN, expect)
 
 
@@ -231,9 +226,11 @@ def read_notes(client: Client) -> None:
 
 def look(client: Client) -> None:
     """Read in some way."""
-    throw = client.dice.below(7)
+    throw = client.dice.below(8)
     if throw == 0:
         client.read(MAIN)
+    elif throw == 7:
+        client.pages(MAIN)
     elif throw == 1:
         client.info(MAIN)
     elif throw == 2:
@@ -276,21 +273,8 @@ def overwrite_as_foreigner(client: Client) -> None:
     scheduler = client.world.scheduler
     op = Op(client.name, "foreign", MAIN, {"tag": tag}, scheduler.tick(), outcome=CRASH)
     client.world.ops.append(op)
-    try:
-        client.world.foreign_bucket(client.name).put(
-            client.world.layout.head_key(MAIN), data, expect=ANY
-        )
-    except HoldfastError:
-        pass  # it does not look either
+    key = client.world.layout.head_key(MAIN)
+    with suppress(HoldfastError):  # nor does it look at the answer
+        client.world.foreign_bucket(client.name).put(key, data, expect=ANY)
     op.end = scheduler.tick()
     op.outcome = "ok"
-
-
-def in_turn(actions: Sequence[Action]) -> Action:
-    """Return one action that does all of them."""
-
-    def act(client: Client) -> None:
-        for each in actions:
-            each(client)
-
-    return act

@@ -1,7 +1,8 @@
 """A bucket in memory: every request is a step of the scheduler and may go wrong.
 
 A version is the hash of the bytes, as on S3, so that the same bytes twice have the same version.
-Requests for many keys are that many steps, in any order, as parallel ones are.
+Requests for many keys are that many steps, in any order, as parallel ones are. Some storages are
+trees, as directories are: they list folder by folder, and others write in between.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,6 +79,10 @@ class Storage:
         return sorted((key for key in found if key.split("/") > behind), key=_names)
 
 
+def _folder(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
 def _names(key: str) -> list[str]:
     return key.split("/")
 
@@ -112,13 +117,14 @@ class SimulatedBucket:
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Store an object as one step; return its new version."""
-        how = {ANY: "any", None: "absent"}.get(expect, f"at {_short(str(expect))}")
-        what = f"put {how}"
+        what = "put any" if expect is ANY else "put absent"
+        if isinstance(expect, str):
+            what = f"put at {_short(expect)}"
 
         def execute() -> str:
             return self._storage.write(key, data, expect)
 
-        return self._write(what, key, execute, data, conditional=expect is not ANY)
+        return self._write(what, key, execute, data)
 
     def mark(self, keys: Sequence[str]) -> None:
         """Store empty objects, each in a step of its own."""
@@ -134,12 +140,24 @@ class SimulatedBucket:
         self._each("delete", keys, execute)
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        """Return a page of keys in one step."""
+        """Return a page of keys: in one step, or on a tree in one for each folder."""
         self._begin_read("list", prefix)
-        page = self._storage.keys(prefix, after)[:limit]
-        self._note("list", prefix, f"{len(page)} keys")
-        objects = self._storage.objects
-        return [Listed(key, len(objects[key][0]), objects[key][1]) for key in page]
+        storage, found = self._storage, list[Listed]()
+        while len(found) < limit:
+            keys = storage.keys(prefix, after)
+            if storage.by_names:
+                keys = [key for key in keys if _folder(key) == _folder(keys[0])]
+            if not keys:
+                break
+            found += [
+                Listed(key, len(storage.objects[key][0]), storage.objects[key][1]) for key in keys
+            ]
+            after = keys[-1]
+            if not storage.by_names:
+                break
+            storage.step()
+        self._note("list", prefix, f"{len(found)} keys")
+        return found[:limit]
 
     def close(self) -> None:
         """Hold nothing, so there is nothing to let go of."""
@@ -173,29 +191,24 @@ class SimulatedBucket:
         key: str,
         execute: Callable[[], str],
         data: bytes | None = None,
-        *,
-        conditional: bool = False,
     ) -> str:
         self._storage.step()
-        fault = self._storage.faults.of_write(conditional=conditional, delete=what == "delete")
+        in_time = what == "delete" or (what == "put absent" and "/notes/" in key)
+        fault = self._storage.faults.of_write(in_time=in_time)
         if fault is None:
             return self._executed(what, key, execute, data)
         if fault is Fault.LATE:
             self._storage.send_late(_Late(self._actor, what, key, lambda: _outcome(execute)))
             self._note(what, key, fault.value, data)
             raise self._silence(key, outcome_known=False)
-        done = fault in (Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.RESENT)
+        done = fault in (Fault.CRASH_AFTER, Fault.LOST_AFTER)
         outcome = f" ({_outcome(execute)})" if done else ""
         self._note(what, key, fault.value + outcome, data)
         if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
             raise Crash
-        if fault is Fault.RESENT:
-            raise Moved
         raise self._silence(key, outcome_known=fault is Fault.REFUSED)
 
-    def _executed(
-        self, what: str, key: str, execute: Callable[[], str], data: bytes | None
-    ) -> str:
+    def _executed(self, what: str, key: str, execute: Callable[[], str], data: bytes | None) -> str:
         try:
             version = execute()
         except Moved:

@@ -33,7 +33,7 @@ from holdfast.testing.simulation.notes import (
     SweepItem,
     WriteItem,
 )
-from holdfast.testing.simulation.search import Search
+from holdfast.testing.simulation.search import Search, TooMany
 from holdfast.testing.simulation.words import describe, describe_answer
 
 _LOSERS = ("Conflict", "AlreadyExists", "NotFound", "refused", "InvalidInput")
@@ -57,8 +57,8 @@ def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
 
 def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
-    found = [*_unexpected(ops, faulty), *_losers(ops), *_places(ops), *_forks(ops)]
-    ids, twins = _ids(ops)
+    found = [*unexpected(ops, faulty), *losers(ops), *_places(ops), *_grown(ops), *_forks(ops)]
+    ids, twins = ids_of(ops)
     found += twins
     if found:
         return found
@@ -74,17 +74,28 @@ def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     return found
 
 
-def _unexpected(ops: Iterable[Op], faulty: bool) -> Iterator[str]:
+def unexpected(ops: Sequence[Op], faulty: bool) -> Iterator[str]:
+    """Yield answers that no engine may give: errors of its own, or silence where nothing fails."""
     for op in ops:
-        if op.outcome not in _EXPECTED or (not faulty and op.outcome in ("unknown", "refused")):
-            yield f"nobody expects this answer: {_said(op)}"
+        silent = not faulty and op.outcome in ("unknown", "refused")
+        if op.outcome not in _EXPECTED or (silent and not _beside_wipe(op, ops)):
+            yield f"nobody expects this answer: {said(op)}"
 
 
-def _said(op: Op) -> str:
+def _beside_wipe(op: Op, ops: Iterable[Op]) -> bool:
+    """Tell whether a save overlaps the deletion of its scope: it may not know (4.2)."""
+    scope = op.scope
+    if op.verb != "commit" or scope is None or op.outcome != "unknown":
+        return False
+    return any(_wipes(each, scope) and each.overlaps(op) for each in ops)
+
+
+def said(op: Op) -> str:
+    """Return a call and its answer in a line."""
     return f"{op.actor} {op.verb} {describe(op)} -> {describe_answer(op)} [{op.begin}-{op.end}]"
 
 
-def _losers(ops: Sequence[Op]) -> Iterator[str]:
+def losers(ops: Sequence[Op]) -> Iterator[str]:
     """Yield what was refused and is seen all the same (promise 3)."""
     told: dict[str, list[Op]] = defaultdict(list)
     for op in ops:
@@ -92,7 +103,11 @@ def _losers(ops: Sequence[Op]) -> Iterator[str]:
             told[op.given["commit"].stamp.nonce].append(op)
         elif op.verb == "write_note":
             told[op.given["write"].stamp.nonce].append(op)
-    lost = {n: each for n, each in told.items() if all(op.outcome in _LOSERS for op in each)}
+    lost = {
+        nonce: each
+        for nonce, each in told.items()
+        if all(op.outcome in _LOSERS and not _died_with_source(op, ops) for op in each)
+    }
     for op in ops:
         seen = [info.revision for info in seen_infos(op)]
         if op.verb == "notes" and op.ok:
@@ -100,10 +115,21 @@ def _losers(ops: Sequence[Op]) -> Iterator[str]:
         for revision in seen:
             if nonce_of(revision) in lost:
                 loser = lost[nonce_of(revision)][0]
-                yield f"a loser is seen (promise 3): {_said(loser)}\n    by {_said(op)}"
+                yield f"a loser is seen (promise 3): {said(loser)}\n    by {said(op)}"
 
 
-def _ids(ops: Sequence[Op]) -> tuple[dict[str, str], list[str]]:
+def _died_with_source(op: Op, ops: Iterable[Op]) -> bool:
+    """Tell whether a fork came to an end because its source's scope was deleted beside it.
+
+    It may have been seen before that: it stands wholly before the deletion, and is gone (4.2).
+    """
+    source = _source(op) if op.verb == "commit" else None
+    if source is None or op.outcome != "NotFound":
+        return False
+    return any(_wipes(each, source) and each.overlaps(op) for each in ops)
+
+
+def ids_of(ops: Sequence[Op]) -> tuple[dict[str, str], list[str]]:
     """Return the id that each write was seen under, and the writes that have two."""
     ids: dict[str, str] = {}
     twins = []
@@ -111,7 +137,7 @@ def _ids(ops: Sequence[Op]) -> tuple[dict[str, str], list[str]]:
         for info in seen_infos(op):
             nonce = nonce_of(info.revision)
             if ids.setdefault(nonce, info.id) != info.id:
-                twins.append(f"one save under two ids (promise 4): {ids[nonce]} in {_said(op)}")
+                twins.append(f"one save under two ids (promise 4): {ids[nonce]} in {said(op)}")
     return ids, twins
 
 
@@ -124,7 +150,7 @@ def _places(ops: Sequence[Op]) -> Iterator[str]:
         infos: list[SnapshotInfo] = op.answer
         places = [place_of(info.revision) for info in infos]
         if len(set(places)) < len(places):
-            yield f"two snapshots have one place (promise 7): {_said(op)}"
+            yield f"two snapshots have one place (promise 7): {said(op)}"
         # A snapshot that was deleted and saved again has another place, and may change it.
         names = [f"{info.id}@{place_of(info.revision)}" for info in infos]
         known = above[op.scope]
@@ -132,8 +158,29 @@ def _places(ops: Sequence[Op]) -> Iterator[str]:
             for other in names[at + 1 :]:
                 if (other, name) in known:
                     before = known[other, name]
-                    yield f"an order has changed (promise 7): {_said(before)}\n    {_said(op)}"
+                    yield f"an order has changed (promise 7): {said(before)}\n    {said(op)}"
                 known.setdefault((name, other), op)
+
+
+def _grown(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield minted ids that are not greater than one that was acknowledged before (promise 7)."""
+    minted = [
+        op
+        for op in ops
+        if op.verb == "commit"
+        and op.ok
+        and op.given["commit"].id is None
+        and not op.given["commit"].again  # it may have been minted long before
+    ]
+    for second in minted:
+        for first in minted:
+            if first.scope != second.scope or first.end > second.begin or first.scope is None:
+                continue
+            if first.answer.id < second.answer.id or first.answer == second.answer:
+                continue
+            # A scope that was deleted begins anew.
+            if not any(_wipes(op, first.scope) and op.begin < second.end for op in ops):
+                yield f"minted ids do not grow (promise 7): {said(first)}\n    {said(second)}"
 
 
 def _forks(ops: Sequence[Op]) -> Iterator[str]:
@@ -142,19 +189,18 @@ def _forks(ops: Sequence[Op]) -> Iterator[str]:
         if fork.verb != "commit" or fork.given["commit"].source is None:
             continue
         commit: Commit = fork.given["commit"]
-        source = commit.forked_from.scope if commit.forked_from else commit.scope
+        source, born = _source(fork), _born(ops, commit.source or "")
         for wipe in ops:
-            if not wipe.ok or wipe.begin < _born(ops, commit.source) or not _wipes(wipe, source):
+            if source is None or not wipe.ok or wipe.begin < born or not _wipes(wipe, source):
                 continue
             if wipe.end < fork.begin and fork.ok:
-                yield f"a fork of what was deleted (promise 5): {_said(fork)}\n    {_said(wipe)}"
+                yield f"a fork of what was deleted (promise 5): {said(fork)}\n    {said(wipe)}"
             after = [op for op in ops if op.begin > wipe.end and op.scope == commit.scope]
             shown = [op for op in after if _sees(op, commit.stamp.nonce)]
             absent = [op for op in after if op.verb == "info" and op.ok and op.answer is None]
-            if shown and _wipes(wipe, commit.scope):
-                yield f"a fork outlives its session (promise 5): {_said(fork)}\n    {_said(shown[0])}"
-            elif shown and any(op.end < shown[-1].begin for op in absent):
-                yield f"a fork after the deletion (promise 5): {_said(fork)}\n    {_said(shown[-1])}"
+            late = bool(shown) and any(op.end < shown[-1].begin for op in absent)
+            if late or (shown and _wipes(wipe, commit.scope)):
+                yield f"a fork outlives its source (promise 5): {said(fork)}\n    {said(shown[-1])}"
 
 
 def _born(ops: Iterable[Op], revision: str) -> int:
@@ -179,9 +225,9 @@ def _wipes(op: Op, scope: ScopeKey) -> bool:
 def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[str]:
     items = list(_items(scope, ops, facts))
     by_key = {item.key: item for item in items}
+    makers = {item.key: item.op for item in items if isinstance(item, CommitItem)}
     for item in items:
-        if isinstance(item, ListItem):
-            item.makers = {each.key: each.op for each in items if isinstance(each, CommitItem)}
+        item.makers = makers
 
     def settle(state: State) -> State:
         if not state.open:
@@ -191,16 +237,18 @@ def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[
         )
 
     search: Search[State] = Search(items, settle)
-    if search.explains(State()):
-        return []
-    return [_unexplained(f"{scope.session_id}/{scope.scope_id}", search)]
+    what = f"{scope.session_id}/{scope.scope_id}"
+    try:
+        return [] if search.explains(State()) else [_unexplained(what, search)]
+    except TooMany as tangle:
+        return [f"no verdict on {what}: {tangle}"]
 
 
 def _unexplained(what: str, search: Search[State] | Search[NoteState]) -> str:
     lines = [f"no order of the operations on {what} explains the answers. The longest one found:"]
-    lines += [f"    {_said(op)}" for op in search.explanation()]
+    lines += [f"    {said(op)}" for op in search.explanation()]
     lines += ["  after which none of these fits:"]
-    lines += [f"    {_said(item.op)}" for item in search.blocked]
+    lines += [f"    {said(item.op)}" for item in search.blocked]
     return "\n".join(lines)
 
 
@@ -215,21 +263,54 @@ def _items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[ScopeIt
             query: Query = op.given["query"]
             if op.ok and query.scope in (None, scope) and not _overlap(op, wipers):
                 mine = [info for info in op.answer if info.scope == scope]
-                yield ListItem(op, next(keys), facts, query, mine)
+                listing = ListItem(op, next(keys), facts, query, mine)
+                listing.saved_again = _deleted_beside(op, ops)
+                yield listing
         if op.verb == "commit" and _source(op) == scope and op.outcome in _ABOUT_SOURCE:
             yield SourceItem(op, next(keys), facts)
         if op.scope != scope:
             continue
         if op.verb == "commit":
-            if op.outcome != "refused" and (_source(op) is None or op.outcome not in _REFUSED_SOURCE):
-                yield CommitItem(op, next(keys), facts, wipers)
+            of_source = _source(op) is not None and op.outcome in _REFUSED_SOURCE
+            item = CommitItem(op, next(keys), facts, wipers)
+            if _died_with_source(op, ops):
+                item.required, item.ended = False, True
+                yield item
+            elif op.outcome != "refused" and not of_source:
+                yield item
         elif op.verb == "delete":
             for id in op.given["ids"]:
                 yield DeleteItem(op, next(keys), facts, id)
         elif op.verb == "ids" and op.ok and not _overlap(op, wipers):
-            yield ListItem(op, next(keys), facts, Query(scope), op.answer)
+            listing = ListItem(op, next(keys), facts, Query(scope), op.answer)
+            listing.left_behind = _left_behind(scope, ops, wipers, facts)
+            listing.saved_again = _deleted_beside(op, ops)
+            yield listing
         elif op.verb in ("read", "info") and op.ok:
             yield _read_item(op, next(keys), facts)
+
+
+def _deleted_beside(listing: Op, ops: Iterable[Op]) -> frozenset[str]:
+    deletes = (op for op in ops if op.verb == "delete" and op.overlaps(listing))
+    return frozenset(id for op in deletes for id in op.given["ids"])
+
+
+def _left_behind(
+    scope: ScopeKey, ops: Iterable[Op], wipers: Sequence[Op], facts: Facts
+) -> frozenset[str]:
+    """Return ids whose copies a writer may have put there after the scope was deleted.
+
+    Whoever writes beside the deletion may do it, also for another: it rolls heads forward.
+    """
+    writes = [op for op in ops if op.scope == scope and op.verb in ("commit", "delete")]
+    found = set[str]()
+    for wipe in wipers:
+        if facts.late or any(op.overlaps(wipe) for op in writes):
+            for op in writes:
+                if op.verb == "commit" and op.begin < wipe.end:
+                    commit: Commit = op.given["commit"]
+                    found.add(commit.id or facts.ids.get(commit.stamp.nonce, ""))
+    return frozenset(found)
 
 
 def _overlap(op: Op, wipers: Sequence[Op]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.core import codec
+from holdfast.core import codec, ids
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model import ANY, Expect, Note, ScopeKey, SnapshotInfo, SnapshotRef
 from holdfast.protocol import Append, Commit, Copy, Found, NoteWrite, Query
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.testing.simulation.world import World
 
 LIMIT: Final = 100
+_PAGE: Final = 2
 LOG: Final = "log"
 STATE_BYTES_MAX: Final = 1 << 20
 UPDATE_TRIES_MAX: Final = 3
@@ -165,9 +166,7 @@ class Client:
     def delete_session(self, session_id: str) -> Op:
         """Delete a session."""
         call = self.backend.delete_session
-        return self._call(
-            "delete_session", None, {"session": session_id}, lambda: call(session_id)
-        )
+        return self._call("delete_session", None, {"session": session_id}, lambda: call(session_id))
 
     def write_note(
         self, scope: ScopeKey, name: str, *, on: str | None = None, expect: Expect = ANY
@@ -222,14 +221,27 @@ class Client:
     def query(self, query: Query) -> Op:
         """List snapshots: of a scope, by label or by id."""
         call = self.backend.list_snapshots
-        return self._call(
-            "query", query.scope, {"query": query}, lambda: call(query, limit=LIMIT)
-        )
+        return self._call("query", query.scope, {"query": query}, lambda: call(query, limit=LIMIT))
 
     def history(self, scope: ScopeKey) -> list[SnapshotInfo]:
         """List the kept snapshots of a scope."""
         op = self.query(Query(scope))
         return list(op.answer) if op.ok else []
+
+    def pages(self, scope: ScopeKey) -> Op:
+        """List the kept snapshots of a scope, two at a time, as `Scope.history` does."""
+
+        def call() -> list[SnapshotInfo]:
+            found: list[SnapshotInfo] = []
+            while True:
+                after = ids.seq_of(found[-1].revision) if found else None
+                query = Query(scope, after=after)
+                page = self.backend.list_snapshots(query, limit=_PAGE)
+                found += page
+                if len(page) < _PAGE:
+                    return found
+
+        return self._call("query", scope, {"query": Query(scope), "page": _PAGE}, call)
 
     def ids(self, scope: ScopeKey) -> Op:
         """List the kept ids of a scope."""

@@ -18,15 +18,15 @@ class Fault(Enum):
     LOST_BEFORE = "no answer, not executed"
     LOST_AFTER = "no answer, executed"
     REFUSED = "refused, not executed"
-    RESENT = "resent, said to have moved by its own write"
     LATE = "no answer, to be executed later"
 
 
 class Mode(NamedTuple):
     """How often what goes wrong, in a thousand requests.
 
-    `late_deletes` lets unconditional deletes arrive late as well, which no engine survives without
-    conditional deletes (object_protocol.md 4.2): not for modes in which promises are asserted.
+    `late_deletes` lets unconditional deletes arrive late as well, and what creates a note: no
+    engine survives either without conditional deletes (object_protocol.md 4.2, and 6), so it is not
+    for modes in which promises are asserted.
     """
 
     name: str
@@ -69,8 +69,11 @@ class Faults:
         self._dice = dice
         self._crashes = 0
 
-    def of_write(self, *, conditional: bool, delete: bool = False) -> Fault | None:
-        """Return what happens to a write, None if nothing does."""
+    def of_write(self, *, in_time: bool) -> Fault | None:
+        """Return what happens to a write, None if nothing does.
+
+        One that must come `in_time` arrives late only in a mode that allows late deletes.
+        """
         if not self.active or not self.mode.faulty:
             return None
         throw = self._dice.below(1000)
@@ -82,10 +85,9 @@ class Faults:
             return self._dice.choice((Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
         throw -= mode.crash
         if throw < mode.lost:
-            kinds = (*_LOST_WRITES, Fault.RESENT, Fault.RESENT) if conditional else _LOST_WRITES
-            return self._dice.choice(kinds)
+            return self._dice.choice(_LOST_WRITES)
         throw -= mode.lost
-        if throw < mode.late and (mode.late_deletes or not delete):
+        if throw < mode.late and (mode.late_deletes or not in_time):
             return Fault.LATE
         return None
 

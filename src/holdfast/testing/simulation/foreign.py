@@ -7,13 +7,13 @@ acknowledged kept snapshots and updates survive, and losers are never seen.
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.testing.simulation.checker import _ids, _losers, _said, _unexpected
+from holdfast.testing.simulation.checker import ids_of, losers, said, unexpected
 from holdfast.testing.simulation.history import Op
 
 
 def foreign_violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words."""
-    return [*_unexpected(ops, faulty), *_losers(ops), *_ids(ops)[1], *_lost(ops)]
+    return [*unexpected(ops, faulty), *losers(ops), *ids_of(ops)[1], *_lost(ops)]
 
 
 def _lost(ops: Sequence[Op]) -> Iterator[str]:
@@ -22,4 +22,4 @@ def _lost(ops: Sequence[Op]) -> Iterator[str]:
     shown = {info.id for op in histories for info in op.answer}
     for op in ops:
         if op.verb == "commit" and op.ok and op.answer.kept and op.answer.id not in shown:
-            yield f"an acknowledged snapshot is lost (promise 1): {_said(op)}"
+            yield f"an acknowledged snapshot is lost (promise 1): {said(op)}"

@@ -1,6 +1,7 @@
 """The operations on one scope as the search takes them."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from holdfast.model import ANY, SnapshotInfo
@@ -34,7 +35,14 @@ class ScopeItem:
         self.facts = facts
         self.begin = op.begin
         self.required = not op.open_ended
-        self.end = op.end if op.ok or not facts.late else FOREVER
+        self.ended = False  # whatever it was told, it may have taken place until then
+        self.makers: dict[int, Op] = {}
+
+    @property
+    def end(self) -> int:
+        """When it has taken place, if it does; what nobody was told of may still arrive."""
+        told = self.required or self.ended
+        return self.op.end if told or not self.facts.late else FOREVER
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield what may come of it."""
@@ -43,6 +51,19 @@ class ScopeItem:
     def observe(self, state: State, payload: Any) -> Any:
         """Return what the item notes for itself when the scope has changed."""
         return payload
+
+    def stands_below(self, a: Snap, b: Snap) -> bool:
+        """Tell whether one snapshot certainly stands below another in history.
+
+        Nothing is promised of a history-only save and another one that overlap
+        (object_protocol.md 6, "History-only saves").
+        """
+        if a.place >= b.place:
+            return False
+        if a.aside or b.aside:
+            first, second = self.makers.get(a.maker), self.makers.get(b.maker)
+            return first is not None and second is not None and not first.overlaps(second)
+        return True
 
 
 class CommitItem(ScopeItem):
@@ -54,12 +75,14 @@ class CommitItem(ScopeItem):
         self.commit = commit
         known = facts.ids.get(commit.stamp.nonce)
         self.id = commit.id or known or f"!{commit.stamp.nonce}"  # sorts below all that are minted
-        self.minted = commit.id is None and known is not None
+        # Of history-only saves only those that do not overlap others are compared (`checker`).
+        self.minted = commit.id is None and known is not None and commit.head
         # A save that overlaps a deletion of its scope may take place before it, and once more
         # after it (object_protocol.md 5, "what the checker lets pass").
         self.twice = any(op.overlaps(each) for each in wipers)
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the scope after the commit, or as it was if that is why it was refused."""
         op, commit = self.op, self.commit
         if commit.again and commit.stamp.nonce in state.applied:
             if self._shows(state, commit.stamp.nonce):
@@ -72,23 +95,30 @@ class CommitItem(ScopeItem):
             return
         if op.ok and not self._matches(state, result):
             return
-        if op.ok or op.open_ended:
+        if op.ok or op.open_ended or self.ended:
             yield result.state, Move.OVER
             if self.twice and state.opened(self.key) is None and result.state is not state:
                 yield result.state.with_open(self.key, "once"), Move.GOES_ON
 
     def _shows(self, state: State, nonce: str) -> bool:
-        """Tell whether a commit that is repeated (`again`) is answered as it must be."""
-        snap = next((each for each in state.snaps if each.nonce == nonce), None)
-        if snap is None or not self.op.ok:
-            # Changed or deleted since: it must not be applied again, whatever it is told.
-            return self.op.outcome != "refused"
-        return self.op.answer.id == snap.id
+        """Tell whether a commit that is repeated (`again`) is answered as it must be.
+
+        It is not applied again, whatever has become of it since, and it is never answered with the
+        revision of another write: who goes on from that overwrites what it has not seen.
+        """
+        if self.op.ok:
+            info: SnapshotInfo = self.op.answer
+            return info.id == self.id and nonce_of(info.revision) == nonce
+        return self.op.outcome != "refused"
 
     def _matches(self, state: State, result: Accepted) -> bool:
         info: SnapshotInfo = self.op.answer
         snap = result.snap
         if (info.id, nonce_of(info.revision), info.kept) != (snap.id, snap.nonce, snap.kept):
+            return False
+        # An id that begins with `!` was never seen by anybody.
+        sure = snap.parent is None or (snap.parent != "" and not snap.parent.startswith("!"))
+        if sure and info.parent_id != snap.parent and not snap.aside:
             return False
         if result.state is not state and self.minted and snap.nonce == self.commit.stamp.nonce:
             return snap.id > state.floor
@@ -96,7 +126,11 @@ class CommitItem(ScopeItem):
 
 
 class DeleteItem(ScopeItem):
-    """The deletion of one snapshot."""
+    """The deletion of one snapshot.
+
+    One that spares the head may still delete what was not the head when it looked, and has become
+    it since, because another one was deleted (docs/format.md).
+    """
 
     def __init__(self, op: Op, key: int, facts: Facts, id: str) -> None:
         super().__init__(op, key, facts)
@@ -107,13 +141,35 @@ class DeleteItem(ScopeItem):
         self.count: int | None = op.answer.count if alone else None
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the scope without the snapshot."""
+        spares = self.op.given["spare_head"]
+        seen_beside = state.opened(self.key)
+        if spares and seen_beside is None:
+            yield state.with_open(self.key, self.observe(state, False)), Move.FREE_GOES_ON
+            return
+        snap, over = state.find(self.id), state.with_open(self.key, None)
+        is_head = snap is not None and snap.place == state.head
+        if (snap is None or (is_head and spares)) and self.count in (None, 0):
+            yield over, Move.OVER
+        if (
+            snap is not None
+            and self.count in (None, 1)
+            and (not (is_head and spares) or seen_beside)
+        ):
+            after = over.without(snap)
+            for head in self._heads(after) if is_head else (after.head,):
+                yield after._replace(head=head), Move.OVER
+
+    def observe(self, state: State, payload: Any) -> Any:
+        """Return whether the snapshot has been there, and not the head."""
         snap = state.find(self.id)
-        spared = snap is not None and snap.place == state.head and self.op.given["spare_head"]
-        if snap is None or spared:
-            if self.count in (None, 0):
-                yield state, Move.OVER
-        elif self.count in (None, 1):
-            yield state.without(snap), Move.OVER
+        return payload or (snap is not None and snap.place != state.head)
+
+    def _heads(self, state: State) -> list[int | None]:
+        """Return which snapshots may be the newest kept one."""
+        kept = list(model.visible(state))
+        newest = [a for a in kept if not any(self.stands_below(a, b) for b in kept)]
+        return [snap.place for snap in newest] or [None]
 
 
 class WipeItem(ScopeItem):
@@ -129,6 +185,7 @@ class WipeItem(ScopeItem):
         self.expect = op.given.get("expect", ANY)
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the empty scope, or the end of the deletion."""
         done = state.opened(self.key) is not None
         head = state.find(None)
         if self.op.outcome == "Conflict":
@@ -151,14 +208,11 @@ class SourceItem(ScopeItem):
     """
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the same, if the source was as the fork says."""
         commit: Commit = self.op.given["commit"]
         snap = state.find(None if commit.forked_from is None else commit.forked_from.id)
         same = snap is not None and snap.nonce == nonce_of(commit.source or "")
-        if self.op.outcome == "NotFound":
-            fits = snap is None
-        else:
-            fits = same == self.op.ok
-        if fits:
+        if (snap is None) if self.op.outcome == "NotFound" else (same == self.op.ok):
             yield state, Move.FREE
 
 
@@ -174,6 +228,7 @@ class ReadItem(ScopeItem):
         self.log: tuple[str, ...] | None = None
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the same, if that is what was read."""
         if self._fits(state.find(self.id)):
             yield state, Move.FREE
 
@@ -219,9 +274,14 @@ class ListItem(ScopeItem):
         self.names = {each if isinstance(each, str) else each.id for each in seen}
         self.by_index = bool(query.labels) or query.id is not None
         self.ordered = query.scope is not None and not any(isinstance(e, str) for e in seen)
-        self.makers: dict[int, Op] = {}
+        # A list of ids may name what a writer has left behind in a scope that was deleted, and
+        # what was deleted and saved again meanwhile may be listed in its new place, without others
+        # (docs/format.md).
+        self.left_behind: frozenset[str] = frozenset()
+        self.saved_again: frozenset[str] = frozenset()
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the beginning of the listing, or its end once it is explained."""
         looking: Any = state.opened(self.key)
         if looking is None:
             first = _Looking(state.places, self._unlisted(state, 0), (None,) * len(self.seen))
@@ -253,6 +313,7 @@ class ListItem(ScopeItem):
         return self.facts.acks.get(snap.nonce, FOREVER) < self.begin
 
     def observe(self, state: State, payload: Any) -> Any:
+        """Return what is still to be explained, now that the scope has changed."""
         looking: _Looking = payload
         wanted = list(self._wanted(state))
         there = {snap.place for snap in wanted}
@@ -270,25 +331,18 @@ class ListItem(ScopeItem):
 
     def _explained(self, state: State, looking: _Looking) -> bool:
         found = [snap for snap in looking.found if snap is not None]
-        if len(found) < len(self.seen):
+        pairs = zip(self.seen, looking.found, strict=True)
+        if any(snap is None and seen not in self.left_behind for seen, snap in pairs):
             return False
+        early = [
+            snap
+            for snap in found
+            if snap.place <= looking.places or snap.id not in self.saved_again
+        ]
         for place in looking.missing:
             absent = next(snap for snap in state.snaps if snap.place == place)
-            if place <= looking.places or any(self._before(absent, snap) for snap in found):
+            if place <= looking.places or any(self.stands_below(absent, snap) for snap in early):
                 return False
         if not self.ordered:
             return True
-        return all(not self._before(a, b) for a, b in zip(found, found[1:], strict=False))
-
-    def _before(self, a: Snap, b: Snap) -> bool:
-        """Tell whether one snapshot certainly stands below another in history.
-
-        Nothing is promised of a history-only save and another one that overlap
-        (object_protocol.md 6, "History-only saves").
-        """
-        if a.place >= b.place:
-            return False
-        if a.aside or b.aside:
-            first, second = self.makers.get(a.maker), self.makers.get(b.maker)
-            return first is not None and second is not None and not first.overlaps(second)
-        return True
+        return all(not self.stands_below(a, b) for a, b in pairwise(found))

@@ -22,7 +22,7 @@ class Snap(NamedTuple):
     log: tuple[str, ...]
     kept: bool
     labels: bytes
-    parent: str | None
+    parent: str | None  # "" where the model is not sure
     maker: int
     aside: bool
 
@@ -66,7 +66,7 @@ class State(NamedTuple):
         return self._replace(open=tuple(sorted(rest, key=lambda entry: entry[0])))
 
     def wiped(self) -> "State":
-        """Return the scope after it was deleted: nothing is remembered, not even what was minted."""
+        """Return the scope after it was deleted: not even what was minted is remembered."""
         return self._replace(snaps=(), head=None, floor="", applied=frozenset())
 
     def without(self, snap: Snap) -> "State":
@@ -156,15 +156,12 @@ def _replaced(state: State, commit: Commit, existing: Snap, log: tuple[str, ...]
     return Accepted(snap, state._replace(snaps=snaps, applied=applied))
 
 
-def _inserted(
-    state: State, commit: Commit, id: str, log: tuple[str, ...], maker: int
-) -> Accepted:
+def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker: int) -> Accepted:
     head = state.find(None)
     place = state.places + 1
     parent = commit.parent
     if parent is HEAD:
-        # Only where it is certain; see `unknown_parent`.
-        parent = head.id if head is not None and head.kept and head.id != id else None
+        parent = _default_parent(state, head, id)
     snap = Snap(
         id=id,
         place=place,
@@ -183,10 +180,18 @@ def _inserted(
         snaps=(*kept, snap),
         head=place if commit.head else state.head,
         places=place,
-        floor=state.floor if commit.id is not None else max(state.floor, id),
+        floor=max(state.floor, id) if commit.id is None and commit.head else state.floor,
         applied=state.applied | {commit.stamp.nonce},
     )
     return Accepted(snap, after)
+
+
+def _default_parent(state: State, head: Snap | None, id: str) -> str | None:
+    """Return the parent of a snapshot whose caller named none, "" where it depends on more."""
+    if head is None:
+        return None if state.empty else ""
+    named = head.id if head.kept else head.parent
+    return named if named and named != id else ""
 
 
 def visible(state: State) -> Iterator[Snap]:

@@ -24,8 +24,13 @@ class NoteItem:
         self.key = key
         self.begin = op.begin
         self.required = not op.open_ended
-        self.end = op.end if op.ok or not late else FOREVER
+        self.late = late
         self.value = value
+
+    @property
+    def end(self) -> int:
+        """When it has taken place, if it does; what nobody was told of may still arrive."""
+        return self.op.end if self.required or not self.late else FOREVER
 
     def moves(self, state: NoteState) -> Iterator[tuple[NoteState, Move]]:
         """Yield what may come of it."""

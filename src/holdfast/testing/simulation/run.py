@@ -1,9 +1,12 @@
 """One run: a scenario in a mode with a seed, from the first save to the verdict."""
 
 from collections.abc import Callable
+from traceback import format_exception
 from typing import NamedTuple
 
-from holdfast.protocol import Query
+from holdfast.backends._bucket.protocol import Bucket
+from holdfast.backends.objects import ObjectBackend
+from holdfast.protocol import Backend, Clock, Query, Stamp
 from holdfast.testing.simulation import actions as do
 from holdfast.testing.simulation.checker import seen_infos, violations
 from holdfast.testing.simulation.client import Client
@@ -13,7 +16,7 @@ from holdfast.testing.simulation.history import Op
 from holdfast.testing.simulation.scenarios import SCENARIOS, Scenario
 from holdfast.testing.simulation.scheduler import Event
 from holdfast.testing.simulation.words import lines_of
-from holdfast.testing.simulation.world import Opener, World
+from holdfast.testing.simulation.world import LAYOUT, Opener, World
 
 _WRITERS = 3
 _TURNS_MAX = 3
@@ -47,19 +50,23 @@ class Run(NamedTuple):
         )
 
 
-def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener) -> Run:
+def open_objects(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+    """Open the engine over buckets."""
+    return ObjectBackend(bucket, layout=LAYOUT, index=index, clock=clock, draw=draw)
+
+
+def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = open_objects) -> Run:
     """Run a scenario once and judge it."""
     scenario, mode = SCENARIOS[scenario_name], MODES[mode_name]
-    world = World(seed, mode, opener, index=scenario.index)
+    world = World(seed, mode, opener, index=scenario.index, skewed=scenario.skewed)
     scenario.setup(Client(world, "setup"))
     world.faults.active = True
     broken: list[str] = []
-    try:
-        world.scheduler.run(_programs(world, scenario))
-    except Exception as failure:  # what an engine raises that is no answer is a finding
-        broken.append(f"the engine failed: {type(failure).__name__}: {failure}")
-        raise
-    if world.scheduler.stuck:
+    failure = world.scheduler.run(_programs(world, scenario))
+    if failure is not None:
+        # What an engine raises that is no answer is a finding, and its traceback says where.
+        broken.append("the engine failed:\n" + "".join(format_exception(failure)))
+    elif world.scheduler.stuck:
         broken.append("somebody makes no progress: the run was stopped")
     else:
         world.faults.active = False
@@ -122,6 +129,7 @@ def _read_all(world: World, name: str, *, written: bool = False) -> None:
         reader.read(scope)
         reader.info(scope)
         reader.history(scope)
+        reader.pages(scope)
         reader.ids(scope)
         ids = sorted(id for where, id in seen if where == scope)
         for id in ids:

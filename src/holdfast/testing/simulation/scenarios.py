@@ -4,7 +4,8 @@ To add one, add an entry to `SCENARIOS`; the tests and the command line take it 
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from holdfast.testing.simulation import actions as do
 from holdfast.testing.simulation.actions import LABELS, MAIN, SIDE, Action
@@ -61,11 +62,13 @@ def _noted(client: Client) -> None:
     client.write_note(MAIN, "m", on="y")
 
 
-class Scenario(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Scenario:
     """`menu` is what writers draw from, with repetitions as weights; `views` is for readers.
 
     `index` says whether the engine keeps one; None leaves it to the seed. A `foreign` scenario has
     an actor that knows nothing of the protocol, and fewer promises hold (object_protocol.md 4.5).
+    Clocks differ if they are `skewed`.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Scenario(NamedTuple):
     views: tuple[Action, ...] = (do.look,)
     index: bool | None = None
     foreign: bool = False
+    skewed: bool = True
 
 
 _ALL = (
@@ -88,7 +92,15 @@ _ALL = (
         "B",
         "updates of the head, of others and of callers' ids; overwrites",
         _some,
-        (do.update, do.update, do.update_twice, do.save, do.draft, do.overwrite, do.overwrite_found),
+        (
+            do.update,
+            do.update,
+            do.update_twice,
+            do.save,
+            do.draft,
+            do.overwrite,
+            do.overwrite_found,
+        ),
     ),
     Scenario(
         "C",
@@ -119,7 +131,14 @@ _ALL = (
         "G",
         "labels, and look-up through the index",
         _labelled,
-        (do.save_labelled, do.save_labelled, do.update_labels, do.delete, do.delete_named, do.draft),
+        (
+            do.save_labelled,
+            do.save_labelled,
+            do.update_labels,
+            do.delete,
+            do.delete_named,
+            do.draft,
+        ),
         views=(do.look_up, do.look_up, do.look),
         index=True,
     ),
@@ -127,7 +146,10 @@ _ALL = (
         "H",
         "forks and deletions of what they are forked from",
         _sessions,
-        (do.fork, do.fork, do.delete_session, do.delete_scope, do.save, do.update),
+        (
+            *(do.fork, do.fork, do.fork, do.fork, do.delete_session, do.delete_session),
+            *(do.delete_scope, do.save, do.update),
+        ),
     ),
     Scenario(
         "J",
@@ -153,6 +175,8 @@ _ALL = (
         "saves to history only, and their order",
         _some,
         (do.aside, do.aside, do.save, do.update, do.delete, do.draft),
+        # The place of such a save is its time: as good as the clocks (object_protocol.md 6).
+        skewed=False,
     ),
     Scenario(
         "P",

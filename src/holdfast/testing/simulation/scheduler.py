@@ -131,8 +131,8 @@ class Scheduler:
         self._current = chosen
         return chosen
 
-    def run(self, programs: dict[str, Callable[[], None]]) -> None:
-        """Run programs side by side until all have ended; raise what one of them raised."""
+    def run(self, programs: dict[str, Callable[[], None]]) -> BaseException | None:
+        """Run programs side by side until all have ended; return what one of them raised."""
         for name, program in programs.items():
             worker = _Worker.idle.pop() if _Worker.idle else _Worker()
             actor = _Actor(name, worker)
@@ -143,8 +143,7 @@ class Scheduler:
         self._done.acquire()
         self._current = None
         _Worker.idle.extend(workers)
-        if self._failures:
-            raise self._failures[0]
+        return self._failures[0] if self._failures else None
 
     def _work(self, actor: _Actor, program: Callable[[], None]) -> Callable[[], None]:
         def work() -> None:
@@ -154,6 +153,7 @@ class Scheduler:
                 pass
             except BaseException as failure:  # whatever it is, the run reports it
                 self._failures.append(failure)
+                self.stuck = True
             actor.worker.work = lambda: None
             self._actors.remove(actor)
             if self._actors:

@@ -43,8 +43,12 @@ class Item(Protocol[S]):
 
     op: Op
     begin: int
-    end: int
     required: bool
+
+    @property
+    def end(self) -> int:
+        """When it has taken place, if it does."""
+        ...
 
     def moves(self, state: S) -> Iterator[tuple[S, Move]]:
         """Yield the states that the item may lead to now, and how."""
@@ -69,6 +73,7 @@ class Search(Generic[S]):
 
     def __init__(self, items: Sequence[Item[S]], settle: Callable[[S], S]) -> None:
         self._items = sorted(items, key=lambda item: item.begin)
+        self._ends = [item.end for item in self._items]
         self._settle = settle
         self._all = sum(1 << at for at, item in enumerate(self._items) if item.required)
         self.deepest: tuple[int, ...] = ()
@@ -92,7 +97,7 @@ class Search(Generic[S]):
                 self.deepest = place.path
                 self.blocked = [self._items[at] for at in candidates]
             # The last one pushed is tried first: whatever ended first is likely to come first.
-            for at in sorted(candidates, key=lambda at: -self._items[at].end):
+            for at in sorted(candidates, key=lambda at: -self._ends[at]):
                 for state, move in self._items[at].moves(place.state):
                     following = self._after(place, at, state, move)
                     if following.key not in seen:
@@ -115,7 +120,7 @@ class Search(Generic[S]):
             candidates = self._candidates(place)
             # What began after the end of one that may or may not take place decides that it does
             # not: no such move is free.
-            ends = [self._items[at].end for at in candidates if not self._items[at].required]
+            ends = [self._ends[at] for at in candidates if not self._items[at].required]
             limit = min(ends, default=FOREVER)
             for at in candidates:
                 item = self._items[at]
@@ -140,9 +145,9 @@ class Search(Generic[S]):
             if item.begin > limit:
                 break
             if item.required:
-                limit = min(limit, item.end)
+                limit = min(limit, self._ends[at])
                 found.append(at)
-            elif item.end > place.latest:
+            elif self._ends[at] > place.latest:
                 found.append(at)
         return [at for at in found if self._items[at].begin <= limit]
 

@@ -23,10 +23,13 @@ def describe(op: Op) -> str:
         case {"write": NoteWrite() as write}:
             expect = "" if write.expect is ANY else f" expect={_revision(write.expect)}"
             on = "" if write.on is None else f" on {_id(write.on)}"
-            return f"{where}{write.name}{on} {write.value.decode()} w={write.stamp.nonce[:5]}{expect}"
+            return (
+                f"{where}{write.name}{on} {write.value.decode()} w={write.stamp.nonce[:5]}{expect}"
+            )
         case {"query": Query() as query}:
             asked = [f"{name}={value}" for name, value in query.labels]
             asked += [] if query.id is None else [f"id={_id(query.id)}"]
+            asked += ["in pages"] if "page" in given else []
             return where + " ".join(asked)
     return where + " ".join(f"{name}={_value(value)}" for name, value in given.items())
 
@@ -126,5 +129,3 @@ def document_in(data: bytes) -> str:
         f" line={(header.line or 'none')[-4:]} w={header.w[:5]} rev={header.nonce[:5]}"
         f" trail={trail} {found.body.decode()}]"
     )
-
-

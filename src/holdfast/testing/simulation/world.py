@@ -24,11 +24,14 @@ Opener = Callable[[Bucket, bool, Clock, Callable[[], Stamp]], Backend]
 class World:
     """One run before, while and after it happens."""
 
-    def __init__(self, seed: int, mode: Mode, opener: Opener, *, index: bool | None) -> None:
+    def __init__(
+        self, seed: int, mode: Mode, opener: Opener, *, index: bool | None, skewed: bool = True
+    ) -> None:
         self._seed = seed
         self._opener = opener
         self._stamps: dict[str, tuple[Dice, int]] = {}
         self._tags: dict[str, int] = {}
+        self._skewed = skewed
         self.scheduler = Scheduler(self.dice_of("schedule"))
         self.faults = Faults(mode, self.dice_of("faults"))
         self.storage = Storage(self.scheduler, self.faults, self.dice_of("storage"))
@@ -55,7 +58,7 @@ class World:
         """Return the time on that process's clock, which may be wrong, and chance."""
         if name not in self._stamps:
             dice = self.dice_of(f"stamps {name}")
-            self._stamps[name] = (dice, dice.choice(_SKEWS_US))
+            self._stamps[name] = (dice, dice.choice(_SKEWS_US) if self._skewed else 0)
         dice, skew_us = self._stamps[name]
         now = START_US + self.scheduler.now_us + skew_us
         return Stamp(now, f"{dice.bits(64):016x}", dice.bits(80))

@@ -1,0 +1,1 @@
+"""What documents in a folder or a bucket cost, against writing the same by hand."""

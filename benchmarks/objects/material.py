@@ -1,0 +1,74 @@
+"""The four objects of a kept save: the same keys and the same bytes as Holdfast writes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import holdfast
+from benchmarks.material import state_of
+from holdfast.core import ids, layout
+from holdfast.core.layout import Layout
+from holdfast.opening import draw
+
+SCOPE = holdfast.ScopeKey("benchmark", "main")
+HEAD = Layout().head_key(SCOPE)
+BYTES_MAX = 16 * 1024 * 1024  # of different states in memory
+STATES_MAX = 40
+TRAIL_SAVES = 20  # from then on the headers of documents do not grow any more
+
+
+class Keys(NamedTuple):
+    """Where the copy of one save and its two pointers stand; the head is always in its place."""
+
+    copy: str
+    by_id: str
+    by_place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """States, and the documents that Holdfast makes of them."""
+
+    states: Sequence[holdfast.JSON]
+    documents: Sequence[bytes]
+
+    def state(self, number: int) -> holdfast.JSON:
+        """Return what is saved by a call."""
+        return self.states[number % len(self.states)]
+
+    def document(self, number: int) -> bytes:
+        """Return the document that a call writes."""
+        return self.documents[number % len(self.documents)]
+
+
+@cache
+def material_of(size_bytes: int) -> Material:
+    """Return states of about this size, and their documents."""
+    count = max(2, min(STATES_MAX, BYTES_MAX // size_bytes))
+    states = [state_of(number, size_bytes=size_bytes) for number in range(count)]
+    documents: dict[int, bytes] = {}
+    with TemporaryDirectory(prefix="holdfast-bench-") as name:
+        with holdfast.open(f"file://{name}", sync=False) as store:
+            for number in range(max(count, TRAIL_SAVES) + count):
+                store.scope(*SCOPE).save(states[number % count])
+                documents[number % count] = Path(name, HEAD).read_bytes()
+    return Material(states, [documents[number] for number in range(count)])
+
+
+def new_keys(count: int) -> list[Keys]:
+    """Return the keys of so many saves, made beforehand."""
+    made = []
+    for number in range(count):
+        now, nonce, bits = draw()
+        ref = holdfast.SnapshotRef(SCOPE, ids.mint(now, bits, ""))
+        made.append(
+            Keys(
+                Layout().copy_key(*ref),
+                layout.id_key(ref, born=nonce),
+                layout.order_key(ref, seq=(now << 8) + number, born=nonce),
+            )
+        )
+    return made

@@ -1,0 +1,166 @@
+"""`kill -9` on a folder of documents: what was acknowledged is there, the rest whole or absent."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from tests.crash.mortal_objects import (
+    ALL,
+    TEMPORARY,
+    VERBS,
+    Dump,
+    Write,
+    compare,
+    dump,
+    perform,
+    scope_of,
+    strangers,
+    unfound,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-W", "error", "-m", "tests.crash.mortal_objects"]
+MOMENT_S_MAX = 0.02  # about as long as a write takes
+
+
+def hear(source: IO[str], acknowledged: int) -> list[str]:
+    """Return what a process says until it has acknowledged some writes."""
+    lines: list[str] = []
+    for line in source:
+        lines.append(line)
+        acknowledged -= line == '["done"]\n'
+        if acknowledged < 0:
+            break
+    return lines
+
+
+def kill_after(
+    acknowledged: int, moment_s: float, url: str, seed: int
+) -> tuple[Dump, list[Write], Write | None]:
+    """Let a process write and kill it.
+
+    Return what it found, the writes it acknowledged, and the one it had begun, if any.
+    """
+    command = [*COMMAND, url, str(seed), f"t{seed:03}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        lines = hear(process.stdout, acknowledged)
+        time.sleep(moment_s)  # so that it is killed anywhere in a write, and not at its beginning
+        process.kill()
+        # What it said before it died counts; a line that it did not finish does not.
+        lines += [line for line in process.stdout if line.endswith("\n")]
+    assert process.returncode == -9
+
+    (_, found), *messages = (json.loads(line) for line in lines)
+    done: list[Write] = []
+    begun: Write | None = None
+    for message in messages:
+        if message[0] == "try":
+            begun = message[1]
+        else:
+            assert begun is not None
+            done.append(begun)
+            begun = None
+    return found, done, begun
+
+
+def settle(store: Store, oracle: Store, begun: Write | None, number: int) -> str:
+    """Compare what is there with the oracle, which learns what became of the last write."""
+    before, found = dump(oracle), dump(store)
+    missing = unfound(store)
+    what = "none"
+    if begun is None:
+        assert found == before
+    else:
+        perform(oracle, begun)
+        after = dump(oracle)
+        what = compare(found, before, after)
+        if what != "done":  # of a delete its notes may be left: it is asked for once more
+            perform(store, begun)
+            assert dump(store) == after
+    # A search over all scopes finds the head of a killed writer once the next has written.
+    assert len(missing) <= (what == "done"), f"{missing} after {begun}"
+    if missing:
+        assert begun is not None
+        assert missing[0][0] == scope_of(begun)
+    for scope in {"log", *(scope for scope, _ in missing)}:
+        for each in (oracle, store):
+            perform(each, ["save", scope, f"next-{number}-{scope}", number])
+    assert dump(store) == dump(oracle)
+    assert unfound(store) == []
+    return what
+
+
+def torture(folder: Path, rounds: int, writes_max: int, seed: int) -> Counter[str]:
+    """Kill one process after another; return how often each write was done, or under way."""
+    url, chance = f"file://{folder}", random.Random(seed)
+    counts: Counter[str] = Counter()
+    with holdfast.open("memory:") as oracle:
+        for number in range(rounds):
+            acknowledged, moment_s = chance.randrange(writes_max), chance.uniform(0, MOMENT_S_MAX)
+            seen, done, begun = kill_after(acknowledged, moment_s, url, seed + number)
+            assert seen == dump(oracle), "what a new process finds is not what this one found"
+            for write in done:
+                perform(oracle, write)
+                counts[write[0]] += 1
+            with holdfast.open(url) as store:
+                counts[f"killed, {settle(store, oracle, begun, number)}"] += 1
+                assert [each for each in store.check() if each.severity == "error"] == []
+            strange = strangers(folder)
+            assert all(TEMPORARY in key for key in strange), strange
+            assert len(strange) <= number + 1
+    return counts
+
+
+def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
+    """Promises 1, 2, 5 and 7, with files and folders synced: one store, killed time and again.
+
+    After each kill it shows exactly what was acknowledged in all rounds so far, in order, with or
+    without the one write that was under way, and the next write finds nothing in its way.
+    """
+    counts = torture(tmp_path / "store", rounds=10, writes_max=24, seed=500)
+    assert sum(counts[kind] for kind in ALL) > 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_was_acknowledged_survives_many_kills(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    for number in range(5):
+        counts += torture(tmp_path / f"{number}", rounds=40, writes_max=60, seed=1000 * number)
+    assert counts.keys() >= ALL | {"killed, done", "killed, not"}
+
+
+def killed_at_steps(folder: Path, stride: int) -> dict[str, list[str]]:
+    command = [*COMMAND, "--steps", str(folder), str(stride)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    found = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert done.returncode == 0, f"see above; all is well with {list(found)}"
+    assert found.keys() == VERBS.keys()
+    for name, outcomes in found.items():
+        assert outcomes[-1] == "done"
+        # Once a write is done, it stays so: there is one moment at which it happens.
+        assert outcomes == sorted(outcomes, key=("not", "half", "done").index), name
+        assert "half" not in outcomes or "delete" in name
+    return found
+
+
+def test_each_verb_is_killed_at_its_steps(tmp_path: Path) -> None:
+    """Promise 2: wherever a writer dies, its write is done or not, and can be done again."""
+    killed_at_steps(tmp_path, stride=6)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_each_verb_is_killed_at_every_step(tmp_path: Path) -> None:
+    found = killed_at_steps(tmp_path, stride=1)
+    assert all("not" in outcomes for outcomes in found.values())

@@ -1,0 +1,198 @@
+"""The checker itself: it accepts engines that are right, and none that is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.backends._bucket.protocol import Bucket
+from holdfast.backends.memory import MemoryBackend
+from holdfast.core import codec
+from holdfast.errors import Conflict
+from holdfast.model import ANY, Pruned, ScopeKey, SnapshotInfo
+from holdfast.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Stamp
+from holdfast.testing.simulation import ASSERTED, SCENARIOS, simulate
+from holdfast.testing.simulation.world import Opener
+from tests.simulation.one_object import OneObjectBackend
+
+RUNS = 20
+SEEDS_MAX = 300
+
+
+class Yielding:
+    """An engine whose every call is one step that others may come before and after."""
+
+    def __init__(self, inner: Any, bucket: Any) -> None:
+        self._inner = inner
+        self._step: Callable[[], None] = bucket._storage.step
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+
+        def yielding(*arguments: Any, **options: Any) -> Any:
+            self._step()
+            try:
+                return call(*arguments, **options)
+            finally:
+                self._step()
+
+        return yielding
+
+
+def shared(engine: Any) -> Opener:
+    """Return an opener that gives all processes one engine in memory."""
+
+    def opener(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+        backend: Any = Yielding(engine, bucket)
+        return backend  # type: ignore[no-any-return]
+
+    return opener
+
+
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "J"])
+def test_what_is_one_step_is_accepted(scenario: str) -> None:
+    for seed in range(RUNS):
+        run = simulate(scenario, "none", seed, shared(MemoryBackend()))
+        assert not run.broken, run.report()
+
+
+def one_object(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+    backend: Any = OneObjectBackend(bucket, index, clock, draw)
+    return backend  # type: ignore[no-any-return]
+
+
+# It has no protection for forks, and no document that a foreign tool could overwrite.
+@pytest.mark.parametrize("mode", ASSERTED)
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in "HJZ"])
+def test_what_survives_every_fault_is_accepted(scenario: str, mode: str) -> None:
+    for seed in range(RUNS // 4):
+        run = simulate(scenario, mode, seed, one_object)
+        assert not run.broken, run.report()
+
+
+class IgnoresExpect(MemoryBackend):
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        return super().commit(commit._replace(expect=ANY))
+
+
+class LosesUpdates(MemoryBackend):
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        if commit.replaces is None:
+            return super().commit(commit)
+        info = self.read_info(commit.scope, commit.id)
+        return super().commit(commit._replace(replaces=info.revision if info else "0.0.0"))
+
+
+class AppliesTwice(MemoryBackend):
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        info = super().commit(commit)
+        if commit.id is None and commit.keep and not commit.again and commit.source is None:
+            super().commit(commit._replace(expect=ANY))
+        return info
+
+
+class RefusesForNothing(MemoryBackend):
+    calls = 0
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        self.calls += 1
+        if self.calls > 5 and commit.replaces is not None:
+            raise Conflict("for no reason")
+        return super().commit(commit)
+
+
+class RefusesAndStores(MemoryBackend):
+    calls = 0
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        self.calls += 1
+        info = super().commit(commit)
+        if self.calls == 5:
+            raise Conflict("it is stored all the same")
+        return info
+
+
+class ReadsThePast(MemoryBackend):
+    past: list[Found] | None = None
+
+    def read_snapshots(self, scope: ScopeKey, ids: Any) -> list[Found]:
+        now = super().read_snapshots(scope, ids)
+        if list(ids) != [None]:
+            return now
+        past, self.past = self.past, now
+        return now if past is None else past
+
+
+class ShowsTheWrongState(MemoryBackend):
+    def read_snapshots(self, scope: ScopeKey, ids: Any) -> list[Found]:
+        return [(info, codec.encode({"log": []})) for info, _ in super().read_snapshots(scope, ids)]
+
+
+class HidesOne(MemoryBackend):
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        found = super().list_snapshots(query, limit=limit)
+        return found[:1] + found[2:]
+
+
+class TurnsAround(MemoryBackend):
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        return super().list_snapshots(query, limit=limit)[::-1]
+
+
+class DeletesNothing(MemoryBackend):
+    def delete_snapshots(self, scope: ScopeKey, ids: Any, **options: Any) -> Pruned:
+        return Pruned(len(ids), 0)
+
+
+class DeletesTheHead(MemoryBackend):
+    def delete_snapshots(self, scope: ScopeKey, ids: Any, **options: Any) -> Pruned:
+        return super().delete_snapshots(scope, ids)
+
+
+class KeepsSessions(MemoryBackend):
+    def delete_session(self, session_id: str) -> int:
+        return 0
+
+
+class ForgetsLabels(MemoryBackend):
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        return [] if query.labels else super().list_snapshots(query, limit=limit)
+
+
+class ForgetsNotes(MemoryBackend):
+    def write_note(self, write: NoteWrite) -> Any:
+        note = super().write_note(write)
+        self.delete_note(write.scope, write.name, on=write.on)
+        return note
+
+
+class KeepsNotes(MemoryBackend):
+    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+        return 1
+
+
+WRONG: list[tuple[type[MemoryBackend], str]] = [
+    (IgnoresExpect, "A"),
+    (LosesUpdates, "B"),
+    (AppliesTwice, "A"),
+    (RefusesForNothing, "B"),
+    (RefusesAndStores, "A"),
+    (ReadsThePast, "A"),
+    (ShowsTheWrongState, "A"),
+    (HidesOne, "A"),
+    (TurnsAround, "A"),
+    (DeletesNothing, "C"),
+    (DeletesTheHead, "E"),
+    (KeepsSessions, "D"),
+    (ForgetsLabels, "G"),
+    (ForgetsNotes, "F"),
+    (KeepsNotes, "F"),
+]
+
+
+@pytest.mark.parametrize(("engine", "scenario"), WRONG)
+def test_what_is_wrong_is_caught(engine: type[MemoryBackend], scenario: str) -> None:
+    for seed in range(SEEDS_MAX):
+        if simulate(scenario, "none", seed, shared(engine())).broken:
+            return
+    pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")

@@ -1,0 +1,79 @@
+"""The engine over buckets under seeded interleavings: every promise holds in every one of them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.testing.simulation import ASSERTED, SABOTAGES, SCENARIOS, sabotaged, simulate
+from holdfast.testing.simulation.run import open_objects
+from holdfast.testing.simulation.words import lines_of
+
+RUNS = int(os.environ.get("HOLDFAST_SIMULATION_RUNS", "30"))  # of each scenario in each mode
+SEEDS_MAX = 400  # in which a sabotage must be caught; most are within ten
+
+
+@pytest.mark.parametrize("mode", ASSERTED)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_promise_holds(scenario: str, mode: str) -> None:
+    for seed in range(RUNS):
+        run = simulate(scenario, mode, seed)
+        assert not run.broken, run.report()
+
+
+def test_that_is_enough_interleavings() -> None:
+    assert RUNS * len(SCENARIOS) * len(ASSERTED) >= 2_000
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_a_sabotaged_engine_is_caught(name: str) -> None:
+    sabotage = SABOTAGES[name]
+    opener = sabotaged(open_objects, name)
+    for seed in range(SEEDS_MAX):
+        if simulate(sabotage.scenario, sabotage.mode, seed, opener).broken:
+            return
+    pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")
+
+
+@pytest.mark.parametrize("scenario", ["D", "Z"])
+def test_a_seed_replays_exactly(scenario: str) -> None:
+    for seed in range(5):
+        first, second = (simulate(scenario, "both", seed) for _ in range(2))
+        assert lines_of(first.trace) == lines_of(second.trace)
+        assert first.broken == second.broken
+
+
+def test_a_failure_tells_what_happened_and_how_to_replay_it() -> None:
+    opener = sabotaged(open_objects, "blind head")
+    runs = (simulate("A", "none", seed, opener) for seed in range(SEEDS_MAX))
+    run = next(run for run in runs if run.broken)
+    report = run.report()
+    assert run.name == f"--scenario A --mode none --seed {run.seed}"
+    assert f"python -m holdfast.testing.simulation {run.name} --trace" in report
+    assert "> commit" in report
+    assert "put any" in report
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    module = [sys.executable, "-m", "holdfast.testing.simulation"]
+    return subprocess.run([*module, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_command_runs_all_scenarios_and_counts() -> None:
+    done = command("--runs", "16", "--mode", "none")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("16 runs, 0 broken\n")
+
+
+def test_the_command_replays_a_run() -> None:
+    done = command("--scenario", "A", "--mode", "none", "--seed", "1", "--trace")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "> commit" in done.stdout
+
+
+def test_the_command_fails_when_a_promise_is_broken() -> None:
+    arguments = ("--scenario", "A", "--mode", "none", "--sabotage", "blind head")
+    done = command("--runs", "20", *arguments)
+    assert done.returncode == 1
+    assert "replay: python -m holdfast.testing.simulation --scenario A" in done.stdout
