@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint full bench clean
+.PHONY: help install demo test lint full torture bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -38,9 +38,13 @@ full: lint ## everything, also what is slow
 	$(BIN)/pytest -n 2 --dist worksteal
 	$(MAKE) bench QUICK=1
 
+torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
+	$(BIN)/python -m holdfast.testing.simulation --runs 100000 --jobs 2
+
 bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look, 90 s, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.deltas $(if $(QUICK),--quick,--write)
+	$(BIN)/python -m benchmarks.objects $(if $(QUICK),--quick,--write)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Writing the files of a kept save by hand, as durable as Holdfast's: with `os` and nothing else."""
+"""Writing the files of a kept save by hand, as durably: with `os` and nothing else."""
 
 import os
 from pathlib import Path

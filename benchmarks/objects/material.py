@@ -15,7 +15,7 @@ from holdfast.opening import draw
 
 SCOPE = holdfast.ScopeKey("benchmark", "main")
 HEAD = Layout().head_key(SCOPE)
-BYTES_MAX = 16 * 1024 * 1024  # of different states in memory
+BYTES_MAX = 8 * 1024 * 1024  # of different states in memory
 STATES_MAX = 40
 TRAIL_SAVES = 20  # from then on the headers of documents do not grow any more
 
@@ -50,11 +50,13 @@ def material_of(size_bytes: int) -> Material:
     count = max(2, min(STATES_MAX, BYTES_MAX // size_bytes))
     states = [state_of(number, size_bytes=size_bytes) for number in range(count)]
     documents: dict[int, bytes] = {}
-    with TemporaryDirectory(prefix="holdfast-bench-") as name:
-        with holdfast.open(f"file://{name}", sync=False) as store:
-            for number in range(max(count, TRAIL_SAVES) + count):
-                store.scope(*SCOPE).save(states[number % count])
-                documents[number % count] = Path(name, HEAD).read_bytes()
+    with (
+        TemporaryDirectory(prefix="holdfast-bench-") as name,
+        holdfast.open(f"file://{name}", sync=False) as store,
+    ):
+        for number in range(TRAIL_SAVES + count):
+            store.scope(*SCOPE).save(states[number % count])
+            documents[number % count] = Path(name, HEAD).read_bytes()
     return Material(states, [documents[number] for number in range(count)])
 
 

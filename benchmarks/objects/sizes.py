@@ -26,9 +26,7 @@ class Sizes:
     def calls_of(self, size_bytes: int) -> int:
         """Return how many calls of a state of this size a repetition has."""
         return next(
-            calls
-            for (_, size), calls in zip(STATES, self.calls, strict=True)
-            if size == size_bytes
+            calls for (_, size), calls in zip(STATES, self.calls, strict=True) if size == size_bytes
         )
 
 
@@ -36,10 +34,11 @@ def quick_sizes(repetitions: int) -> Sizes:
     """Return the sizes of a run of less than half a minute."""
     return Sizes(
         repetitions,
-        calls=(20, 15, 6),
-        history=1_000,
-        page=500,
+        calls=(10, 6, 4),
+        history=300,
+        page=200,
         lookups=5,
+        processes=4,
         updates=5,
         quick=True,
     )

@@ -115,8 +115,9 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     if not isinstance(url, str):
         raise InvalidInput(f"the URL must be text. type=`{type(url).__name__}`")
     found = _SCHEME.match(url)
-    if found is None and url:
-        return _SCHEMES["file"], url, []  # a plain path
+    # A bare word may be a scheme that was misspelt, so a plain path shows that it is one.
+    if found is None and "/" in url and not url.startswith(("//", ":", "?")):
+        return _SCHEMES["file"], os.path.expanduser(url), []  # a plain path
     name = "" if found is None else found[1].lower()
     scheme = _SCHEMES.get(name)
     if found is None or scheme is None:

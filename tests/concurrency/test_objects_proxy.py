@@ -137,6 +137,7 @@ def lose(proxy: Proxy, kind: str, at: int) -> None:
 
 FAST = {
     *((verb, "reply", False) for verb in VERBS),
+    *((verb, "request", True) for verb in ("kept", "append", "update", "note")),
     *((verb, "all replies", True) for verb in ("kept", "aside", "update", "delete", "fork")),
 }
 CASES = [

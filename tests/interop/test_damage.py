@@ -198,6 +198,8 @@ def test_the_smallest_snapshots_of_theirs_are_no_tombstones(ground: Ground, stor
     for found in (ours.load(), ours.load(uuid7(1)), ours.load(uuid7(2))):
         assert found is not None
         assert found.state == {}
+    saved = ours.save({"number": 1})
+    assert {info.id for info in ours.history()} == {uuid7(1), uuid7(2), saved.id} == set(ours.ids())
 
 
 def test_the_python_sdk_and_theirs_do_not_read_each_other(ground: Ground, store: Store) -> None:

@@ -48,6 +48,19 @@ def test_snapshots_of_one_moment_are_all_seen(ground: Ground, store: Store) -> N
     assert len(theirs.ids()) == 2
 
 
+def test_a_page_shows_what_came_since_the_one_before(ground: Ground, store: Store) -> None:
+    """A cursor is a place and nothing else: whoever comes back with it asks anew."""
+    ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
+    for number in (1, 3, 5, 7, 9):
+        theirs.save(uuid7(number), {"number": number}, second=number)
+    theirs.save_latest({"number": 9}, second=9)
+    assert [info.id for info in ours.history(limit=2)] == [uuid7(9), uuid7(7)]
+    theirs.save(uuid7(4), {"number": 4}, second=4)
+    ours.delete_snapshot(uuid7(3))
+    rest = [info.id for info in ours.history(after=uuid7(7))]
+    assert rest == [uuid7(5), uuid7(4), uuid7(1)]
+
+
 def test_strange_times_are_no_trouble(ground: Ground, store: Store) -> None:
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     strange: dict[str, JSON] = {
@@ -138,8 +151,9 @@ def test_we_prune_what_they_kept(ground: Ground, store: Store) -> None:
     assert theirs.load()["data"] == {"number": 5}
 
 
-def test_a_long_history_is_listed_whole(sdk: Sdk, tmp_path: Path) -> None:
-    check_long_history(Ground(sdk, LAYOUTS["classic"], tmp_path))
+@pytest.mark.parametrize("layout", ["ours", "classic"])
+def test_a_long_history_is_listed_whole(sdk: Sdk, tmp_path: Path, layout: str) -> None:
+    check_long_history(Ground(sdk, LAYOUTS[layout], tmp_path))
 
 
 @pytest.mark.slow
@@ -152,7 +166,7 @@ def check_long_history(ground: Ground) -> None:
     theirs = ground.theirs(*SCOPE)
     ids = [uuid7(number) for number in range(1_030)]
     theirs.save(ids[0], {"number": 0})
-    folder = "chat-42/scopes/agent/planner/snapshots/immutable_history/"
+    folder = f"{ground.layout.root}chat-42/scopes/agent/planner/snapshots/immutable_history/"
     one = ground.files.read(f"{folder}snapshot_{ids[0]}.json")
     for number, id in enumerate(ids):
         # As the SDK would write them, one after the other.
@@ -167,7 +181,7 @@ def check_long_history(ground: Ground) -> None:
         assert [info.id for info in ours.history()] == ids[::-1]
         assert list(store.sessions()) == ["chat-42", "next"]
         saved = ours.save({"number": 2})
-        assert next(ours.history()).id == saved.id
+        assert [info.id for info in ours.history()] == [saved.id, *ids[::-1]]
         assert theirs.ids() == [*ids, saved.id]
         assert store.delete_session("chat-42") == len(ids) + 1
         assert list(store.sessions()) == ["next"]

@@ -31,6 +31,13 @@ class Sqlite(Lockstep):
         return opening.open_backend(f"sqlite:///{place}/holdfast.db", synchronous="off")
 
 
+class Directory(Lockstep):
+    text_order = False
+
+    def open_backend(self, place: Path) -> Backend:
+        return opening.open_backend(f"file://{place}/store", sync=False)
+
+
 class Memory(Lockstep):
     def open_backend(self, place: Path) -> Backend:
         return MemoryBackend()
@@ -38,6 +45,10 @@ class Memory(Lockstep):
 
 def test_sqlite_does_what_memory_does() -> None:
     run_state_machine_as_test(Sqlite, settings=some(35, 30))
+
+
+def test_a_directory_does_what_memory_does() -> None:
+    run_state_machine_as_test(Directory, settings=some(12, 25))
 
 
 def test_memory_does_what_memory_does() -> None:
@@ -48,6 +59,12 @@ def test_memory_does_what_memory_does() -> None:
 @pytest.mark.timeout(600)
 def test_sqlite_does_what_memory_does_for_long() -> None:
     run_state_machine_as_test(Sqlite, settings=some(150, 60))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_directory_does_what_memory_does_for_long() -> None:
+    run_state_machine_as_test(Directory, settings=some(80, 40))
 
 
 # The machine must find what is broken. Each of these engines has one fault that is easily made.

@@ -1,8 +1,12 @@
 """The object document: exact both ways, listed by its beginning, and proved byte by byte."""
 
 import json
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import datetime
+from itertools import cycle
+from typing import Any
 
 import orjson
 import pytest
@@ -58,6 +62,7 @@ FULL = Header(
     last=9,
     kept=False,
     void=True,
+    mixed=True,
     trail=("c" * 16, NONCE),
     floor=LINE,
     fence="lease",
@@ -103,6 +108,7 @@ HEADERS = st.builds(
     last=COUNTS,
     kept=st.booleans(),
     void=st.booleans(),
+    mixed=st.booleans(),
     trail=st.lists(TEXT, max_size=16).map(tuple),
     floor=TEXT,
     fence=MAYBE,
@@ -138,12 +144,13 @@ def test_a_document_is_a_strands_snapshot() -> None:
 def test_the_bytes_of_a_document_never_change() -> None:
     """What was written by any version must be read by the next: the format is pinned."""
     header = replace(SMALL, line=LINE, nonce=NONCE, born=NONCE, w=NONCE, status="completed")
-    assert write(header, "agent", b'{"x":1}') == (
+    assert write(replace(header, seq=2**60 + 1, last=2**63 - 1), "agent", b'{"x":1}') == (
         b'{"scope":"agent","schemaVersion":"1.0","createdAt":"1970-01-01T00:00:00.000Z",'
-        b'"appData":{"holdfast":{"n":380,"sum":"1ed71a8adec15b64","data_sum":"14f9246c1801db4b",'
-        b'"id":"a","line":"01a1dc8a-81ea-75e0-a6d1-b642f715f554","seq":0,"rev":0,'
+        b'"appData":{"holdfast":{"n":423,"sum":"28c5c9677f815f68","data_sum":"14f9246c1801db4b",'
+        b'"id":"a","line":"01a1dc8a-81ea-75e0-a6d1-b642f715f554","seq":"1000000000000001","rev":0,'
         b'"nonce":"0123456789abcdef","born":"0123456789abcdef","w":"0123456789abcdef",'
-        b'"created_at":0,"updated_at":0,"at":0,"size":2,"status":"completed"}},"data":{"x":1}}'
+        b'"created_at":0,"updated_at":0,"at":0,"size":2,"last":"7fffffffffffffff",'
+        b'"status":"completed"}},"data":{"x":1}}'
     )
 
 
@@ -217,7 +224,10 @@ def test_no_changed_byte_goes_unnoticed(
 ) -> None:
     stored = bytearray(write(header, kind, body))
     at = data.draw(st.integers(0, len(stored) - 1))
+    was = stored[at]
     stored[at] ^= data.draw(st.integers(1, 255))
+    if {was, stored[at]} <= set(b" \t\r\n"):
+        return  # that is for the test of white space
     with pytest.raises(Corrupt):
         read(bytes(stored))
 
@@ -287,11 +297,80 @@ def test_what_is_no_document_is_corrupt(stored: bytes) -> None:
     assert read_header(stored) in (OPENING_BYTES_MAX, WHOLE_BYTES)
 
 
-def test_ours_rewritten_by_another_tool_is_corrupt_not_foreign() -> None:
-    found = json.loads(write(FULL, "agent", b"{}"))
-    for other in (json.dumps(found), json.dumps(found, indent=2), json.dumps({**found, "x": 1})):
+def test_places_survive_tools_that_round_integers() -> None:
+    """Of a place not one bit may go: JavaScript keeps 53 of them, so it is text."""
+    header = replace(SMALL, seq=2**62 + 1, last=2**63 - 1)
+    stored = write(header, "agent", b"{}")
+    rounded = json.dumps(json.loads(stored, parse_int=float), separators=(",", ":"))
+    found = json.loads(rounded)["appData"]["holdfast"]
+    assert (int(found["seq"], 16), int(found["last"], 16)) == (header.seq, header.last)
+    assert read(stored).header == header
+    for places in ('"seq":5', '"seq":"x"', '"seq":null'):
         with pytest.raises(Corrupt):
-            read(other.encode())
+            read(_rewritten(stored, b'"seq":"4000000000000001"', places.encode()))
+
+
+SPACES = st.sampled_from(["", " ", "\n", "\t", "\r\n  "])
+
+
+def respaced(stored: bytes, spaces: Iterator[str]) -> bytes:
+    """Return a document with white space between its tokens, and not one inside a text."""
+    pieces = re.split(r'("(?:[^"\\]|\\.)*"|[{}\[\],:])', stored.decode())
+    return "".join(f"{piece.strip()}{next(spaces)}" for piece in pieces).encode()
+
+
+@UNHURRIED
+@given(header=HEADERS, kind=KINDS, body=BODIES, data=st.data())
+def test_ours_with_other_white_space_is_ours(
+    header: Header, kind: str, body: bytes, data: st.DataObject
+) -> None:
+    """Tools that copy sessions write them so. Both sums still prove all of it."""
+    drawn = data.draw(st.lists(SPACES, min_size=1, max_size=5))
+    other = respaced(write(header, kind, body), cycle(drawn))
+    assert read(other) == Document(kind, body, header)
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("header", [SMALL, FULL])
+def test_ours_written_by_another_tool_is_ours(header: Header, indent: int | None) -> None:
+    body = codec.encode({"text": 'a "data": b', "é": [1.0, None, {}]})
+    other = json.dumps(json.loads(write(header, "agent", body)), indent=indent, ensure_ascii=False)
+    assert read(other.encode()) == Document("agent", body, header)
+    first = other.encode()[:OPENING_BYTES_MAX]
+    assert read_header(first) == WHOLE_BYTES  # its beginning does not tell
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "the state": lambda found: found["data"].update(text="other"),
+    "the order of its keys": lambda found: found.update(data={"b": 1, "a": 1.0}),
+    "an integer that was a float": lambda found: found["data"].update(a=1),
+    "the kind": lambda found: found.update(scope="graph"),
+    "the time": lambda found: found.update(createdAt="2026-01-01T00:00:01.235Z"),
+    "the version": lambda found: found.update(schemaVersion="1.1"),
+    "a key more": lambda found: found.update(x=1),
+    "a key less": lambda found: found.pop("createdAt"),
+    "a key more beside ours": lambda found: found["appData"].update(mine=1),
+    "a field": lambda found: found["appData"]["holdfast"].update(status="other"),
+    "a field more": lambda found: found["appData"]["holdfast"].update(extra=1),
+    "a field less": lambda found: found["appData"]["holdfast"].pop("status"),
+    "a field we need": lambda found: found["appData"]["holdfast"].pop("id"),
+    "a place that is none": lambda found: found["appData"]["holdfast"].update(seq=7),
+    "the length": lambda found: found["appData"]["holdfast"].update(n=1),
+    "a sum": lambda found: found["appData"]["holdfast"].update(sum="0" * 16),
+    "the other sum": lambda found: found["appData"]["holdfast"].update(data_sum="0" * 16),
+    "no header": lambda found: found["appData"].update(holdfast=None),
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("change", CHANGES)
+def test_ours_changed_by_another_tool_is_corrupt_not_foreign(
+    change: str, indent: int | None
+) -> None:
+    found = json.loads(write(FULL, "agent", codec.encode({"a": 1.0, "b": 1, "text": "x"})))
+    CHANGES[change](found)
+    with pytest.raises(Corrupt):
+        read(json.dumps(found, indent=indent).encode())
 
 
 def test_a_header_of_a_later_version() -> None:
@@ -300,6 +379,8 @@ def test_a_header_of_a_later_version() -> None:
     assert read(_rewritten(stored, b'"id":', b'"new":[1],"id":')).header == SMALL
     with pytest.raises(Corrupt):
         read(_rewritten(stored, b'"seq":', b'"place":'))
+    # As `tip` was, which is written no more.
+    assert read(_rewritten(stored, b'"id":', b'"tip":"x","id":')).header == SMALL
 
 
 def _rewritten(stored: bytes, old: bytes, new: bytes) -> bytes:
@@ -344,7 +425,7 @@ def test_tombstones() -> None:
     longest = Tombstone(LINE, 2**63 - 1, NONCE)
     stored = write_tombstone(longest)
     assert stored == (
-        b'{"holdfast":"deleted","line":"%s","seq":9223372036854775807,"born":"%s"}'
+        b'{"holdfast":"deleted","line":"%s","seq":"7fffffffffffffff","born":"%s"}'
         % (LINE.encode(), NONCE.encode())
     )
     assert len(stored) <= document.TOMBSTONE_BYTES_MAX < document.LIVE_BYTES_MIN
@@ -365,3 +446,5 @@ def test_a_damaged_tombstone_revives_nothing() -> None:
             read(bytes(damaged))
     for other in (b"", stored[:-1], stored + b" " * 100, b'{"holdfast":"deleted","line":1}'):
         assert read_tombstone(other) is None
+    for seq in (b"12", b'""', b'"0x1"', b'"-1"', b'"1_0"', b'"C"', b'"%s"' % (b"1" * 17), b"null"):
+        assert read_tombstone(stored.replace(b'"c"', seq)) is None

@@ -193,7 +193,7 @@ BOUNDS = {
     "a delete below": (2, 1, 1, 1),
     "a delete of the head": (8, 3, 3, 1),
     "a save on a void head": (3, 2, 4, 0),
-    "a fork": (8, 3, 6, 0),
+    "a fork": (8, 4, 6, 0),
 }
 
 

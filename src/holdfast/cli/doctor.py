@@ -22,7 +22,11 @@ from holdfast.cli._shared import echo_json, json_option, make_console, url_optio
 from holdfast.opening import CLOCK, file_of
 from holdfast.views.names import masked_url, visible, without_secrets
 
-EXTRAS = {"cli": ("click", "rich"), "testing": ("pytest", "hypothesis")}
+EXTRAS = {
+    "cli": ("click", "rich"),
+    "s3": ("obstore",),
+    "testing": ("pytest", "hypothesis"),
+}
 _LIBRARIES = ("orjson", "zstandard", "xxhash")
 _SAVES = 20
 _STATE = {"messages": [{"role": "user", "content": "x" * 1000}]}
@@ -89,14 +93,17 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store]
     """Open a new store of the same kind twice, and remove it afterwards."""
     path = file_of(url)
     if path is None:
-        with holdfast.open(url) as store:  # an engine without a file keeps nothing
-            yield store, store
+        with elsewhere(url) as one, elsewhere(url) as other:
+            try:
+                yield one, other
+            finally:
+                one.delete_session("doctor")
         return
     query = url.partition("?")[1:]
     with tempfile.TemporaryDirectory(
         prefix=".holdfast-doctor-", dir=os.path.dirname(path), ignore_cleanup_errors=True
     ) as folder:
-        beside = f"sqlite:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
+        beside = f"{scheme_of(url)}:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
         with holdfast.open(beside) as one, holdfast.open(beside) as other:
             yield one, other
 

@@ -97,8 +97,11 @@ class Side:
 class Twins:
     """The engine under test and the oracle, to which everything is done alike."""
 
-    def __init__(self, opener: Callable[[], Backend], ids: Iterable[str]) -> None:
+    def __init__(
+        self, opener: Callable[[], Backend], ids: Iterable[str], *, text_order: bool
+    ) -> None:
         self._opener = opener
+        self._text_order = text_order
         backend = opener()
         self.durable = "durable" in backend.capabilities
         self._indexed = "index" in backend.capabilities
@@ -178,6 +181,8 @@ class Twins:
             look(store, keys, self._ids, indexed=self._indexed)
             for store in (tested, self._oracle.store)
         ]
+        if not self._text_order:
+            views = [_in_text_order(view) for view in views]
         self.snapshots = views[1]["stats"].snapshots
         plain = [
             {name: _part_by_part(side, shown) for name, shown in view.items()}
@@ -232,6 +237,22 @@ def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed:
             "notes": [*scope.notes(), *scope.notes(on=ids)],
         }
     return seen
+
+
+def _in_text_order(view: View) -> View:
+    """Return a view of an engine that documents another order, in the order of text."""
+    ordered = {**view, "sessions": sorted(view["sessions"])}
+    ordered["scopes"] = sorted(
+        view["scopes"], key=lambda info: (info.key[0], info.key[2], info.key)
+    )
+    for name, shown in view.items():
+        if isinstance(shown, dict):
+            ordered[name] = {
+                **shown,
+                "ids": sorted(shown["ids"]),
+                "notes": sorted(shown["notes"], key=lambda n: (n.snapshot_id or "", n.name)),
+            }
+    return ordered
 
 
 def differences(tested: Any, oracle: Any, path: str = "") -> list[str]:

@@ -98,6 +98,7 @@ class Lockstep(RuleBasedStateMachine):
     snapshots: Bundle[Pair] = Bundle("snapshots")
     some_scope = st.just(_KEYS[0]) | scopes
     expected = expectations | expectations | expectations | snapshots
+    text_order = True  # False for an engine that documents another order of names
 
     def open_backend(self, place: Path) -> Backend:
         """Open the engine under test in a folder; with the same folder again: re-open it."""
@@ -113,7 +114,11 @@ class Lockstep(RuleBasedStateMachine):
         ]
         for each in self._small:
             each.start()
-        self._twins = Twins(lambda: self.open_backend(Path(self._folder.name)), _NAMES)
+        self._twins = Twins(
+            lambda: self.open_backend(Path(self._folder.name)),
+            _NAMES,
+            text_order=self.text_order,
+        )
 
     def teardown(self) -> None:
         """Close everything and remove the folder."""

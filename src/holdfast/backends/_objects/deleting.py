@@ -6,6 +6,7 @@ back. Of a scope or a session the heads go first: without its head no copy of a 
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from holdfast.backends._bucket.protocol import Listed, Moved
 from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place, unknown
@@ -13,7 +14,7 @@ from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.notes import Notes
 from holdfast.backends._objects.writing import Writer
 from holdfast.core import commits, document, ids
-from holdfast.core.document import TOMBSTONE_BYTES_MAX, Header, Tombstone
+from holdfast.core.document import TOMBSTONE_BYTES_MAX, Tombstone
 from holdfast.core.layout import File
 from holdfast.errors import Corrupt, Unavailable
 from holdfast.model import ANY, Expect, Pruned, ScopeKey
@@ -122,32 +123,18 @@ class Deleter:
     def _void(self, scope: ScopeKey, head: Head, line: str | None) -> None:
         """Put a head in place that shows nothing; of another line, if one is given."""
         life = self._writer.life(scope, head, self._writer.draw().now)
-        header = head.header
-        if header is None:
+        if head.header is None:
             return
-        void = Header(
-            id=header.id,
+        void = replace(
+            self._writer.void(head.header),
             line=line or life.line,
-            seq=header.seq,
-            rev=header.rev,
-            nonce=header.nonce,
-            born=header.born,
-            w=header.w,
-            created_at=header.created_at,
-            updated_at=header.updated_at,
-            at=header.at,
-            size=0,
             last=max(life.last, self._now()),
-            kept=False,
-            void=True,
-            mixed=life.mixed,
-            trail=header.trail,
+            mixed=life.mixed or line is not None,
+            foreign=life.foreign,
             floor=life.floor,
             fence=life.fence,
-            session_id=header.session_id,
-            scope_id=header.scope_id,
         )
-        self._writer.swap_head(scope, head, self._writer.rewritten(void), b"{}")
+        self._writer.swap_head(scope, head, void, b"{}")
         self._heads.remember(scope, None, floor=life.floor, last=life.last)
 
     def _bury(self, scope: ScopeKey, id: str, head: Head, copy: Found) -> int | None:
@@ -219,7 +206,10 @@ class Deleter:
 
         counted = self._count(scope)
         self._writer.contend(scope, attempt)
-        self._erase(scope.session_id, scope, spared=self._files.layout.head_key(scope))
+        try:
+            self._erase(scope.session_id, scope, spared=self._files.layout.head_key(scope))
+        except Unavailable as error:
+            raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return counted
 
     def delete_session(self, session_id: str) -> int:

@@ -12,13 +12,15 @@ from holdfast.backends._bucket.protocol import Listed
 from holdfast.backends._objects.files import PAGE, Doc, Files, Place, walk
 from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.index import Index, Pointed
-from holdfast.core.document import TOMBSTONE_BYTES_MAX
+from holdfast.core.document import TOMBSTONE_BYTES_MAX, is_tombstone_size
 from holdfast.core.layout import File
 from holdfast.errors import Unavailable
 from holdfast.model import ScopeKey
 
 _CHUNK = 64  # headers read at a time
 _READS_MAX = 8  # of a head that moves while it is read
+_ORDERS_MAX = 8  # scans that are gone through at the same time
+_ORDERED_MAX = 8192  # places remembered of one
 _SPARE = 16  # pointers beyond a page, in case some lead nowhere
 
 
@@ -29,6 +31,8 @@ class History:
         self._files = files
         self._index = index
         self._heads = heads
+        # By scope and the place of the last one seen. Threads may lose one to each other.
+        self._orders: dict[tuple[ScopeKey, int | None], list[tuple[int, str]]] = {}
 
     def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return the newest kept snapshot; of a void head the one that it shows.
@@ -42,6 +46,11 @@ class History:
             if doc.header.seq == head.header.seq:
                 return doc
         return next(iter(self.page(scope, head, after=head.header.last + 1, limit=1)), None)
+
+    def newest_kept(self, scope: ScopeKey, head: Head) -> str | None:
+        """Return the id of the newest kept snapshot, shown or not."""
+        page = self.page(scope, head, after=None, limit=1)
+        return page[0].header.id if page else None
 
     def shown(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return what the scope shows now, without its state."""
@@ -62,24 +71,77 @@ class History:
 
     def page(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
         """Return kept snapshots below a place, the newest first. `head` was read before."""
-        if self._index.enabled and head.doc is not None and not head.is_foreign:
-            found = self._by_place(scope, head, after, limit)
-        else:
-            everything = self.scan(scope, head)
-            found = (doc for doc in everything if after is None or doc.header.seq < after)
+        found = None
+        if self._index.enabled and head.header is not None and not head.is_foreign:
+            prefix = self._files.layout.history_prefix(scope)
+            listed = self._files.bucket.list(prefix, limit=PAGE)
+            if len(listed) < PAGE:
+                found = self._by_place(scope, head, after, limit, listed)
+            elif not head.header.foreign:
+                found = self._by_place(scope, head, after, limit, None)
+        if found is None:
+            found = self._by_scan(scope, head, after, limit)
         return heapq.nlargest(limit, found, key=_by_seq)
 
-    def _by_place(
+    def _by_scan(self, scope: ScopeKey, head: Head, after: int | None, limit: int) -> Iterator[Doc]:
+        """Read all headers once, and remember the order for the pages that follow."""
+        shown, count = head.shown, 0
+        order = self._orders.pop((scope, after), None)
+        if order is None:
+            order, docs = self._ordered(scope, head, after, limit)
+            if docs is not None:
+                yield from docs
+                return
+        while count < limit and order:
+            chunk, order = order[: limit - count], order[limit - count :]
+            if len(self._orders) >= _ORDERS_MAX:
+                self._orders.clear()
+            if order:
+                self._orders[scope, chunk[-1][0]] = order
+            ids = [id for _, id in chunk if shown is None or id != shown.header.id]
+            found = self.copies(scope, head, ids)
+            if shown is not None and len(ids) < len(chunk):
+                found.append(shown)
+            places = set(chunk)
+            for doc in found:
+                if (doc.header.seq, doc.header.id) in places:
+                    count += 1
+                    yield doc
+
+    def _ordered(
         self, scope: ScopeKey, head: Head, after: int | None, limit: int
+    ) -> tuple[list[tuple[int, str]], list[Doc] | None]:
+        """Return the places below one, the newest first; if they are few, the snapshots too."""
+        docs: list[Doc] = []
+
+        def places() -> Iterator[tuple[int, str]]:
+            for doc in self.scan(scope, head):
+                if after is None or doc.header.seq < after:
+                    if len(docs) <= limit:
+                        docs.append(doc)
+                    yield _by_seq(doc)
+
+        order = heapq.nlargest(_ORDERED_MAX, places())
+        return order, docs if len(docs) <= limit else None
+
+    def _by_place(
+        self,
+        scope: ScopeKey,
+        head: Head,
+        after: int | None,
+        limit: int,
+        listed: Sequence[Listed] | None,
     ) -> Iterator[Doc]:
-        """Follow the pointers until there are enough; the head itself may be among them or not."""
+        """Follow the pointers until there are enough; the head itself may be among them or not.
+
+        `listed` are all copies, if they are few enough to see which no pointer leads to: other
+        tools write none.
+        """
         shown = head.shown
         if shown is not None and shown.header.kept and (after is None or shown.header.seq < after):
             yield shown
         pointers = self._index.history(scope, after=after, limit=limit + _SPARE)
-        listed = self._files.bucket.list(self._files.layout.history_prefix(scope), limit=PAGE)
-        if len(listed) < PAGE:
-            # Few enough to see which no pointer leads to: other tools write none.
+        if listed is not None:
             known = list(self._index.history(scope, after=None, limit=PAGE))
             below = (each for each in known if after is None or (each.seq or 0) < after)
             pointers = iter(list(below))
@@ -106,7 +168,7 @@ class History:
         unknown = [
             each
             for each in listed
-            if each.size > TOMBSTONE_BYTES_MAX and each.key not in pointed
+            if not is_tombstone_size(each.size) and each.key not in pointed
             if (key := layout.parse(each.key)) is not None and key.file is File.COPY
         ]
         return self.at(head, unknown)

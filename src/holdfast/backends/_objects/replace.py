@@ -6,13 +6,14 @@ anything else in its copy alone. What decides is compared when it is written.
 
 from dataclasses import replace
 
-from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after
+from holdfast.backends._objects.files import Beaten, Doc, Found, Grave
+from holdfast.backends._objects.headers import replaced_header
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.writing import Writer
 from holdfast.core import commits, document
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.document import Header
-from holdfast.core.rows import Row, info_of
+from holdfast.core.rows import info_of
 from holdfast.errors import (
     AlreadyExists,
     Conflict,
@@ -71,7 +72,7 @@ class Replacer:
         if verdict is Verdict.UNCHANGED:
             return info_of(scope, existing.row)
         row = commits.replaced_row(commit, existing.row, size=len(commit.body))
-        header = _replaced(existing.header, row)
+        header = replaced_header(existing.header, row)
         if life is not None and is_head:
             header = replace(header, line=life.line, last=life.last, floor=life.floor)
         if is_head:
@@ -117,22 +118,3 @@ class Replacer:
             nonce=header.w,
             base=copy.header.w,
         )
-
-
-def _replaced(header: Header, row: Row) -> Header:
-    """Return the header of a new version of a snapshot."""
-    return replace(
-        header,
-        rev=row.rev,
-        nonce=row.nonce,
-        w=row.nonce,
-        trail=trail_after(header),
-        updated_at=row.updated_at,
-        size=row.size,
-        kept=bool(row.kept),
-        parent=row.parent_id,
-        forked_from=row.forked_from,
-        status=row.status,
-        labels=row.labels,
-        metadata=row.metadata,
-    )

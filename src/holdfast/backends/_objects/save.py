@@ -4,18 +4,19 @@ What is read before what is compared: the head, then the copy of a caller's id (
 then the head (update of what is not the head). Every attempt decides anew (core/commits.py).
 """
 
+from contextlib import suppress
 from dataclasses import replace
 
 from holdfast.backends._bucket.protocol import Moved
 from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after, unknown
+from holdfast.backends._objects.headers import Life, as_committed, new_header
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.replace import Replacer
-from holdfast.backends._objects.writing import Life, Writer
+from holdfast.backends._objects.writing import Writer
 from holdfast.core import commits, document, ids
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.document import Header
-from holdfast.core.layout import is_clipped
-from holdfast.core.rows import Row, info_of, unpack_ref
+from holdfast.core.rows import info_of, unpack_ref
 from holdfast.errors import (
     AlreadyExists,
     Conflict,
@@ -163,7 +164,7 @@ class Saver:
         found = self._files.read_one(place, whole=True)
         if isinstance(found, Corrupt):
             raise found
-        if isinstance(found, Doc) and found.header.id != ref.id:
+        if isinstance(found, Doc) and (found.header.id != ref.id or found.header.void):
             raise Beaten  # the head has moved
         there = isinstance(found, Doc) and (place.id is None or head.counts(found.header))
         doc = found if there and isinstance(found, Doc) else None
@@ -210,12 +211,11 @@ class Saver:
         newest: list[str | None] = []
 
         def newest_kept() -> str | None:
-            doc = None if head.bare else self._history.newest(scope, head)
-            newest.append(None if doc is None else doc.header.id)
+            newest.append(None if head.bare else self._history.newest_kept(scope, head))
             return newest[0]
 
         row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
-        header = replace(_header(commit, row, life, line=life.line), pending=pending)
+        header = replace(new_header(commit, row, life, line=life.line), pending=pending)
         if head.header is not None:
             header = replace(header, trail=trail_after(head.header))
         doc = self._writer.swap_head(scope, head, header, body)
@@ -250,7 +250,10 @@ class Saver:
         """Finish a fork: if the line of its source is gone, the whole session was deleted."""
         head = self._heads.resolved(doc)
         if head.doc is None:
-            self._files.bucket.delete([self._files.layout.head_key(scope)])
+            if doc.version is not None:
+                gone = Head(doc, doc.version)
+                with suppress(Beaten):  # somebody has already put another in its place
+                    self._writer.swap_head(scope, gone, self._writer.void(doc.header), b"{}")
             ref = unpack_ref(doc.header.forked_from)
             raise NotFound(f"there is no such snapshot. id=`{None if ref is None else ref.id}`")
         if doc.version is None:
@@ -268,14 +271,14 @@ class Saver:
     ) -> SnapshotInfo:
         """Keep a snapshot without making it the head: its copy is the commit."""
         scope = commit.scope
-
-        def newest_kept() -> str | None:
-            doc = self._history.newest(scope, head)
-            return None if doc is None else doc.header.id
-
-        row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
+        row = commits.new_row(
+            commit,
+            line,
+            size=len(body),
+            newest_kept=lambda: self._history.newest_kept(scope, head),
+        )
         own = None if life.is_new or head.is_foreign else life.line
-        header = _header(commit, row, life, line=own)
+        header = new_header(commit, row, life, line=own)
         self._writer.index.point(scope, header)
         data = document.write(header, scope.kind, body)
         expect = found.version if isinstance(found, Doc | Grave) else None
@@ -324,15 +327,15 @@ class Saver:
         shown = head.shown
         if shown is not None and nonce in (shown.header.nonce, shown.header.born):
             self._writer.roll_forward(scope, self._heads.read(scope, versions=True))
-            return info_of(scope, _as_committed(commit, shown.row))
+            return info_of(scope, as_committed(commit, shown.row))
         if commit.id is not None:
             for doc in self._history.copies(scope, head, [commit.id]):
                 if nonce in (doc.header.nonce, doc.header.born, *doc.header.trail):
-                    return info_of(scope, _as_committed(commit, doc.row))
+                    return info_of(scope, as_committed(commit, doc.row))
         else:
             for doc in self._history.walk(scope, head):
                 if doc.header.born == nonce:
-                    return info_of(scope, _as_committed(commit, doc.row))
+                    return info_of(scope, as_committed(commit, doc.row))
                 if ids.place_us(doc.header.seq) < commit.stamp.now:
                     break
         if header is not None and nonce in header.trail and commit.replaces is None:
@@ -345,53 +348,3 @@ class Saver:
 def nonces(head: Head) -> tuple[str, ...]:
     """Return the nonces of the last writes of a head."""
     return () if head.header is None else (head.header.w, *head.header.trail)
-
-
-def _header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Header:
-    """Return the header of a new snapshot."""
-    scope = commit.scope
-    return Header(
-        id=row.id,
-        line=line,
-        seq=row.seq,
-        rev=row.rev,
-        nonce=row.nonce,
-        born=row.nonce,
-        w=row.nonce,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        at=ids.place_us(row.seq) // 1000,
-        size=row.size,
-        last=row.seq,
-        kept=bool(row.kept),
-        mixed=life.mixed,
-        floor=life.floor if commit.id is not None else row.id,
-        fence=life.fence,
-        session_id=scope.session_id if is_clipped(scope.session_id) else None,
-        scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
-        parent=row.parent_id,
-        forked_from=row.forked_from,
-        status=row.status,
-        labels=row.labels,
-        metadata=row.metadata,
-    )
-
-
-def _as_committed(commit: Commit, row: Row) -> Row:
-    """Return a snapshot as this commit left it, whatever has become of it since.
-
-    With a later revision a caller would overwrite what it has never seen.
-    """
-    if row.nonce == commit.stamp.nonce:
-        return row
-    rev = 0 if commit.replaces is None else ids.rev_of(commit.replaces) + 1
-    size = len(commit.body) if isinstance(commit.body, bytes) else row.size
-    return row._replace(
-        rev=rev,
-        nonce=commit.stamp.nonce,
-        status=commit.status,
-        labels=commit.labels,
-        metadata=commit.metadata,
-        updated_at=commit.stamp.now,
-        size=size,
-    )

@@ -7,10 +7,11 @@ takes its place, by whoever replaces it: so a writer that was killed in between 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from holdfast.backends._bucket.protocol import Moved
 from holdfast.backends._objects.files import Beaten, Doc, Files, Found, Grave, trail_after
+from holdfast.backends._objects.headers import Life
 from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.history import History
 from holdfast.backends._objects.index import Index
@@ -27,17 +28,6 @@ _PAUSE_S_MIN = 0.001
 _PAUSE_S_MAX = 0.1
 _RESENDS_MAX = 8
 _CHUNK = 16  # copies looked at for one of ours
-
-
-class Life(NamedTuple):
-    """The present life of a scope: its line, and what new places and ids must exceed."""
-
-    line: str
-    last: int
-    floor: str
-    fence: str | None
-    is_new: bool
-    mixed: bool
 
 
 class Writer:
@@ -107,9 +97,11 @@ class Writer:
             old = 0 if header is None else header.seq
             prefix = self.files.layout.history_prefix(scope)
             mixed = bool(self.files.bucket.list(prefix, limit=1))
-            return Life(line, max(last, old), floor, None, is_new=True, mixed=mixed)
+            return Life(line, max(last, old), floor, None, True, mixed=mixed, foreign=mixed)
         last, floor = max(last, header.last, header.seq), max(floor, header.floor)
-        return Life(header.line, last, floor, header.fence, is_new=False, mixed=header.mixed)
+        strange = header.foreign or head.is_foreign
+        fence = header.fence
+        return Life(header.line, last, floor, fence, False, mixed=header.mixed, foreign=strange)
 
     def _adopted(self, scope: ScopeKey, head: Head) -> Header | None:
         """Return the newest copy of ours beneath a foreign head: its line goes on."""
@@ -192,6 +184,32 @@ class Writer:
     def rewritten(self, header: Header) -> Header:
         """Return the header of another write of the same."""
         return replace(header, w=self.draw().nonce, trail=trail_after(header))
+
+    def void(self, header: Header) -> Header:
+        """Return the header of a head that shows nothing, in place of this one."""
+        return Header(
+            id=header.id,
+            line=header.line,
+            seq=header.seq,
+            rev=header.rev,
+            nonce=header.nonce,
+            born=header.born,
+            w=self.draw().nonce,
+            created_at=header.created_at,
+            updated_at=header.updated_at,
+            at=header.at,
+            size=0,
+            last=header.last,
+            kept=False,
+            void=True,
+            mixed=header.mixed,
+            foreign=header.foreign,
+            trail=trail_after(header),
+            floor=header.floor,
+            fence=header.fence,
+            session_id=header.session_id,
+            scope_id=header.scope_id,
+        )
 
     def bump(self, scope: ScopeKey, head: Head, *, until: int = 0) -> None:
         """Write a void head anew, so that nobody who read it restores what is about to change.

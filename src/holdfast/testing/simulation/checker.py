@@ -7,38 +7,30 @@ the whole record: losers that are seen, forks of what was deleted, two ids for o
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 
-from holdfast.core import codec
-from holdfast.model import Note, ScopeKey, SnapshotInfo
-from holdfast.protocol import Commit, NoteWrite, Query
-from holdfast.testing.simulation.client import log_of
-from holdfast.testing.simulation.history import OK, Op, nonce_of, place_of
+from holdfast.model import ScopeKey, SnapshotInfo
+from holdfast.protocol import Commit
+from holdfast.testing.simulation.history import Op, nonce_of, place_of
 from holdfast.testing.simulation.items import (
-    CommitItem,
-    DeleteItem,
     Facts,
-    ListItem,
-    ReadItem,
-    ScopeItem,
-    SourceItem,
-    WipeItem,
 )
 from holdfast.testing.simulation.model import State
 from holdfast.testing.simulation.notes import (
-    EraseItem,
-    LookItem,
-    NoteItem,
     NoteState,
-    SweepItem,
-    WriteItem,
+)
+from holdfast.testing.simulation.projection import (
+    Address,
+    died_with_source,
+    note_addresses,
+    note_items,
+    scope_items,
+    source_of,
+    wipes,
 )
 from holdfast.testing.simulation.search import Search, TooMany
 from holdfast.testing.simulation.words import describe, describe_answer
 
 _LOSERS = ("Conflict", "AlreadyExists", "NotFound", "refused", "InvalidInput")
-_REFUSED_SOURCE = ("Conflict", "NotFound")
-_ABOUT_SOURCE = ("ok", *_REFUSED_SOURCE)
 _EXPECTED = ("ok", "unknown", "refused", "crash", "Conflict", "AlreadyExists", "NotFound")
 
 
@@ -69,7 +61,7 @@ def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     facts = Facts(ids, acks, late=late, exact=not faulty)
     for scope in sorted({op.scope for op in ops if op.scope is not None}):
         found += _scope_violations(scope, ops, facts)
-    for address in sorted(_addresses(ops), key=str):
+    for address in sorted(note_addresses(ops), key=str):
         found += _note_violations(address, ops, facts)
     return found
 
@@ -87,7 +79,7 @@ def _beside_wipe(op: Op, ops: Iterable[Op]) -> bool:
     scope = op.scope
     if op.verb != "commit" or scope is None or op.outcome != "unknown":
         return False
-    return any(_wipes(each, scope) and each.overlaps(op) for each in ops)
+    return any(wipes(each, scope) and each.overlaps(op) for each in ops)
 
 
 def said(op: Op) -> str:
@@ -106,7 +98,7 @@ def losers(ops: Sequence[Op]) -> Iterator[str]:
     lost = {
         nonce: each
         for nonce, each in told.items()
-        if all(op.outcome in _LOSERS and not _died_with_source(op, ops) for op in each)
+        if all(op.outcome in _LOSERS and not died_with_source(op, ops) for op in each)
     }
     for op in ops:
         seen = [info.revision for info in seen_infos(op)]
@@ -116,17 +108,6 @@ def losers(ops: Sequence[Op]) -> Iterator[str]:
             if nonce_of(revision) in lost:
                 loser = lost[nonce_of(revision)][0]
                 yield f"a loser is seen (promise 3): {said(loser)}\n    by {said(op)}"
-
-
-def _died_with_source(op: Op, ops: Iterable[Op]) -> bool:
-    """Tell whether a fork came to an end because its source's scope was deleted beside it.
-
-    It may have been seen before that: it stands wholly before the deletion, and is gone (4.2).
-    """
-    source = _source(op) if op.verb == "commit" else None
-    if source is None or op.outcome != "NotFound":
-        return False
-    return any(_wipes(each, source) and each.overlaps(op) for each in ops)
 
 
 def ids_of(ops: Sequence[Op]) -> tuple[dict[str, str], list[str]]:
@@ -179,7 +160,7 @@ def _grown(ops: Sequence[Op]) -> Iterator[str]:
             if first.answer.id < second.answer.id or first.answer == second.answer:
                 continue
             # A scope that was deleted begins anew.
-            if not any(_wipes(op, first.scope) and op.begin < second.end for op in ops):
+            if not any(wipes(op, first.scope) and op.begin < second.end for op in ops):
                 yield f"minted ids do not grow (promise 7): {said(first)}\n    {said(second)}"
 
 
@@ -189,9 +170,9 @@ def _forks(ops: Sequence[Op]) -> Iterator[str]:
         if fork.verb != "commit" or fork.given["commit"].source is None:
             continue
         commit: Commit = fork.given["commit"]
-        source, born = _source(fork), _born(ops, commit.source or "")
+        source, born = source_of(fork), _born(ops, commit.source or "")
         for wipe in ops:
-            if source is None or not wipe.ok or wipe.begin < born or not _wipes(wipe, source):
+            if source is None or not wipe.ok or wipe.begin < born or not wipes(wipe, source):
                 continue
             if wipe.end < fork.begin and fork.ok:
                 yield f"a fork of what was deleted (promise 5): {said(fork)}\n    {said(wipe)}"
@@ -199,7 +180,7 @@ def _forks(ops: Sequence[Op]) -> Iterator[str]:
             shown = [op for op in after if _sees(op, commit.stamp.nonce)]
             absent = [op for op in after if op.verb == "info" and op.ok and op.answer is None]
             late = bool(shown) and any(op.end < shown[-1].begin for op in absent)
-            if late or (shown and _wipes(wipe, commit.scope)):
+            if late or (shown and wipes(wipe, commit.scope)):
                 yield f"a fork outlives its source (promise 5): {said(fork)}\n    {said(shown[-1])}"
 
 
@@ -213,19 +194,10 @@ def _sees(op: Op, nonce: str) -> bool:
     return any(nonce_of(info.revision) == nonce for info in seen_infos(op))
 
 
-def _wipes(op: Op, scope: ScopeKey) -> bool:
-    if op.verb == "delete_session":
-        return bool(op.given["session"] == scope.session_id)
-    return op.verb == "delete_scope" and op.scope == scope
-
-
-# One scope
-
-
 def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[str]:
-    items = list(_items(scope, ops, facts))
+    items = list(scope_items(scope, ops, facts))
     by_key = {item.key: item for item in items}
-    makers = {item.key: item.op for item in items if isinstance(item, CommitItem)}
+    makers = {item.key: item.op for item in items}
     for item in items:
         item.makers = makers
 
@@ -252,143 +224,10 @@ def _unexplained(what: str, search: Search[State] | Search[NoteState]) -> str:
     return "\n".join(lines)
 
 
-def _items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[ScopeItem]:
-    keys = count(1)
-    wipers = [op for op in ops if _wipes(op, scope) and (op.ok or op.outcome not in ("Conflict",))]
-    for op in ops:
-        if _wipes(op, scope):
-            yield WipeItem(op, next(keys), facts)
-            continue
-        if op.verb == "query":
-            query: Query = op.given["query"]
-            if op.ok and query.scope in (None, scope) and not _overlap(op, wipers):
-                mine = [info for info in op.answer if info.scope == scope]
-                listing = ListItem(op, next(keys), facts, query, mine)
-                listing.saved_again = _deleted_beside(op, ops)
-                yield listing
-        if op.verb == "commit" and _source(op) == scope and op.outcome in _ABOUT_SOURCE:
-            yield SourceItem(op, next(keys), facts)
-        if op.scope != scope:
-            continue
-        if op.verb == "commit":
-            of_source = _source(op) is not None and op.outcome in _REFUSED_SOURCE
-            item = CommitItem(op, next(keys), facts, wipers)
-            if _died_with_source(op, ops):
-                item.required, item.ended = False, True
-                yield item
-            elif op.outcome != "refused" and not of_source:
-                yield item
-        elif op.verb == "delete":
-            for id in op.given["ids"]:
-                yield DeleteItem(op, next(keys), facts, id)
-        elif op.verb == "ids" and op.ok and not _overlap(op, wipers):
-            listing = ListItem(op, next(keys), facts, Query(scope), op.answer)
-            listing.left_behind = _left_behind(scope, ops, wipers, facts)
-            listing.saved_again = _deleted_beside(op, ops)
-            yield listing
-        elif op.verb in ("read", "info") and op.ok:
-            yield _read_item(op, next(keys), facts)
-
-
-def _deleted_beside(listing: Op, ops: Iterable[Op]) -> frozenset[str]:
-    deletes = (op for op in ops if op.verb == "delete" and op.overlaps(listing))
-    return frozenset(id for op in deletes for id in op.given["ids"])
-
-
-def _left_behind(
-    scope: ScopeKey, ops: Iterable[Op], wipers: Sequence[Op], facts: Facts
-) -> frozenset[str]:
-    """Return ids whose copies a writer may have put there after the scope was deleted.
-
-    Whoever writes beside the deletion may do it, also for another: it rolls heads forward.
-    """
-    writes = [op for op in ops if op.scope == scope and op.verb in ("commit", "delete")]
-    found = set[str]()
-    for wipe in wipers:
-        if facts.late or any(op.overlaps(wipe) for op in writes):
-            for op in writes:
-                if op.verb == "commit" and op.begin < wipe.end:
-                    commit: Commit = op.given["commit"]
-                    found.add(commit.id or facts.ids.get(commit.stamp.nonce, ""))
-    return frozenset(found)
-
-
-def _overlap(op: Op, wipers: Sequence[Op]) -> bool:
-    """Tell whether a listing overlaps the deletion of its scope: it may see part of it (4.2)."""
-    return any(op.overlaps(each) for each in wipers)
-
-
-def _source(op: Op) -> ScopeKey | None:
-    """Return the scope that a fork begins from, None if it is no fork."""
-    commit: Commit = op.given["commit"]
-    return None if commit.source is None or not commit.forked_from else commit.forked_from.scope
-
-
-def _read_item(op: Op, key: int, facts: Facts) -> ReadItem:
-    if op.verb == "info":
-        return ReadItem(op, key, facts, op.given["id"], op.answer)
-    found = op.answer[0] if op.answer else None
-    item = ReadItem(op, key, facts, op.given["id"], None if found is None else found[0])
-    item.log = None if found is None else log_of(found[1])
-    return item
-
-
-# One note
-
-Address = tuple[ScopeKey, str | None, str]
-
-
-def _addresses(ops: Iterable[Op]) -> set[Address]:
-    written = {_address(op.given["write"]) for op in ops if op.verb == "write_note"}
-    seen = {
-        (op.scope, note.snapshot_id, note.name)
-        for op in ops
-        if op.verb == "notes" and op.ok and op.scope is not None
-        for note in op.answer
-    }
-    return written | seen
-
-
-def _address(write: NoteWrite) -> Address:
-    return write.scope, write.on, write.name
-
-
 def _note_violations(address: Address, ops: Sequence[Op], facts: Facts) -> list[str]:
-    items = list(_note_items(address, ops, facts))
+    items = list(note_items(address, ops, facts))
     search: Search[NoteState] = Search(items, lambda state: state)
     if search.explains(NoteState()):
         return []
     scope, on, name = address
     return [_unexplained(f"the note {name} on {on} in {scope.session_id}/{scope.scope_id}", search)]
-
-
-def _note_items(address: Address, ops: Sequence[Op], facts: Facts) -> Iterator[NoteItem]:
-    scope, on, name = address
-    keys = count(1)
-    late = facts.late
-    for op in ops:
-        key = next(keys)
-        given = op.given
-        if _wipes(op, scope):
-            if op.ok or op.open_ended or op.outcome == "refused":
-                yield _optional(SweepItem(op, key, late))
-        elif op.scope != scope:
-            continue
-        elif op.verb == "write_note" and _address(given["write"]) == address:
-            if op.outcome != "refused":
-                yield WriteItem(op, key, late, codec.decode(given["write"].value))
-        elif op.verb == "delete_note" and (given["on"], given["name"]) == (on, name):
-            item = EraseItem(op, key, late)
-            item.counts = facts.exact
-            yield _optional(item)
-        elif op.verb == "delete" and on is not None and on in given["ids"]:
-            yield _optional(SweepItem(op, key, late))
-        elif op.verb == "notes" and op.ok and given["on"] == on and given["name"] in (None, name):
-            seen: Note | None = next((note for note in op.answer if note.name == name), None)
-            yield LookItem(op, key, late, seen)
-
-
-def _optional(item: NoteItem) -> NoteItem:
-    """Return a deletion: if it was refused, part of it may have happened."""
-    item.required = item.op.outcome == OK
-    return item

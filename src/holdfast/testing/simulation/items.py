@@ -93,12 +93,17 @@ class CommitItem(ScopeItem):
             if op.outcome == result.error:
                 yield state, Move.FREE
             return
+        if self.twice and state.opened(self.key) is None and result.state is not state:
+            yield result.state.with_open(self.key, "once"), Move.GOES_ON
         if op.ok and not self._matches(state, result):
             return
         if op.ok or op.open_ended or self.ended:
             yield result.state, Move.OVER
-            if self.twice and state.opened(self.key) is None and result.state is not state:
-                yield result.state.with_open(self.key, "once"), Move.GOES_ON
+            # Which of the two is newer is not promised either: a history-only save, or what a
+            # deletion beside it uncovers (object_protocol.md 6, "History-only saves").
+            uncovering = self.makers.get(state.uncovered_by)
+            if result.snap.aside and uncovering is not None and uncovering.overlaps(op):
+                yield result.state._replace(head=result.snap.place), Move.OVER
 
     def _shows(self, state: State, nonce: str) -> bool:
         """Tell whether a commit that is repeated (`again`) is answered as it must be.
@@ -157,8 +162,11 @@ class DeleteItem(ScopeItem):
             and (not (is_head and spares) or seen_beside)
         ):
             after = over.without(snap)
-            for head in self._heads(after) if is_head else (after.head,):
-                yield after._replace(head=head), Move.OVER
+            if not is_head:
+                yield after, Move.OVER
+                return
+            for head in self._heads(after):
+                yield after._replace(head=head, uncovered_by=self.key), Move.OVER
 
     def observe(self, state: State, payload: Any) -> Any:
         """Return whether the snapshot has been there, and not the head."""
@@ -326,19 +334,23 @@ class ListItem(ScopeItem):
         )
         return _Looking(looking.places, missing, found)
 
+    def _is_saved_again(self, snap: Snap, looking: _Looking) -> bool:
+        return snap.place > looking.places and snap.id in self.saved_again
+
+    def _is_left_behind(self, seen: SnapshotInfo | str) -> bool:
+        return isinstance(seen, str) and seen in self.left_behind
+
     def _is(self, seen: SnapshotInfo | str, snap: Snap) -> bool:
         return seen == snap.id if isinstance(seen, str) else shows(seen, snap)
 
     def _explained(self, state: State, looking: _Looking) -> bool:
         found = [snap for snap in looking.found if snap is not None]
         pairs = zip(self.seen, looking.found, strict=True)
-        if any(snap is None and seen not in self.left_behind for seen, snap in pairs):
+        if any(snap is None and not self._is_left_behind(seen) for seen, snap in pairs):
             return False
-        early = [
-            snap
-            for snap in found
-            if snap.place <= looking.places or snap.id not in self.saved_again
-        ]
+        # A history-only save does not see to the copy of the head before it, so a listing that
+        # began before that head may show the one without the other (object_protocol.md 6).
+        early = [s for s in found if not s.aside and not self._is_saved_again(s, looking)]
         for place in looking.missing:
             absent = next(snap for snap in state.snaps if snap.place == place)
             if place <= looking.places or any(self.stands_below(absent, snap) for snap in early):

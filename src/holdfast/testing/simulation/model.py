@@ -33,10 +33,14 @@ class Snap(NamedTuple):
 
 
 class State(NamedTuple):
-    """A scope at one moment, and in `open` what goes on in it for longer than a moment."""
+    """A scope at one moment, and in `open` what goes on in it for longer than a moment.
+
+    `uncovered_by` is the item that deleted the head before, if that is why the head is the head.
+    """
 
     snaps: tuple[Snap, ...] = ()
     head: int | None = None
+    uncovered_by: int = 0
     places: int = 0
     floor: str = ""
     applied: frozenset[str] = frozenset()
@@ -67,7 +71,7 @@ class State(NamedTuple):
 
     def wiped(self) -> "State":
         """Return the scope after it was deleted: not even what was minted is remembered."""
-        return self._replace(snaps=(), head=None, floor="", applied=frozenset())
+        return self._replace(snaps=(), head=None, uncovered_by=0, floor="", applied=frozenset())
 
     def without(self, snap: Snap) -> "State":
         """Return the scope without a snapshot; the newest kept one becomes the head if need be."""
@@ -179,6 +183,7 @@ def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker
     after = state._replace(
         snaps=(*kept, snap),
         head=place if commit.head else state.head,
+        uncovered_by=0 if commit.head else state.uncovered_by,
         places=place,
         floor=max(state.floor, id) if commit.id is None and commit.head else state.floor,
         applied=state.applied | {commit.stamp.nonce},

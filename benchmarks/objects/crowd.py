@@ -1,0 +1,37 @@
+"""One of many writers: a process of its own, which imports no more than it needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+import holdfast
+
+SESSION = "benchmark"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store, and how to open it."""
+
+    name: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> holdfast.Store:
+        """Open it."""
+        return holdfast.open(self.url, **self.options)
+
+
+def _count(found: holdfast.Snapshot) -> holdfast.Snapshot:
+    return found.with_(state={"count": found.state["count"] + 1})
+
+
+def work(place: Place, snapshot_id: str, updates: int, begin: Barrier) -> None:
+    """Make the updates of one process, when all are ready."""
+    with place.open() as store:
+        scope = store.scope(SESSION)
+        scope.load(snapshot_id)
+        begin.wait()
+        for _ in range(updates):
+            scope.update(snapshot_id, _count)
