@@ -76,6 +76,12 @@ def file_of(url: str | None = None) -> str | None:
     return None if scheme.file is None else scheme.file(address)
 
 
+def scheme_of(url: str | None = None) -> str:
+    """Return the scheme of a URL, in lower case; `file` for a plain path."""
+    scheme, _, _ = _read_url(url)
+    return next(name for name, each in _SCHEMES.items() if each is scheme)
+
+
 CLOCK = Clock(time.monotonic, time.sleep, random.random)
 
 

@@ -60,7 +60,6 @@ def use(store: Store) -> None:
         ("", ""),
         (":", ""),
         ("agents.db", ""),
-        ("/absolute/agents.db", ""),
         ("//host/path", ""),
         ("memory", ""),
         ("?workers=1", ""),
@@ -377,3 +376,58 @@ def test_the_file_of_a_url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(InvalidInput):
             file_of(url)
     assert os.listdir() == []
+
+
+# Folders and buckets.
+
+
+@pytest.mark.parametrize("make", ["{}/a", "file://{}/a", "file://localhost{}/a", "FILE:{}/a"])
+def test_a_folder_is_opened_by_its_path(folder: Path, make: str) -> None:
+    url = make.format(folder)
+    with holdfast.open(url) as store:
+        assert os.listdir() == []  # nothing is made before the first write
+        use(store)
+    assert sorted(os.listdir("a")) == [".holdfast", "sessions"]
+
+
+@pytest.mark.parametrize("url", ["./a", "file:a", "b/../a", "file:./a"])
+def test_a_folder_may_be_relative(url: str) -> None:
+    use(holdfast.open(url))
+    assert os.listdir() == ["a"]
+
+
+@pytest.mark.parametrize("root", ["", "session/"])
+def test_a_strands_root_has_no_index(root: str) -> None:
+    use(holdfast.open("./a", root=root))
+    assert os.listdir("a") == [root.rstrip("/") or "s"]
+
+
+@pytest.mark.parametrize("url", ["file:", "file://", "file://host/a", "file://host", "s3:", "s3:x"])
+def test_a_place_that_is_none_is_refused(url: str) -> None:
+    refusal(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("./a", {"root": "sessions"}),
+        ("./a", {"root": "elsewhere/"}),
+        ("./a", {"sync": "perhaps"}),
+        ("s3://bucket", {"access_key_id": "id"}),
+        ("s3://bucket", {"parallel": 0}),
+        ("s3://bucket?endpoint_url=ftp://host", {}),
+        ("s3://bucket/a/../b", {}),
+        ("s3:///prefix", {}),
+    ],
+)
+def test_a_bad_option_of_a_bucket_is_refused(url: str, options: dict[str, Any]) -> None:
+    refusal(url, **options)
+
+
+def test_a_bucket_is_opened_without_a_request() -> None:
+    url = "s3://bucket/prefix?endpoint_url=http://127.0.0.1:1&region=us-east-1"
+    keys = {"access_key_id": "id", "secret_access_key": SECRET}
+    store = holdfast.open(url, timeout_s=1, retry_s=1, **keys)
+    with pytest.raises(HoldfastError) as caught, store:
+        store.scope("s").load()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from urllib.parse import quote
+from uuid import uuid4
 
 import click
 from rich.console import Console
@@ -19,7 +20,7 @@ from rich.text import Text
 import holdfast
 from holdfast.cli import _exits
 from holdfast.cli._shared import echo_json, json_option, make_console, url_option
-from holdfast.opening import CLOCK, file_of
+from holdfast.opening import CLOCK, file_of, scheme_of
 from holdfast.views.names import masked_url, visible, without_secrets
 
 EXTRAS = {
@@ -47,8 +48,8 @@ class Examined:
 def doctor(url: str, as_json: bool) -> int:
     """Show what is installed, and whether the storage works.
 
-    What is tried out is tried out in a temporary store of the same kind (for SQLite in a file of
-    its own in the same folder), never in the data.
+    What is tried out is tried out in a temporary store of the same kind (in a file or folder of its
+    own in the same folder, or under a prefix of its own in the bucket), never in the data.
 
     \b
     --json: {"versions": {"holdfast": text, "python": text, "sqlite": text, ...},
@@ -93,7 +94,13 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store]
     """Open a new store of the same kind twice, and remove it afterwards."""
     path = file_of(url)
     if path is None:
-        with elsewhere(url) as one, elsewhere(url) as other:
+        address, mark, rest = url.partition("?")
+        if scheme_of(url) == "memory":
+            with holdfast.open(url) as store:  # it keeps nothing
+                yield store, store
+            return
+        beside = f"{address.rstrip('/')}/.holdfast-doctor-{uuid4().hex}{mark}{rest}"
+        with holdfast.open(beside) as one, holdfast.open(beside) as other:
             try:
                 yield one, other
             finally:

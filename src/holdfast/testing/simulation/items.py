@@ -1,11 +1,10 @@
 """The operations on one scope as the search takes them."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from holdfast.model import ANY, SnapshotInfo
-from holdfast.protocol import Commit, Query
+from holdfast.protocol import Commit
 from holdfast.testing.simulation import model
 from holdfast.testing.simulation.history import FOREVER, Op, nonce_of
 from holdfast.testing.simulation.model import Accepted, Refusal, Snap, State
@@ -224,6 +223,30 @@ class SourceItem(ScopeItem):
             yield state, Move.FREE
 
 
+class VanishItem(ScopeItem):
+    """A fork whose end nobody was told is seen as long as its source lives, and not after that.
+
+    Its head still names the line of its source (object_protocol.md 1, fork: "readers of a pending
+    head check the source's line"). It has no end of its own.
+    """
+
+    def __init__(self, op: Op, key: int, facts: Facts, wiper: Op) -> None:
+        super().__init__(op, key, facts)
+        self.begin = wiper.begin
+        self.required = False
+
+    @property
+    def end(self) -> int:
+        """When it has taken place, if it does: at any time."""
+        return FOREVER
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the scope without the fork, as long as there is nothing else in it."""
+        commit: Commit = self.op.given["commit"]
+        if [snap.nonce for snap in state.snaps] == [commit.stamp.nonce]:
+            yield state.wiped(), Move.OVER
+
+
 class ReadItem(ScopeItem):
     """One snapshot, or the head, as it was read. `seen` is None if there was none."""
 
@@ -255,106 +278,3 @@ def shows(seen: SnapshotInfo, snap: Snap) -> bool:
         and (not seen.labels) == (snap.labels == b"{}")
         and (not seen.labels or snap.has(tuple(seen.labels.items())))
     )
-
-
-class _Looking(NamedTuple):
-    """A listing under way: what it must still explain."""
-
-    places: int  # given when it began
-    missing: frozenset[int]  # there all the time, and not listed
-    found: tuple[Snap | None, ...]  # for each that was listed, as what it was there
-
-
-class ListItem(ScopeItem):
-    """A listing: of history, or (`query.labels`, `query.id`) through the index.
-
-    It reads one after the other, so each snapshot is judged by itself: listed, it was there at some
-    moment of the listing; not listed, it was not. Only a gap is not excused: what is older than
-    something listed, and was there, is listed too.
-    """
-
-    def __init__(
-        self, op: Op, key: int, facts: Facts, query: Query, seen: Sequence[SnapshotInfo | str]
-    ) -> None:
-        super().__init__(op, key, facts)
-        self.query = query
-        self.seen = seen
-        self.names = {each if isinstance(each, str) else each.id for each in seen}
-        self.by_index = bool(query.labels) or query.id is not None
-        self.ordered = query.scope is not None and not any(isinstance(e, str) for e in seen)
-        # A list of ids may name what a writer has left behind in a scope that was deleted, and
-        # what was deleted and saved again meanwhile may be listed in its new place, without others
-        # (docs/format.md).
-        self.left_behind: frozenset[str] = frozenset()
-        self.saved_again: frozenset[str] = frozenset()
-
-    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
-        """Yield the beginning of the listing, or its end once it is explained."""
-        looking: Any = state.opened(self.key)
-        if looking is None:
-            first = _Looking(state.places, self._unlisted(state, 0), (None,) * len(self.seen))
-            yield state.with_open(self.key, self.observe(state, first)), Move.FREE_GOES_ON
-        elif self._explained(state, looking):
-            yield state.with_open(self.key, None), Move.FREE
-
-    def _wanted(self, state: State) -> Iterator[Snap]:
-        query = self.query
-        for snap in model.visible(state):
-            if query.id in (None, snap.id) and (not query.labels or snap.has(query.labels)):
-                yield snap
-
-    def _unlisted(self, state: State, after: int) -> frozenset[int]:
-        return frozenset(
-            snap.place
-            for snap in self._wanted(state)
-            if snap.place > after and snap.id not in self.names and self._due(snap)
-        )
-
-    def _due(self, snap: Snap) -> bool:
-        """Tell whether the listing must show a snapshot that is there.
-
-        Through the index a snapshot may be missing until its writer has been acknowledged, or the
-        next writer of the scope has come (object_protocol.md 4.6).
-        """
-        if not self.by_index or self.op.settled:
-            return True
-        return self.facts.acks.get(snap.nonce, FOREVER) < self.begin
-
-    def observe(self, state: State, payload: Any) -> Any:
-        """Return what is still to be explained, now that the scope has changed."""
-        looking: _Looking = payload
-        wanted = list(self._wanted(state))
-        there = {snap.place for snap in wanted}
-        missing = looking.missing & there
-        if not self.by_index:
-            missing |= self._unlisted(state, looking.places)
-        found = tuple(
-            known or next((snap for snap in wanted if self._is(seen, snap)), None)
-            for seen, known in zip(self.seen, looking.found, strict=True)
-        )
-        return _Looking(looking.places, missing, found)
-
-    def _is_saved_again(self, snap: Snap, looking: _Looking) -> bool:
-        return snap.place > looking.places and snap.id in self.saved_again
-
-    def _is_left_behind(self, seen: SnapshotInfo | str) -> bool:
-        return isinstance(seen, str) and seen in self.left_behind
-
-    def _is(self, seen: SnapshotInfo | str, snap: Snap) -> bool:
-        return seen == snap.id if isinstance(seen, str) else shows(seen, snap)
-
-    def _explained(self, state: State, looking: _Looking) -> bool:
-        found = [snap for snap in looking.found if snap is not None]
-        pairs = zip(self.seen, looking.found, strict=True)
-        if any(snap is None and not self._is_left_behind(seen) for seen, snap in pairs):
-            return False
-        # A history-only save does not see to the copy of the head before it, so a listing that
-        # began before that head may show the one without the other (object_protocol.md 6).
-        early = [s for s in found if not s.aside and not self._is_saved_again(s, looking)]
-        for place in looking.missing:
-            absent = next(snap for snap in state.snaps if snap.place == place)
-            if place <= looking.places or any(self.stands_below(absent, snap) for snap in early):
-                return False
-        if not self.ordered:
-            return True
-        return all(not self.stands_below(a, b) for a, b in pairwise(found))

@@ -12,12 +12,13 @@ from holdfast.testing.simulation.items import (
     CommitItem,
     DeleteItem,
     Facts,
-    ListItem,
     ReadItem,
     ScopeItem,
     SourceItem,
+    VanishItem,
     WipeItem,
 )
+from holdfast.testing.simulation.listing import ListItem
 from holdfast.testing.simulation.notes import (
     EraseItem,
     LookItem,
@@ -43,6 +44,11 @@ def source_of(op: Op) -> ScopeKey | None:
     """Return the scope that a fork begins from, None if it is no fork."""
     commit: Commit = op.given["commit"]
     return None if commit.source is None or not commit.forked_from else commit.forked_from.scope
+
+
+def _wipes_source(wiper: Op, fork: Op) -> bool:
+    source = source_of(fork)
+    return source is not None and wipes(wiper, source)
 
 
 def died_with_source(op: Op, ops: Iterable[Op]) -> bool:
@@ -83,6 +89,9 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
                 yield item
             elif op.outcome != "refused" and not of_source:
                 yield item
+                for wiper in ops if op.open_ended else ():
+                    if _wipes_source(wiper, op):
+                        yield VanishItem(op, next(keys), facts, wiper)
         elif op.verb == "delete":
             for id in op.given["ids"]:
                 yield DeleteItem(op, next(keys), facts, id)
