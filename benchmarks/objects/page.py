@@ -36,7 +36,7 @@ def page(
     """Return the whole page."""
     parts = [PREFACE.format(repetitions=sizes.repetitions), f"Machine: {'; '.join(machine)}.\n"]
     if sizes.quick:
-        parts.append("A quick run: few calls and a short history.\n")
+        parts.append("A quick run: few calls and a short history, so nothing is judged.\n")
     if compared:
         parts.append(f"## Against the bare writes\n\n{table(compared)}\n")
     parts += _tried(compared)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast import opening
 from holdfast.core.layout import listing_order
 from holdfast.protocol import Backend
@@ -17,6 +19,7 @@ class TestDirectory(conformance.Suite):
         return listing_order(name)
 
 
+@pytest.mark.slow
 class TestStrandsRoot(conformance.Suite):
     """The root of the Strands storages: no folder above the sessions, and no index."""
 

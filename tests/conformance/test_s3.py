@@ -1,7 +1,6 @@
 """The suite on a real S3 server; on a second one what of it needs no races."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,11 @@ from holdfast.core.layout import listing_order
 from holdfast.model import ANY
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
+from holdfast.testing.conformance import Face
+from holdfast.testing.conformance.damage import Damage
+from holdfast.testing.conformance.drafts import Drafts
+from holdfast.testing.conformance.engine import EngineSeam
+from holdfast.testing.conformance.repeating import Repeating
 from tests.servers.fixtures import moto, seaweedfs  # noqa: F401
 from tests.servers.service import Service
 
@@ -40,11 +44,10 @@ def _prefix(place: Path) -> str:
     return hashlib.sha256(str(place).encode()).hexdigest()[:16]
 
 
-class TestSeaweedFS(OnService, conformance.Suite):
+class OnSeaweedFS(OnService):
     @pytest.fixture(autouse=True)
-    def _served(self, seaweedfs: Service) -> Iterator[None]:  # noqa: F811
+    def _served(self, seaweedfs: Service) -> None:  # noqa: F811
         self.service = seaweedfs
-        yield
 
     def order(self, name: str, *, folder: bool = False) -> str:
         # It keeps a tree, so folders are sorted by their names alone.
@@ -52,13 +55,41 @@ class TestSeaweedFS(OnService, conformance.Suite):
         return order[:-1] if folder else order
 
 
-class TestMoto(OnService, conformance.Sequential):
+class TestSeaweedFS(OnSeaweedFS, conformance.Suite):
+    @pytest.fixture(params=["sync"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face
+
+
+@pytest.mark.slow
+class TestSeaweedFSThroughAsync(OnSeaweedFS, conformance.Suite):
+    @pytest.fixture(params=["async"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face
+
+
+class OnMoto(OnService):
     """A mock that looks first and writes then, so nothing that races is asked of it."""
 
     @pytest.fixture(autouse=True)
-    def _served(self, moto: Service) -> Iterator[None]:  # noqa: F811
+    def _served(self, moto: Service) -> None:  # noqa: F811
         self.service = moto
-        yield
 
     def order(self, name: str, *, folder: bool = False) -> str:
         return listing_order(name)
+
+
+class TestMoto(OnMoto, Drafts, Repeating, Damage, EngineSeam):
+    """A few chapters: it is slow."""
+
+    @pytest.fixture(params=["sync"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face
+
+
+@pytest.mark.slow
+class TestMotoAtLength(OnMoto, conformance.Sequential):
+    """Every chapter but that of threads."""

@@ -11,7 +11,7 @@ from holdfast.testing.simulation.run import open_objects
 from holdfast.testing.simulation.words import lines_of
 
 RUNS = int(os.environ.get("HOLDFAST_SIMULATION_RUNS", "30"))  # of each scenario in each mode
-SEEDS_MAX = 400  # in which a sabotage must be caught; most are within ten
+SEEDS_MAX = 800  # in which a sabotage must be caught; most are within ten
 
 
 @pytest.mark.parametrize("mode", ASSERTED)

@@ -131,6 +131,13 @@ def update_twice(client: Client) -> None:
     client.update(MAIN, id)
 
 
+def update_newest(client: Client) -> None:
+    """Update the newest kept snapshot: what a head without a snapshot shows."""
+    found = client.history(MAIN)
+    if found:
+        client.update(MAIN, found[0].id)
+
+
 def update_labels(client: Client) -> None:
     """Give a snapshot other labels."""
     client.update(MAIN, some_id(client), client.dice.choice(LABELS))
@@ -149,6 +156,13 @@ def fork(client: Client) -> None:
 def delete(client: Client) -> None:
     """Delete the head or another snapshot."""
     client.delete(MAIN, [some_id(client)])
+
+
+def delete_newest(client: Client) -> None:
+    """Delete the newest kept snapshot: what a head without a snapshot shows."""
+    found = client.history(MAIN)
+    if found:
+        client.delete(MAIN, [found[0].id])
 
 
 def delete_named(client: Client) -> None:

@@ -17,7 +17,7 @@ from holdfast.testing.simulation.sabotage_reads import (
     ListBeforeHead,
     NoBump,
     NoTouch,
-    WithoutTrail,
+    ShortMemory,
 )
 from holdfast.testing.simulation.sabotage_writes import (
     AcknowledgedEarly,
@@ -62,7 +62,7 @@ SABOTAGES: Final = {
     "no roll-forward": Sabotage(NoRollForward, "A", "crash"),
     "drafts skip the roll-forward": Sabotage(DraftsSkipRollForward, "A", "crash"),
     "acknowledged early": Sabotage(AcknowledgedEarly, "A", "none"),
-    "no trail": Sabotage(WithoutTrail, "A", "lost"),
+    "no trail": Sabotage(ShortMemory, "P", "lost"),
     "resent by itself": Sabotage(Resends, "A", "lost"),
     "lost is failed": Sabotage(SaysFailed, "A", "lost"),
     "head before copy": Sabotage(HeadBeforeCopy, "B", "none"),
@@ -71,7 +71,7 @@ SABOTAGES: Final = {
     "pointers after the copy": Sabotage(PointersAfterCopy, "G", "crash"),
     "heads last": Sabotage(HeadsLast, "H", "none"),
     "no line": Sabotage(Honest, "D", "none", one_line),
-    "no bump": Sabotage(NoBump, "E", "none"),
+    "no bump": Sabotage(NoBump, "V", "none"),
     "no touch": Sabotage(NoTouch, "E", "none"),
     "notes stay": Sabotage(ForgetsNotes, "Q", "none"),
     "fork without check": Sabotage(ForkWithoutCheck, "H", "none"),

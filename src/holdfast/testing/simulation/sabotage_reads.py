@@ -11,12 +11,26 @@ from holdfast.testing.simulation.bucket import version_of
 from holdfast.testing.simulation.sabotage_writes import Honest, header_in
 
 
-class WithoutTrail(Honest):
-    """Documents name their last writer only."""
+class ShortMemory(Honest):
+    """A document names its last writer, but not those before: who was overwritten is forgotten."""
+
+    def __init__(self, inner: Bucket) -> None:
+        super().__init__(inner)
+        self.mine: set[str] = set()
 
     def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
-        """Forget the trail of what is read."""
-        return [_changed(each, lambda h: replace(h, trail=())) for each in self.inner.get(keys)]
+        """Forget one's own writes that others have replaced."""
+        return [_changed(each, self._forgotten) for each in self.inner.get(keys)]
+
+    def _forgotten(self, header: Header) -> Header:
+        return replace(header, trail=tuple(w for w in header.trail if w not in self.mine))
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        """Notice one's own writes."""
+        header = header_in(data)
+        if header is not None:
+            self.mine.add(header.w)
+        return self.inner.put(key, data, expect=expect)
 
 
 def _changed(stored: Stored | None, change: Callable[[Header], Header]) -> Stored | None:

@@ -36,7 +36,7 @@ def _void(client: Client) -> None:
     for _ in range(3):
         client.save(MAIN)
     found = client.history(MAIN)
-    if client.dice.chance(600):
+    if client.dice.chance(800):
         client.delete(MAIN, [found[0].id])
 
 
@@ -196,6 +196,12 @@ _ALL = (
         "writes whose outcome is not known are sent again",
         _some,
         (do.reissue, do.reissue, do.reissue, do.save, do.update, do.delete_named),
+    ),
+    Scenario(
+        "V",
+        "changes of what a head without a snapshot shows",
+        _void,
+        (do.append, do.append, do.save_expecting, do.update_newest, do.delete_newest),
     ),
     Scenario(
         "Z",
