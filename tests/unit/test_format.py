@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -16,8 +17,9 @@ import xxhash
 
 import holdfast
 from holdfast import Scope, Store
-from holdfast.core import delta
+from holdfast.core import delta, document, notefile
 from holdfast.core.codec import encode
+from holdfast.core.document import Header
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "format.md").read_text("utf-8")
@@ -253,3 +255,101 @@ def test_the_page_names_every_table_column_and_index(filled: Filled) -> None:
         assert {column for column in columns if f"`{column}`" not in text} == set()
     indexes = {name for (name,) in filled.rows(f"SELECT name {ours} AND type = 'index'")}
     assert {name for name in indexes if f"`{name} (" not in PAGE} == set()
+
+
+# Part three: documents
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Store]]:
+    """A folder with a history in which something of everything has happened."""
+    place = tmp_path_factory.mktemp("documents")
+    with holdfast.open(f"file://{place / 'agents'}", sync=False) as store:
+        chat = store.scope("chat-42", "planner")
+        for turn in range(12):
+            chat.save({"turn": turn, "wide": 2**70, "text": 'öäü "data": 🜁'}, id=f"Turn {turn}")
+        chat.update("Turn 3", lambda was: was.with_(state={"turn": "three"}))
+        chat.delete_snapshot("Turn 5")
+        chat.save([1, 1.0], id="L" * 300, head=False, metadata={"wide": 2**70})
+        chat.update("Turn 11", lambda was: was.with_(state="eleven"))
+        yield place, store
+
+
+@pytest.mark.parametrize("last", ["kept", "draft", "void", "uncopied"])
+def test_the_example_reads_documents(folder: tuple[Path, Store], last: str) -> None:
+    place, store = folder
+    chat = store.scope("chat-42", "planner")
+    if last == "draft":
+        chat.save({"draft": True}, keep=False)
+    elif last == "void":
+        chat.save({"gone": True}, id="gone")
+        chat.delete_snapshot("gone")
+    elif last == "uncopied":
+        chat.save({"new": True}, id="new")
+        (copy,) = place.rglob("snapshot_new.json")
+        copy.unlink()
+    (example,) = blocks("Reading documents with Python", "python")
+    without = "import sys\nsys.modules['holdfast'] = None\n"
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", without + example],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    kept = [chat.load(info.id) for info in chat.history()][::-1]
+    assert done.stdout.splitlines() == [f"{each.id} {each.state}" for each in kept if each]
+    assert len(kept) >= 12
+
+
+def test_the_example_finds_damage(folder: tuple[Path, Store], tmp_path: Path) -> None:
+    place, _ = folder
+    (example,) = blocks("Reading documents with Python", "python")
+    names: dict[str, Any] = {}
+    exec(example.partition("\nscope = ")[0], names)
+    (copy,) = place.rglob("snapshot_+54urn+203.json")
+    stored = copy.read_bytes()
+    for at in (stored.index(b'"rev"') + 6, stored.index(b"three")):
+        damaged = bytearray(stored)
+        damaged[at] = ord("9")
+        (tmp_path / "copy").write_bytes(damaged)
+        with pytest.raises(AssertionError, match="damaged"):
+            names["read_document"](tmp_path / "copy")
+
+
+def test_the_documents_on_the_page_are_documents() -> None:
+    (shown,) = blocks("A document", "")
+    stored = "".join(line.strip() for line in shown.splitlines()).encode()
+    found = document.read(stored)
+    assert found.header is not None
+    assert f"one document of {len(stored)} bytes" in section("A document")
+    assert found.header.size == len(found.body)
+    assert document.write(found.header, found.kind, found.body) == stored
+    (shown,) = blocks("Notes", "")
+    note = notefile.read("".join(line.strip() for line in shown.splitlines()).encode())
+    assert note.row.name == "goal"
+
+
+def test_the_page_names_every_field_of_the_header() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", section("A document"), re.M)
+    names = re.findall(r"`(\w+)`", " ".join(rows))
+    assert names == list(dict.fromkeys(names))
+    assert set(names) == {each.name for each in fields(Header)}
+
+
+def test_the_page_names_every_key(folder: tuple[Path, Store]) -> None:
+    """Every file that is there stands under a key of the page."""
+    place, _ = folder
+    (keys,) = blocks("Keys", "")
+    above, patterns = "", []
+    for line in keys.splitlines():
+        name = line.split()[0]
+        above = name if not line.startswith(" ") else above
+        patterns.append(re.sub(r"<\w+>", "[^/]+", re.escape(above + name).replace("\\<", "<")))
+    for path in (place / "agents").rglob("*"):
+        key = path.relative_to(place / "agents").as_posix()
+        assert path.is_dir() or any(re.fullmatch(each, key) for each in patterns), key

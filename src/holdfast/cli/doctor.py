@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from urllib.parse import quote
-from uuid import uuid4
 
 import click
 from rich.console import Console
@@ -20,7 +19,7 @@ from rich.text import Text
 import holdfast
 from holdfast.cli import _exits
 from holdfast.cli._shared import echo_json, json_option, make_console, url_option
-from holdfast.opening import CLOCK, file_of, scheme_of
+from holdfast.opening import CLOCK, draw, file_of, scheme_of
 from holdfast.views.names import masked_url, visible, without_secrets
 
 EXTRAS = {
@@ -99,7 +98,7 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store]
             with holdfast.open(url) as store:  # it keeps nothing
                 yield store, store
             return
-        beside = f"{address.rstrip('/')}/.holdfast-doctor-{uuid4().hex}{mark}{rest}"
+        beside = f"{address.rstrip('/')}/.holdfast-doctor-{draw().nonce}{mark}{rest}"
         with holdfast.open(beside) as one, holdfast.open(beside) as other:
             try:
                 yield one, other

@@ -52,6 +52,7 @@ from holdfast.model import ANY, Expect
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES_MAX = 1_000  # of a write whose folder others keep removing
+_GLANCE_BYTES_MAX = 65_536  # a file that costs less to read than to write in vain
 _OPEN_MAX = 64  # folders at a time, where many keys are given
 
 # After these the step may have happened all the same: on a network file system the answer is lost.
@@ -148,7 +149,7 @@ class DirectoryBucket:
     def _put(self, place: _Place, data: bytes, expect: Expect) -> None:
         if expect is None and _look(place) is not None:
             self._refuse(place)
-        if isinstance(expect, str):
+        if isinstance(expect, str) and len(data) <= _GLANCE_BYTES_MAX:
             # It is compared again under the lock; who has lost already need not sync anything.
             stored = _read(place.folder, place.name, None)
             if stored is None or stored.version != expect:

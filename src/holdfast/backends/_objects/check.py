@@ -34,6 +34,7 @@ SEVERITIES: Final = {
     "temporary_left": "info",
 }
 GRACE_US: Final = 24 * 3600 * 1_000_000
+_SETTLED_US = 60_000_000
 _CHUNK = 16  # whole documents in memory
 _OURS = ".holdfast/"
 
@@ -143,11 +144,11 @@ class Checker:
             yield _finding(code, "a document fails its check", scope=scope, id=id, key=key)
         elif isinstance(found, Doc) and scope is not None:
             if is_head:
-                yield from self._head(scope, head, repair)
+                yield from self._head(entry, scope, head, repair)
             else:
                 yield from self._copy(entry, scope, found, head, repair)
 
-    def _head(self, scope: ScopeKey, head: Head, repair: bool) -> Iterator[Finding]:
+    def _head(self, entry: _Entry, scope: ScopeKey, head: Head, repair: bool) -> Iterator[Finding]:
         """See that a kept head is in history: its writer may have died."""
         shown = head.shown
         if shown is None or shown.foreign or not shown.header.kept:
@@ -155,6 +156,8 @@ class Checker:
         found = self._files.read_one(self._files.copy_place(scope, shown.header.id))
         if isinstance(found, Corrupt) or is_done(shown.header, found):
             return  # a damaged copy is told by itself
+        if not self._is_settled(entry.listed.modified):
+            return  # its writer may be just about to
         mended = repair and self._mended(scope, lambda: self._roll_forward(scope))
         fact = "the head is not in history yet, or not as it is now"
         yield _finding("copy_missing", fact, scope=scope, id=shown.header.id, repaired=mended)
@@ -167,7 +170,9 @@ class Checker:
     ) -> Iterator[Finding]:
         id, key = doc.header.id, entry.place.key
         if head.counts(doc.header):
-            yield from self._indexed(scope, doc, repair)
+            yield from self._indexed(entry.place, scope, doc, repair)
+        elif not self._is_there(entry.place, doc):
+            return  # it has just been deleted
         elif head.doc is None:
             fact = "a snapshot without a head: the rest of a deletion, or the head is lost"
             yield _finding("head_missing", fact, scope=scope, id=id, key=key)
@@ -181,7 +186,7 @@ class Checker:
         tombstone = document.write_tombstone(Tombstone(header.line, header.seq, header.born))
         self._bucket.put(place.key, tombstone, expect=doc.version)
 
-    def _indexed(self, scope: ScopeKey, doc: Doc, repair: bool) -> Iterator[Finding]:
+    def _indexed(self, place: Place, scope: ScopeKey, doc: Doc, repair: bool) -> Iterator[Finding]:
         """See that a snapshot has its pointers."""
         if not self._writer.index.enabled:
             return
@@ -189,12 +194,21 @@ class Checker:
         missing = [
             key for key, at in zip(keys, self._bucket.get(keys, first=1), strict=True) if at is None
         ]
-        if missing:
+        if missing and self._is_there(place, doc):
             mended = repair and self._mended(
                 scope, lambda: self._writer.index.point(scope, doc.header)
             )
             fact = "a snapshot that the index does not point to"
             yield _finding("pointer_missing", fact, scope=scope, id=doc.header.id, repaired=mended)
+
+    def _is_there(self, place: Place, doc: Doc) -> bool:
+        """Tell whether a document is still the one that was read."""
+        found = self._files.read_one(place)
+        return isinstance(found, Doc) and found.header.w == doc.header.w
+
+    def _is_settled(self, modified: int) -> bool:
+        """Tell whether what follows a write at once should have followed by now."""
+        return modified < self._writer.draw().now - min(self._grace_us, _SETTLED_US)
 
     def _mended(self, scope: ScopeKey, mend: Callable[[], None]) -> bool:
         try:

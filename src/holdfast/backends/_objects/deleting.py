@@ -7,9 +7,10 @@ back. Of a scope or a session the heads go first: without its head no copy of a 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from holdfast.backends._bucket.protocol import Listed, Moved
-from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place, unknown
+from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place, unknown, walk
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.notes import Notes
 from holdfast.backends._objects.writing import Writer
@@ -190,7 +191,7 @@ class Deleter:
     def delete_scope(self, scope: ScopeKey, *, expect: Expect, fence: str | None) -> int:
         """Remove a scope, as `Backend.delete_scope` promises."""
         if expect is ANY and fence is None:
-            return self._erase(scope.session_id, scope, spared=None)
+            return self._erase(scope.session_id, scope)
 
         def attempt() -> None:
             head = self._heads.read(scope, versions=True)
@@ -205,30 +206,57 @@ class Deleter:
                 self._void(scope, head, self._writer.new_line(stamp.now))
 
         counted = self._count(scope)
+        pointers = self._writer.index.keys_of_session(scope.session_id, scope, _POINTERS_MAX)
         self._writer.contend(scope, attempt)
         try:
-            self._erase(scope.session_id, scope, spared=self._files.layout.head_key(scope))
+            self._erase_past(scope)
+            self._files.bucket.delete(pointers)
         except Unavailable as error:
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return counted
 
+    def _erase_past(self, scope: ScopeKey) -> None:
+        """Delete what is not of the line that the head has now, until there is nothing left."""
+        layout, bucket = self._files.layout, self._files.bucket
+        for _ in range(_PASSES_MAX):
+            removed = 0
+            listed = walk(bucket, layout.scope_prefix(scope))
+            while chunk := list(islice(listed, _CHUNK)):
+                spared = {layout.head_key(scope), *self._present(scope, chunk)}
+                past = [each.key for each in chunk if each.key not in spared]
+                bucket.delete(past)
+                removed += len(past)
+            if not removed:
+                return
+        raise Unavailable(f"others go on writing. session=`{scope.session_id}`")
+
+    def _present(self, scope: ScopeKey, listed: Sequence[Listed]) -> Iterator[str]:
+        """Yield the keys of the copies among these that are of the line the head has now."""
+        keys = ((each.key, self._files.layout.parse(each.key)) for each in listed)
+        places = [Place(key, at.id) for key, at in keys if at and at.file is File.COPY]
+        found = self._files.read(places)
+        line = self._heads.read(scope).line
+        for place, doc in zip(places, found, strict=True):
+            if line is not None and isinstance(doc, Doc) and doc.header.line == line:
+                yield place.key
+
     def delete_session(self, session_id: str) -> int:
         """Remove everything of a session, as `Backend.delete_session` promises."""
-        return self._erase(session_id, None, spared=None)
+        return self._erase(session_id, None)
 
     def _count(self, scope: ScopeKey) -> int:
         head = self._heads.read(scope)
         draft = head.shown is not None and not head.shown.header.kept
         return draft + sum(1 for _ in self._history.scan(scope, head))
 
-    def _erase(self, session_id: str, scope: ScopeKey | None, spared: str | None) -> int:
+    def _erase(self, session_id: str, scope: ScopeKey | None) -> int:
         """Delete heads, then the rest, until a listing shows that nothing is left."""
         layout, bucket = self._files.layout, self._files.bucket
         prefix = layout.session_prefix(session_id) if scope is None else layout.scope_prefix(scope)
         pointers = self._writer.index.keys_of_session(session_id, scope, _POINTERS_MAX)
         count = 0
         try:
-            for removed in self._passes(session_id, prefix, spared):
+            for removed in self._passes(session_id, prefix):
                 count += removed
         except Unavailable as error:
             if not count:
@@ -239,18 +267,17 @@ class Deleter:
             bucket.delete(pointers)
         return count
 
-    def _passes(self, session_id: str, prefix: str, spared: str | None) -> Iterator[int]:
+    def _passes(self, session_id: str, prefix: str) -> Iterator[int]:
         """Delete a page at a time; yield how many snapshots were in it."""
         bucket, passes = self._files.bucket, 0
         while True:
             page = bucket.list(prefix, limit=PAGE)
-            rest = [each for each in page if each.key != spared]
-            if not rest:
+            if not page:
                 return
-            heads = {head_key_of(each.key) for each in rest} - {spared, None}
-            yield self._count_page(rest, sorted(filter(None, heads)))
-            bucket.delete(sorted(filter(None, heads)))
-            bucket.delete([each.key for each in rest if each.key not in heads])
+            heads = sorted({key for each in page if (key := head_key_of(each.key))})
+            yield self._count_page(page, heads)
+            bucket.delete(heads)
+            bucket.delete([each.key for each in page if each.key not in heads])
             passes += len(page) < PAGE
             if passes > _PASSES_MAX:
                 raise Unavailable(f"others go on writing. session=`{session_id}`")

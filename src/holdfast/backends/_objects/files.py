@@ -46,17 +46,18 @@ class Beaten(Exception):
 
 
 class Doc(NamedTuple):
-    """A document as it stands. `stored` is the whole of it, if that was read."""
+    """A document as it stands. `stored` is the whole of it, if that was read, `proved` its state."""
 
     header: Header
     version: str | None = None
     stored: bytes | None = None
     foreign: bool = False
+    proved: bytes | None = None
 
     @property
     def body(self) -> bytes:
         """The encoded state of a document that was read whole, or Corrupt."""
-        return document.read(self.stored or b"").body
+        return self.proved or document.read(self.stored or b"").body
 
     @property
     def row(self) -> Row:
@@ -167,8 +168,10 @@ class Files:
 
     def _parse_live(self, place: Place, stored: Stored, whole: bool, is_all: bool) -> Found:
         header: Header | int | None
+        body = None
         if whole:
-            header = document.read(stored.data).header
+            read = document.read(stored.data)
+            header, body = read.header, read.body
         else:
             header = document.read_header(stored.data)
             if isinstance(header, int) and not is_all:
@@ -178,7 +181,7 @@ class Files:
         if isinstance(header, Header):
             if not _bears(header, place.id):
                 raise Corrupt(f"a document stands in the place of another. id=`{header.id}`")
-            return Doc(header, stored.version, stored.data if is_all else None)
+            return Doc(header, stored.version, stored.data if is_all else None, proved=body)
         return self._parse_foreign(place, stored)
 
     def _parse_foreign(self, place: Place, stored: Stored) -> Found:

@@ -41,6 +41,11 @@ class Head(NamedTuple):
         return None if self.doc is None or self.doc.header.void else self.doc
 
     @property
+    def line(self) -> str | None:
+        """The line that it goes on with, if that is known."""
+        return None if self.doc is None else self.doc.header.line
+
+    @property
     def is_void(self) -> bool:
         """Whether its snapshot was deleted: then the newest kept one is shown."""
         return self.doc is not None and self.doc.header.void

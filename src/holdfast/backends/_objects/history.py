@@ -6,6 +6,7 @@ head, or without an index, all headers are read: other tools write no pointers.
 
 import heapq
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from itertools import islice
 
 from holdfast.backends._bucket.protocol import Listed
@@ -31,8 +32,9 @@ class History:
         self._files = files
         self._index = index
         self._heads = heads
-        # By scope and the place of the last one seen. Threads may lose one to each other.
-        self._orders: dict[tuple[ScopeKey, int | None], list[tuple[int, str]]] = {}
+        # By scope and the place of the last one seen, with the listing that they were made of.
+        # Threads may lose one to each other.
+        self._orders: dict[tuple[ScopeKey, int | None], tuple[list[tuple[int, str]], bytes]] = {}
 
     def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return the newest kept snapshot; of a void head the one that it shows.
@@ -86,8 +88,9 @@ class History:
     def _by_scan(self, scope: ScopeKey, head: Head, after: int | None, limit: int) -> Iterator[Doc]:
         """Read all headers once, and remember the order for the pages that follow."""
         shown, count = head.shown, 0
-        order = self._orders.pop((scope, after), None)
-        if order is None:
+        order, listing = self._orders.pop((scope, after), ([], b""))
+        if not order or listing != self._fingerprint(scope):
+            listing = self._fingerprint(scope)
             order, docs = self._ordered(scope, head, after, limit)
             if docs is not None:
                 yield from docs
@@ -97,7 +100,7 @@ class History:
             if len(self._orders) >= _ORDERS_MAX:
                 self._orders.clear()
             if order:
-                self._orders[scope, chunk[-1][0]] = order
+                self._orders[scope, chunk[-1][0]] = order, listing
             ids = [id for _, id in chunk if shown is None or id != shown.header.id]
             found = self.copies(scope, head, ids)
             if shown is not None and len(ids) < len(chunk):
@@ -107,6 +110,12 @@ class History:
                 if (doc.header.seq, doc.header.id) in places:
                     count += 1
                     yield doc
+
+    def _fingerprint(self, scope: ScopeKey) -> bytes:
+        digest = blake2b(digest_size=16)
+        for each in self.listed(scope):
+            digest.update(f"{each.key} {each.size} {each.modified} ".encode())
+        return digest.digest()
 
     def _ordered(
         self, scope: ScopeKey, head: Head, after: int | None, limit: int

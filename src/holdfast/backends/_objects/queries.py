@@ -114,7 +114,7 @@ class Queries:
         pointers = self._index.labelled(name, value, after=query.after)
         own = (pointed for pointed in pointers if pointed.ref.scope == scope)
         count = 0
-        for chunk in _moments(own):
+        for chunk in _moments(own, limit):
             if count >= limit:
                 break
             ids = {pointed.ref.id for pointed in chunk} - found.keys()
@@ -135,7 +135,7 @@ class Queries:
         inside = (p for p in pointers if p.ref.scope.session_id.startswith(query.prefix))
         found: list[SnapshotInfo] = []
         met: set[SnapshotRef] = set()
-        for chunk in _moments(inside):
+        for chunk in _moments(inside, limit):
             refs = [each.ref for each in chunk if each.ref not in met]
             met.update(refs)
             found += self._best(iter(refs), query, len(refs))
@@ -202,11 +202,12 @@ def _fits(doc: Doc, query: Query) -> bool:
     return all(labels.get(name) == value for name, value in query.labels)
 
 
-def _moments(pointers: Iterator[Pointed]) -> Iterator[list[Pointed]]:
+def _moments(pointers: Iterator[Pointed], wanted: int) -> Iterator[list[Pointed]]:
     """Cut a listing by time where a moment ends: inside one there is no order."""
+    size = min(_CHUNK, wanted)
     chunk: list[Pointed] = []
     for pointed in pointers:
-        if len(chunk) >= _CHUNK and pointed.at_ms != chunk[-1].at_ms:
+        if len(chunk) >= size and pointed.at_ms != chunk[-1].at_ms:
             yield chunk
             chunk = []
         chunk.append(pointed)

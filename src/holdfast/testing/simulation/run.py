@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from holdfast.backends._bucket.protocol import Bucket
 from holdfast.backends.objects import ObjectBackend
+from holdfast.model import Finding
 from holdfast.protocol import Backend, Clock, Query, Stamp
 from holdfast.testing.simulation import actions as do
 from holdfast.testing.simulation.checker import seen_infos, violations
@@ -20,6 +21,8 @@ from holdfast.testing.simulation.world import LAYOUT, Opener, World
 
 _WRITERS = 3
 _TURNS_MAX = 3
+_REPAIR_PER_MILLE = 250
+_FINDINGS_PAGE = 100
 
 
 class Run(NamedTuple):
@@ -72,6 +75,7 @@ def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = ope
         world.faults.active = False
         world.settled = True
         _look_at_everything(world)
+        broken += _inspect(world)
         judge = foreign_violations if scenario.foreign else violations
         broken += judge(world.ops, faulty=mode.faulty, late=bool(mode.late))
     return Run(scenario_name, mode_name, seed, broken, world.scheduler.trace, world.ops)
@@ -114,6 +118,21 @@ def _look_at_everything(world: World) -> None:
         writer.save(scope)
         writer.save(scope)
     _read_all(world, "read2", written=True)
+
+
+def _inspect(world: World) -> list[str]:
+    """Check the store, sometimes repair it, and read all once more: nothing may have changed."""
+    repair = world.dice_of("repair").chance(_REPAIR_PER_MILLE)
+    backend = world.open("check")
+    found: list[Finding] = []
+    after: str | None = ""
+    while after is not None:
+        page, after = backend.check(after, repair=repair, limit=_FINDINGS_PAGE)
+        found += page
+    if repair:
+        _read_all(world, "read3", written=True)
+    errors = (each for each in found if each.severity == "error")
+    return [f"check finds an error: {each.code}: {each.message}" for each in errors]
 
 
 def _read_all(world: World, name: str, *, written: bool = False) -> None:
