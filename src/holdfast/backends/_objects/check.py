@@ -34,7 +34,8 @@ SEVERITIES: Final = {
     "temporary_left": "info",
 }
 GRACE_US: Final = 24 * 3600 * 1_000_000
-_SETTLED_US = 60_000_000
+_LOOKS = 5  # before a copy is taken for missing
+_LOOK_S = 0.2
 _CHUNK = 16  # whole documents in memory
 _OURS = ".holdfast/"
 
@@ -153,11 +154,13 @@ class Checker:
         shown = head.shown
         if shown is None or shown.foreign or not shown.header.kept:
             return
-        found = self._files.read_one(self._files.copy_place(scope, shown.header.id))
-        if isinstance(found, Corrupt) or is_done(shown.header, found):
-            return  # a damaged copy is told by itself
-        if not self._is_settled(entry.listed.modified):
-            return  # its writer may be just about to
+        for _ in range(_LOOKS):
+            found = self._files.read_one(self._files.copy_place(scope, shown.header.id))
+            if isinstance(found, Corrupt) or is_done(shown.header, found):
+                return  # a damaged copy is told by itself
+            self._writer.pause(_LOOK_S)  # a writer may be just about to
+            if not self._is_there(entry.place, shown):
+                return
         mended = repair and self._mended(scope, lambda: self._roll_forward(scope))
         fact = "the head is not in history yet, or not as it is now"
         yield _finding("copy_missing", fact, scope=scope, id=shown.header.id, repaired=mended)
@@ -205,10 +208,6 @@ class Checker:
         """Tell whether a document is still the one that was read."""
         found = self._files.read_one(place)
         return isinstance(found, Doc) and found.header.w == doc.header.w
-
-    def _is_settled(self, modified: int) -> bool:
-        """Tell whether what follows a write at once should have followed by now."""
-        return modified < self._writer.draw().now - min(self._grace_us, _SETTLED_US)
 
     def _mended(self, scope: ScopeKey, mend: Callable[[], None]) -> bool:
         try:

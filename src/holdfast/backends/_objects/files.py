@@ -46,7 +46,7 @@ class Beaten(Exception):
 
 
 class Doc(NamedTuple):
-    """A document as it stands. `stored` is the whole of it, if that was read, `proved` its state."""
+    """A document as it stands. `stored` is the whole, if that was read, `proved` its state."""
 
     header: Header
     version: str | None = None

@@ -50,6 +50,10 @@ class Writer:
         self.draw = draw
         self._clock = clock
 
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        self._clock.sleep(seconds)
+
     def contend(self, scope: ScopeKey, attempt: Callable[[], T]) -> T:
         """Make an attempt again while others get in first, with jitter, for 30 seconds."""
         deadline = self._clock.monotonic() + CONTENTION_WAIT_S_MAX

@@ -19,7 +19,7 @@ class Facts(NamedTuple):
     nothing goes wrong, so that counts are exact too.
     """
 
-    ids: dict[str, str]
+    ids: dict[str, tuple[str, ...]]
     acks: dict[str, int]
     late: bool
     exact: bool
@@ -72,10 +72,11 @@ class CommitItem(ScopeItem):
         super().__init__(op, key, facts)
         commit: Commit = op.given["commit"]
         self.commit = commit
-        known = facts.ids.get(commit.stamp.nonce)
-        self.id = commit.id or known or f"!{commit.stamp.nonce}"  # sorts below all that are minted
+        # A name that nobody knows sorts below all that are minted.
+        self.ids = facts.ids.get(commit.stamp.nonce) or (f"!{commit.stamp.nonce}",)
+        self.id = commit.id or self.ids[0]
         # Of history-only saves only those that do not overlap others are compared (`checker`).
-        self.minted = commit.id is None and known is not None and commit.head
+        self.minted = commit.id is None and commit.head and not self.id.startswith("!")
         # A save that overlaps a deletion of its scope may take place before it, and once more
         # after it (object_protocol.md 5, "what the checker lets pass").
         self.twice = any(op.overlaps(each) for each in wipers)
@@ -93,7 +94,11 @@ class CommitItem(ScopeItem):
                 yield state, Move.FREE
             return
         if self.twice and state.opened(self.key) is None and result.state is not state:
-            yield result.state.with_open(self.key, "once"), Move.GOES_ON
+            before = model.apply(
+                state, commit, commit.id or self.ids[-1], op.given["log"], self.key
+            )
+            if isinstance(before, Accepted):
+                yield before.state.with_open(self.key, "once"), Move.GOES_ON
         if op.ok and not self._matches(state, result):
             return
         if op.ok or op.open_ended or self.ended:
@@ -127,6 +132,27 @@ class CommitItem(ScopeItem):
         if result.state is not state and self.minted and snap.nonce == self.commit.stamp.nonce:
             return snap.id > state.floor
         return True
+
+
+class LateItem(ScopeItem):
+    """The creation of a head arrives late, after its scope was deleted: the save is seen again.
+
+    Nothing keeps it from that without conditional deletes (object_protocol.md 4.2, docs/format.md).
+    """
+
+    def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
+        super().__init__(op, key, facts)
+        self.begin = max(op.begin, min(wiper.begin for wiper in wipers))
+        self.required = False
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the scope with the save alone, if there is nothing in it."""
+        commit: Commit = self.op.given["commit"]
+        for id in self.facts.ids.get(commit.stamp.nonce, ()) if state.empty else ():
+            plain = commit._replace(expect=ANY, replaces=None, again=False)
+            result = model.apply(state, plain, commit.id or id, self.op.given["log"], self.key)
+            if isinstance(result, Accepted) and commit.replaces is None:
+                yield result.state, Move.OVER
 
 
 class DeleteItem(ScopeItem):

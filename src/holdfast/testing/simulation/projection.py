@@ -12,6 +12,7 @@ from holdfast.testing.simulation.items import (
     CommitItem,
     DeleteItem,
     Facts,
+    LateItem,
     ReadItem,
     ScopeItem,
     SourceItem,
@@ -44,6 +45,14 @@ def source_of(op: Op) -> ScopeKey | None:
     """Return the scope that a fork begins from, None if it is no fork."""
     commit: Commit = op.given["commit"]
     return None if commit.source is None or not commit.forked_from else commit.forked_from.scope
+
+
+def beside_wipe(op: Op, ops: Iterable[Op]) -> bool:
+    """Tell whether a save overlaps the deletion of its scope: it may not know its end (4.2)."""
+    scope = op.scope
+    if op.verb != "commit" or scope is None:
+        return False
+    return any(wipes(each, scope) and each.overlaps(op) for each in ops)
 
 
 def _wipes_source(wiper: Op, fork: Op) -> bool:
@@ -89,6 +98,8 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
                 yield item
             elif op.outcome != "refused" and not of_source:
                 yield item
+                if facts.late and wipers:
+                    yield LateItem(op, next(keys), facts, wipers)
                 for wiper in ops if op.open_ended else ():
                     if _wipes_source(wiper, op):
                         yield VanishItem(op, next(keys), facts, wiper)
@@ -97,7 +108,7 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
                 yield DeleteItem(op, next(keys), facts, id)
         elif op.verb == "ids" and op.ok and not _overlap(op, wipers):
             listing = ListItem(op, next(keys), facts, Query(scope), op.answer)
-            listing.left_behind = _left_behind(scope, ops, wipers, facts)
+            listing.left_behind = _left_behind(op, ops, wipers, facts)
             listing.saved_again = _deleted_beside(op, ops)
             yield listing
         elif op.verb in ("read", "info") and op.ok:
@@ -110,21 +121,23 @@ def _deleted_beside(listing: Op, ops: Iterable[Op]) -> frozenset[str]:
 
 
 def _left_behind(
-    scope: ScopeKey, ops: Iterable[Op], wipers: Sequence[Op], facts: Facts
+    listing: Op, ops: Iterable[Op], wipers: Sequence[Op], facts: Facts
 ) -> frozenset[str]:
-    """Return ids whose copies a writer may have put there after the scope was deleted.
+    """Return listed ids whose copies a writer may have put there after the scope was deleted.
 
-    Whoever writes beside the deletion may do it, also for another: it rolls heads forward.
+    Whoever writes beside the deletion may do it, also for another: it rolls heads forward. Some of
+    these ids nobody has seen but this listing.
     """
-    writes = [op for op in ops if op.scope == scope and op.verb in ("commit", "delete")]
-    found = set[str]()
+    writes = [op for op in ops if op.scope == listing.scope and op.verb in ("commit", "delete")]
+    known = {id for each in facts.ids.values() for id in each}
+    found = {id for id in listing.answer if id not in known}
     for wipe in wipers:
         if facts.late or any(op.overlaps(wipe) for op in writes):
             for op in writes:
                 if op.verb == "commit" and op.begin < wipe.end:
                     commit: Commit = op.given["commit"]
-                    found.add(commit.id or facts.ids.get(commit.stamp.nonce, ""))
-    return frozenset(found)
+                    found |= {commit.id or "", *facts.ids.get(commit.stamp.nonce, ())}
+    return frozenset(found) if wipers else frozenset()
 
 
 def _overlap(op: Op, wipers: Sequence[Op]) -> bool:
@@ -174,14 +187,20 @@ def note_items(address: Address, ops: Sequence[Op], facts: Facts) -> Iterator[No
             if op.outcome != "refused":
                 yield WriteItem(op, key, late, codec.decode(given["write"].value))
         elif op.verb == "delete_note" and (given["on"], given["name"]) == (on, name):
-            item = EraseItem(op, key, late)
-            item.counts = facts.exact
-            yield _optional(item)
+            erase = EraseItem(op, key, late)
+            erase.counts = facts.exact and not _deleted_by_others(op, ops)
+            yield _optional(erase)
         elif op.verb == "delete" and on is not None and on in given["ids"]:
             yield _optional(SweepItem(op, key, late))
         elif op.verb == "notes" and op.ok and given["on"] == on and given["name"] in (None, name):
             seen: Note | None = next((note for note in op.answer if note.name == name), None)
             yield LookItem(op, key, late, seen)
+
+
+def _deleted_by_others(op: Op, ops: Iterable[Op]) -> bool:
+    """Tell whether somebody else deletes at the same time: then both may say that they did."""
+    others = (each for each in ops if each is not op and each.verb.startswith("delete"))
+    return any(each.overlaps(op) for each in others)
 
 
 def _optional(item: NoteItem) -> NoteItem:
