@@ -37,6 +37,7 @@ GRACE_US: Final = 24 * 3600 * 1_000_000
 _LOOKS = 5  # before a copy is taken for missing
 _LOOK_S = 0.2
 _CHUNK = 16  # whole documents in memory
+_LEFTOVERS_MAX = 10_000
 _OURS = ".holdfast/"
 
 
@@ -132,7 +133,7 @@ class Checker:
         (stored,) = self._bucket.get([entry.place.key])
         try:
             if stored is not None:
-                parse_note(entry.place.key, stored.data, 0)
+                parse_note(self._files.layout, entry.place.key, stored.data, 0)
         except Corrupt:
             yield _finding("note_damaged", "a note fails its check", key=entry.place.key)
 
@@ -257,6 +258,8 @@ class Checker:
             head = heads[pointer.ref.scope]
             if head.damage is not None or isinstance(copy, Corrupt):
                 continue  # nobody can tell
+            if head.doc is None and isinstance(copy, Doc):
+                continue  # the head may be lost, and put back
             if not self._leads(pointer, copy, head):
                 dangling.append((pointer.key, pointer.ref.scope))
         return dangling
@@ -272,7 +275,7 @@ class Checker:
     def _leftovers(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         if not isinstance(self._bucket, Tidied):
             return [], None
-        left = self._bucket.leftovers(limit=limit)
+        left = self._bucket.leftovers(limit=_LEFTOVERS_MAX)
         mended = bool(repair and left and self._bucket.sweep())
         return [
             _finding("temporary_left", each.reason, repaired=mended, key=each.key)

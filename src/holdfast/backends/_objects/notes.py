@@ -11,7 +11,7 @@ from holdfast.backends._bucket.protocol import Stored
 from holdfast.backends._objects.files import PAGE, TRAIL_MAX
 from holdfast.backends._objects.writing import Writer
 from holdfast.core import codec, notefile
-from holdfast.core.layout import Clipped, is_clipped
+from holdfast.core.layout import Clipped, Layout, Name, is_clipped
 from holdfast.core.notefile import NoteFile
 from holdfast.core.notes import NoteRow, note_of, written_note
 from holdfast.errors import Corrupt, InvalidInput
@@ -73,16 +73,10 @@ class Notes:
 
     def _own(self, key: str, stored: Stored | None) -> NoteRow | None:
         """Return a note that stands where it belongs and is whole."""
-        parsed = self._layout.parse(key)
-        if stored is None or parsed is None or parsed.note is None:
-            return None
         try:
-            row = self._parse(key, stored).row
+            return None if stored is None else self._parse(key, stored).row
         except Corrupt:
             return None  # `check` tells
-        named = parsed.note
-        same = named.matches(row.name) if isinstance(named, Clipped) else named == row.name
-        return row if same else None
 
     def _add_manifest(self, scope: ScopeKey, after: str, found: dict[str, Note]) -> None:
         # It sorts as if it stood among the others.
@@ -149,22 +143,31 @@ class Notes:
         return self._layout.note_key(scope, name, on)
 
     def _parse(self, key: str, stored: Stored) -> NoteFile:
-        return parse_note(key, stored.data, stored.modified)
+        return parse_note(self._layout, key, stored.data, stored.modified)
 
     def _nonces(self, key: str, data: bytes) -> tuple[str, ...]:
-        file = parse_note(key, data, 0)
+        file = parse_note(self._layout, key, data, 0)
         return (file.row.nonce, *file.trail)
 
 
-def parse_note(key: str, data: bytes, modified: int) -> NoteFile:
+def parse_note(layout: Layout, key: str, data: bytes, modified: int) -> NoteFile:
     """Return the note that stands under a key, or raise Corrupt."""
     if not key.endswith("/snapshots/manifest.json"):
-        return notefile.read(data)
+        file, place = notefile.read(data), layout.parse(key)
+        if place is None or not (
+            _bears(place.note, file.row.name) and _bears(place.id, file.row.on)
+        ):
+            raise Corrupt(f"a note stands in the place of another. key=`{key}`")
+        return file
     try:
         value = codec.encode(codec.decode(data))
     except (InvalidInput, RecursionError) as cause:
         raise Corrupt(f"a manifest is not exact JSON. key=`{key}`") from cause
     return NoteFile(NoteRow("", _MANIFEST, 0, _digest(data), modified, value))
+
+
+def _bears(name: Name | None, id: str) -> bool:
+    return name.matches(id) if isinstance(name, Clipped) else (name or "") == id
 
 
 def _digest(data: bytes) -> str:

@@ -120,7 +120,11 @@ class Places:
         if entry.key.file is File.NOTE:
             (stored,) = self._files.bucket.get([entry.listed.key])
             try:
-                note = None if stored is None else parse_note(entry.listed.key, stored.data, 0)
+                note = (
+                    None
+                    if stored is None
+                    else parse_note(self._files.layout, entry.listed.key, stored.data, 0)
+                )
             except Corrupt:
                 note = None
             return (None, None) if note is None else (note.session_id, note.scope_id)

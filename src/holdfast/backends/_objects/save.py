@@ -62,12 +62,15 @@ class Saver:
                     return stored
             if commit.replaces is not None:
                 return self._replacer.replace(commit)
-            remembered = self._heads.remembered(commit.scope) if attempts == 1 else None
-            if remembered is not None:
-                try:
-                    return self._save(commit, remembered)
-                except (AlreadyExists, Conflict):
-                    pass  # what was remembered may be past
+            # What is remembered may be past. Whoever replaces the head notices that, so nobody else
+            # goes by it, and nothing is refused or found unchanged because of it.
+            if attempts == 1 and commit.head:
+                remembered = self._heads.remembered(commit.scope)
+                if remembered is not None:
+                    try:
+                        return self._save(commit, remembered, fresh=False)
+                    except (AlreadyExists, Conflict):
+                        pass
             head = self._read(commit)
             if attempts > 1 and head.header is not None and commit.stamp.nonce in nonces(head):
                 # An answer was lost, and what was taken for not stored has arrived after all.
@@ -89,7 +92,7 @@ class Saver:
 
     # A save
 
-    def _save(self, commit: Commit, head: Head) -> SnapshotInfo:
+    def _save(self, commit: Commit, head: Head, *, fresh: bool = True) -> SnapshotInfo:
         scope, shown = commit.scope, head.shown
         source, pending = self._source(commit)
         if head.is_void:
@@ -109,6 +112,8 @@ class Saver:
             lambda: self._writer.body_of(scope, head, existing) == commit.body,
         )
         if existing is not None:
+            if verdict is Verdict.UNCHANGED and not fresh:
+                return self._save(commit, self._read(commit))
             if verdict is Verdict.UNCHANGED:
                 return info_of(scope, existing.row)
             return self._replacer.replace(commit)

@@ -244,6 +244,7 @@ class Writer:
             last=max(void.last, touched.seq),
             floor=void.floor,
             fence=void.fence,
+            pending=None,
             w=self.draw().nonce,
             trail=trail_after(void),
         )

@@ -14,8 +14,8 @@ would notice. To put an engine of your own over buckets to the test, pass its op
 
 What the checker does not look at: leases, `list_sessions`, `list_scopes`, statistics, pages (all
 listings fit one), `created_at`, which parent a snapshot gets, and the counts of deletions that
-overlap others or take many ids. What it lets pass on purpose names the paragraph of
-object_protocol.md that says why.
+overlap others or take many ids. What it lets pass on purpose names the number in docs/format.md,
+"What these engines do not promise", that says so.
 """
 
 from holdfast.testing.simulation.faults import ASSERTED, MODES

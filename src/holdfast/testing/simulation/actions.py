@@ -99,7 +99,7 @@ def overwrite_found(client: Client) -> None:
 
 
 def aside(client: Client) -> None:
-    """Save to history only, under an id that no head save uses (object_protocol.md 6)."""
+    """Save to history only, under an id that no head save uses (docs/format.md, 9)."""
     id = client.dice.choice((None, "p", "q"))
     client.save(MAIN, id=id, head=False, overwrite=client.dice.chance(300))
 

@@ -108,7 +108,7 @@ def ids_of(ops: Sequence[Op]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the ids that each write was seen under, the last one first, and what has two.
 
     Only a save that overlaps the deletion of its scope may have two: it may take place before it,
-    and once more after it (object_protocol.md 5), and then its second id must exceed others.
+    and once more after it (docs/format.md, not promised: 2), and then its second id must exceed others.
     """
     ids: dict[str, tuple[str, ...]] = {}
     for op in ops:
@@ -120,7 +120,8 @@ def ids_of(ops: Sequence[Op]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     for op in ops:
         nonce = op.given["commit"].stamp.nonce if op.verb == "commit" else ""
         if op.ok and nonce in ids:
-            ids[nonce] = tuple(sorted(ids[nonce], key=lambda id: id != op.answer.id))
+            others = (each for each in ids[nonce] if each != op.answer.id)
+            ids[nonce] = (op.answer.id, *others)
         if len(ids.get(nonce, ())) > 1 and not beside_wipe(op, ops):
             twins.append(f"one save under two ids (promise 4): {ids[nonce]} {said(op)}")
     return ids, twins

@@ -55,7 +55,7 @@ class ScopeItem:
         """Tell whether one snapshot certainly stands below another in history.
 
         Nothing is promised of a history-only save and another one that overlap
-        (object_protocol.md 6, "History-only saves").
+        (docs/format.md, not promised: 9).
         """
         if a.place >= b.place:
             return False
@@ -78,7 +78,7 @@ class CommitItem(ScopeItem):
         # Of history-only saves only those that do not overlap others are compared (`checker`).
         self.minted = commit.id is None and commit.head and not self.id.startswith("!")
         # A save that overlaps a deletion of its scope may take place before it, and once more
-        # after it (object_protocol.md 5, "what the checker lets pass").
+        # after it (docs/format.md, not promised: 2).
         self.twice = any(op.overlaps(each) for each in wipers)
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
@@ -104,7 +104,7 @@ class CommitItem(ScopeItem):
         if op.ok or op.open_ended or self.ended:
             yield result.state, Move.OVER
             # Which of the two is newer is not promised either: a history-only save, or what a
-            # deletion beside it uncovers (object_protocol.md 6, "History-only saves").
+            # deletion beside it uncovers (docs/format.md, not promised: 9).
             uncovering = self.makers.get(state.uncovered_by)
             if result.snap.aside and uncovering is not None and uncovering.overlaps(op):
                 yield result.state._replace(head=result.snap.place), Move.OVER
@@ -137,7 +137,7 @@ class CommitItem(ScopeItem):
 class LateItem(ScopeItem):
     """The creation of a head arrives late, after its scope was deleted: the save is seen again.
 
-    Nothing keeps it from that without conditional deletes (object_protocol.md 4.2, docs/format.md).
+    Nothing keeps it from that without conditional deletes (docs/format.md, not promised: 4).
     """
 
     def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
@@ -159,7 +159,7 @@ class DeleteItem(ScopeItem):
     """The deletion of one snapshot.
 
     One that spares the head may still delete what was not the head when it looked, and has become
-    it since, because another one was deleted (docs/format.md).
+    it since, because another one was deleted (docs/format.md, what is not promised).
     """
 
     def __init__(self, op: Op, key: int, facts: Facts, id: str) -> None:
@@ -208,8 +208,8 @@ class DeleteItem(ScopeItem):
 class WipeItem(ScopeItem):
     """The deletion of a scope, alone or with its session.
 
-    It takes its time, and saves that overlap it stand before or after it (object_protocol.md 4.2
-    and 4.8): so it may empty the scope more than once, and must do so at least once.
+    It takes its time, and saves that overlap it stand before or after it (docs/format.md, not
+    promised: 2): so it may empty the scope more than once, and must do so at least once.
     """
 
     def __init__(self, op: Op, key: int, facts: Facts) -> None:
@@ -252,8 +252,7 @@ class SourceItem(ScopeItem):
 class VanishItem(ScopeItem):
     """A fork whose end nobody was told is seen as long as its source lives, and not after that.
 
-    Its head still names the line of its source (object_protocol.md 1, fork: "readers of a pending
-    head check the source's line"). It has no end of its own.
+    Its head still names the line of its source (docs/format.md, how a commit is made: a fork). It has no end of its own.
     """
 
     def __init__(self, op: Op, key: int, facts: Facts, wiper: Op) -> None:
@@ -271,6 +270,31 @@ class VanishItem(ScopeItem):
         commit: Commit = self.op.given["commit"]
         if [snap.nonce for snap in state.snaps] == [commit.stamp.nonce]:
             yield state.wiped(), Move.OVER
+
+
+class DroppedItem(ScopeItem):
+    """A caller's id that is used again while its scope is deleted may be deleted with it.
+
+    Its copy stands under the key of the old one; it goes when it is not the head any more
+    (docs/format.md, not promised: 4).
+    """
+
+    def __init__(self, commit: "CommitItem", key: int, wiper: Op) -> None:
+        super().__init__(commit.op, key, commit.facts)
+        self.maker = commit.key
+        self.begin = max(wiper.begin, commit.begin)
+        self.required = False
+
+    @property
+    def end(self) -> int:
+        """When it has taken place, if it does: at any time."""
+        return FOREVER
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the scope without the snapshot."""
+        for snap in state.snaps:
+            if snap.maker == self.maker and snap.place != state.head:
+                yield state.without(snap), Move.OVER
 
 
 class ReadItem(ScopeItem):

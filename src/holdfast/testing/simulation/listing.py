@@ -40,7 +40,7 @@ class ListItem(ScopeItem):
         self.ordered = query.scope is not None and not any(isinstance(e, str) for e in seen)
         # A list of ids may name what a writer has left behind in a scope that was deleted, and
         # what was deleted and saved again meanwhile may be listed in its new place, without others
-        # (docs/format.md).
+        # (docs/format.md, not promised: 3, and listings).
         self.left_behind: frozenset[str] = frozenset()
         self.saved_again: frozenset[str] = frozenset()
 
@@ -70,7 +70,7 @@ class ListItem(ScopeItem):
         """Tell whether the listing must show a snapshot that is there.
 
         Through the index a snapshot may be missing until its writer has been acknowledged, or the
-        next writer of the scope has come (object_protocol.md 4.6).
+        next writer of the scope has come (docs/format.md, not promised: 10).
         """
         if not self.by_index or self.op.settled:
             return True
@@ -105,7 +105,7 @@ class ListItem(ScopeItem):
         if any(snap is None and not self._is_left_behind(seen) for seen, snap in pairs):
             return False
         # A history-only save does not see to the copy of the head before it, so a listing that
-        # began before that head may show the one without the other (object_protocol.md 6).
+        # began before that head may show the one without the other (docs/format.md, 9).
         early = [s for s in found if not s.aside and not self._is_saved_again(s, looking)]
         for place in looking.missing:
             absent = next(snap for snap in state.snaps if snap.place == place)

@@ -11,6 +11,7 @@ from holdfast.testing.simulation.history import OK, Op
 from holdfast.testing.simulation.items import (
     CommitItem,
     DeleteItem,
+    DroppedItem,
     Facts,
     LateItem,
     ReadItem,
@@ -48,7 +49,7 @@ def source_of(op: Op) -> ScopeKey | None:
 
 
 def beside_wipe(op: Op, ops: Iterable[Op]) -> bool:
-    """Tell whether a save overlaps the deletion of its scope: it may not know its end (4.2)."""
+    """Tell whether a save overlaps the deletion of its scope: it may not know its end."""
     scope = op.scope
     if op.verb != "commit" or scope is None:
         return False
@@ -63,7 +64,8 @@ def _wipes_source(wiper: Op, fork: Op) -> bool:
 def died_with_source(op: Op, ops: Iterable[Op]) -> bool:
     """Tell whether a fork came to an end because its source's scope was deleted beside it.
 
-    It may have been seen before that: it stands wholly before the deletion, and is gone (4.2).
+    It may have been seen before that: it stands wholly before the deletion, and is gone
+    (docs/format.md, not promised: 2).
     """
     source = source_of(op) if op.verb == "commit" else None
     if source is None or op.outcome != "NotFound":
@@ -98,6 +100,9 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
                 yield item
             elif op.outcome != "refused" and not of_source:
                 yield item
+                for wiper in wipers if item.commit.id is not None else ():
+                    if op.overlaps(wiper):
+                        yield DroppedItem(item, next(keys), wiper)
                 if facts.late and wipers:
                     yield LateItem(op, next(keys), facts, wipers)
                 for wiper in ops if op.open_ended else ():
@@ -141,7 +146,10 @@ def _left_behind(
 
 
 def _overlap(op: Op, wipers: Sequence[Op]) -> bool:
-    """Tell whether a listing overlaps the deletion of its scope: it may see part of it (4.2)."""
+    """Tell whether a listing overlaps the deletion of its scope: it may see part of it.
+
+    See docs/format.md, not promised: 2.
+    """
     return any(op.overlaps(each) for each in wipers)
 
 

@@ -1,7 +1,7 @@
 """Engines that are broken on purpose: what the checker must catch, or it has no teeth.
 
-Each stands between an engine and its bucket and does one thing as an obvious but wrong design would
-(object_protocol.md 2 and 6). The engine itself is the real one.
+Each stands between an engine and its bucket and does one thing as an obvious but wrong design would.
+The engine itself is the real one.
 """
 
 from collections.abc import Callable
@@ -63,13 +63,13 @@ SABOTAGES: Final = {
     "drafts skip the roll-forward": Sabotage(DraftsSkipRollForward, "A", "crash"),
     "acknowledged early": Sabotage(AcknowledgedEarly, "A", "none"),
     "no trail": Sabotage(ShortMemory, "P", "lost"),
-    "resent by itself": Sabotage(Resends, "A", "lost"),
+    "resent by itself": Sabotage(Resends, "B", "lost"),
     "lost is failed": Sabotage(SaysFailed, "A", "lost"),
     "head before copy": Sabotage(HeadBeforeCopy, "B", "none"),
     "list before head": Sabotage(ListBeforeHead, "A", "none"),
     "ids from the clock": Sabotage(IdsFromTheClock, "A", "none"),
     "pointers after the copy": Sabotage(PointersAfterCopy, "G", "crash"),
-    "heads last": Sabotage(HeadsLast, "H", "none"),
+    "heads last": Sabotage(HeadsLast, "H", "crash"),
     "no line": Sabotage(Honest, "D", "none", one_line),
     "no bump": Sabotage(NoBump, "V", "none"),
     "no touch": Sabotage(NoTouch, "E", "none"),

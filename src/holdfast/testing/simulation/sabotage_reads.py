@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from holdfast.backends._bucket.protocol import Bucket, Listed, Stored
-from holdfast.core import document
+from holdfast.core import document, layout
 from holdfast.core.document import Header
-from holdfast.model import Expect
+from holdfast.model import Expect, ScopeKey
 from holdfast.testing.simulation.bucket import version_of
 from holdfast.testing.simulation.sabotage_writes import Honest, header_in
 
@@ -69,6 +69,13 @@ class HeadBeforeCopy(Honest):
         return self.inner.put(key, data, expect=expect)
 
 
+def _histories(head_key: str) -> tuple[str, str]:
+    """Return where the history beside a head is listed: its copies, and the index."""
+    folder = head_key.removesuffix("snapshot_latest.json")
+    session, _, kind, scope = folder.split("/")[1:5]
+    return f"{folder}immutable_history/", layout.order_prefix(ScopeKey(session, scope, kind))
+
+
 class ListBeforeHead(Honest):
     """A history is listed before its head is read."""
 
@@ -80,8 +87,8 @@ class ListBeforeHead(Honest):
         """List first, and give that when it is asked for."""
         for key in keys:
             if self.is_head(key):
-                folder = key.removesuffix("snapshot_latest.json") + "immutable_history/"
-                self.known[folder] = self.inner.list(folder, limit=1000)
+                for prefix in _histories(key):
+                    self.known[prefix] = self.inner.list(prefix, limit=1000)
         return self.inner.get(keys, first=first)
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:

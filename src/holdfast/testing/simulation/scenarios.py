@@ -67,7 +67,7 @@ class Scenario:
     """`menu` is what writers draw from, with repetitions as weights; `views` is for readers.
 
     `index` says whether the engine keeps one; None leaves it to the seed. A `foreign` scenario has
-    an actor that knows nothing of the protocol, and fewer promises hold (object_protocol.md 4.5).
+    an actor that knows nothing of the protocol, and fewer promises hold (docs/format.md, 7).
     Clocks differ if they are `skewed`.
     """
 
@@ -175,7 +175,7 @@ _ALL = (
         "saves to history only, and their order",
         _some,
         (do.aside, do.aside, do.save, do.update, do.delete, do.draft),
-        # The place of such a save is its time: as good as the clocks (object_protocol.md 6).
+        # The place of such a save is its time: as good as the clocks (docs/format.md, 9).
         skewed=False,
     ),
     Scenario(
