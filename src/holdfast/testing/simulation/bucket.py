@@ -5,9 +5,11 @@ Requests for many keys are that many steps, in any order, as parallel ones are. 
 trees, as directories are: they list folder by folder, and others write in between.
 """
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
 from holdfast.backends._bucket.protocol import Listed, Moved, Stored
@@ -44,6 +46,7 @@ class Storage:
         self.by_names = dice.chance(300)
         self.first_has_version = dice.chance(500)
         self._late: list[_Late] = []
+        self._lock = threading.Lock()  # for threads that no scheduler runs
 
     def step(self) -> None:
         """Let others go first, and what is late arrive."""
@@ -58,17 +61,23 @@ class Storage:
 
     def write(self, key: str, data: bytes, expect: Expect) -> str:
         """Store an object now, or raise Moved."""
-        found = self.objects.get(key)
-        if expect is not ANY:
-            version = None if found is None else version_of(found[0])
-            if version != expect:
-                raise Moved
-        self.objects[key] = (data, self.scheduler.now_us)
+        with self._lock:
+            found = self.objects.get(key)
+            if expect is not ANY:
+                version = None if found is None else version_of(found[0])
+                if version != expect:
+                    raise Moved
+            self.objects[key] = (data, self.scheduler.now_us)
         return version_of(data)
 
     def remove(self, key: str) -> None:
         """Remove an object now."""
         self.objects.pop(key, None)
+
+    def listed(self, key: str) -> Listed:
+        """Return an object as a listing shows it."""
+        data, modified = self.objects[key]
+        return Listed(key, len(data), modified)
 
     def keys(self, prefix: str, after: str) -> list[str]:
         """Return the keys that begin with a prefix and come after another, in order."""
@@ -142,22 +151,27 @@ class SimulatedBucket:
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
         """Return a page of keys: in one step, or on a tree in one for each folder."""
         self._begin_read("list", prefix)
-        storage, found = self._storage, list[Listed]()
-        while len(found) < limit:
-            keys = storage.keys(prefix, after)
-            if storage.by_names:
-                keys = [key for key in keys if _folder(key) == _folder(keys[0])]
-            if not keys:
-                break
-            found += [
-                Listed(key, len(storage.objects[key][0]), storage.objects[key][1]) for key in keys
-            ]
-            after = keys[-1]
-            if not storage.by_names:
-                break
-            storage.step()
+        storage = self._storage
+        keys = self._walk(prefix, after) if storage.by_names else storage.keys(prefix, after)
+        found = [storage.listed(key) for key in islice(keys, limit)]
         self._note("list", prefix, f"{len(found)} keys")
-        return found[:limit]
+        return found
+
+    def _walk(self, prefix: str, after: str) -> Iterator[str]:
+        """Go through a tree. A folder is read once: what is created in it since is not seen."""
+        storage, folders = self._storage, dict[str, set[str]]()
+        ahead = storage.keys(prefix, after)
+        while ahead:
+            key, folder = ahead[0], _folder(ahead[0])
+            if folder not in folders:
+                folders[folder] = {each for each in ahead if _folder(each) == folder}
+                storage.step()
+                ahead = storage.keys(prefix, after)
+                continue
+            if key in folders[folder]:
+                yield key
+            after = key
+            del ahead[0]
 
     def close(self) -> None:
         """Hold nothing, so there is nothing to let go of."""

@@ -108,7 +108,7 @@ def ids_of(ops: Sequence[Op]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the ids that each write was seen under, the last one first, and what has two.
 
     Only a save that overlaps the deletion of its scope may have two: it may take place before it,
-    and once more after it (docs/format.md, not promised: 2), and then its second id must exceed others.
+    and once more after it (docs/format.md, not promised: 2). Its second id must exceed others then.
     """
     ids: dict[str, tuple[str, ...]] = {}
     for op in ops:

@@ -25,8 +25,8 @@ class Mode(NamedTuple):
     """How often what goes wrong, in a thousand requests.
 
     `late_deletes` lets unconditional deletes arrive late as well, and what creates a note: no
-    engine survives either without conditional deletes (docs/format.md, not promised: 4), so it is not
-    for modes in which promises are asserted.
+    engine survives either without conditional deletes (docs/format.md, not promised: 4). So it is
+    not for modes in which promises are asserted.
     """
 
     name: str

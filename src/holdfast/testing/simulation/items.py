@@ -252,7 +252,7 @@ class SourceItem(ScopeItem):
 class VanishItem(ScopeItem):
     """A fork whose end nobody was told is seen as long as its source lives, and not after that.
 
-    Its head still names the line of its source (docs/format.md, how a commit is made: a fork). It has no end of its own.
+    Its head still names the line of its source (docs/format.md, how a commit is made: a fork).
     """
 
     def __init__(self, op: Op, key: int, facts: Facts, wiper: Op) -> None:

@@ -1,6 +1,6 @@
 """Engines that are broken on purpose: what the checker must catch, or it has no teeth.
 
-Each stands between an engine and its bucket and does one thing as an obvious but wrong design would.
+Each stands between an engine and its bucket and does one thing as an obvious but wrong design does.
 The engine itself is the real one.
 """
 
