@@ -11,10 +11,22 @@ from holdfast.model import ANY
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance import Face
+from holdfast.testing.conformance.across import Across
 from holdfast.testing.conformance.damage import Damage
+from holdfast.testing.conformance.deleting import Deleting
 from holdfast.testing.conformance.drafts import Drafts
 from holdfast.testing.conformance.engine import EngineSeam
+from holdfast.testing.conformance.forking import Forking
+from holdfast.testing.conformance.lines import Lines
+from holdfast.testing.conformance.listing import Listing
+from holdfast.testing.conformance.notes import Notes
+from holdfast.testing.conformance.order import Order
+from holdfast.testing.conformance.promises import Promises
+from holdfast.testing.conformance.pruning import Pruning
 from holdfast.testing.conformance.repeating import Repeating
+from holdfast.testing.conformance.saving import Saving
+from holdfast.testing.conformance.threads import Threads
+from holdfast.testing.conformance.updating import Updating
 from tests.servers.fixtures import moto, seaweedfs  # noqa: F401
 from tests.servers.service import Service
 
@@ -55,7 +67,27 @@ class OnSeaweedFS(OnService):
         return order[:-1] if folder else order
 
 
-class TestSeaweedFS(OnSeaweedFS, conformance.Suite):
+class TestSeaweedFS(
+    OnSeaweedFS,
+    Promises,
+    Order,
+    Damage,
+    Saving,
+    Drafts,
+    Repeating,
+    Updating,
+    Listing,
+    Notes,
+    Deleting,
+    Lines,
+    Forking,
+    Across,
+    Pruning,
+    Threads,
+    EngineSeam,
+):
+    """The chapters in which most is asked of the storage."""
+
     @pytest.fixture(params=["sync"])
     def face(self, request: pytest.FixtureRequest) -> Face:
         face: Face = request.param
@@ -63,11 +95,8 @@ class TestSeaweedFS(OnSeaweedFS, conformance.Suite):
 
 
 @pytest.mark.slow
-class TestSeaweedFSThroughAsync(OnSeaweedFS, conformance.Suite):
-    @pytest.fixture(params=["async"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
+class TestSeaweedFSAtLength(OnSeaweedFS, conformance.Suite):
+    """Every chapter, in both faces."""
 
 
 class OnMoto(OnService):

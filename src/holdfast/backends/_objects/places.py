@@ -89,7 +89,16 @@ class Places:
             entry = _evidence(entries)
             if entry is None:
                 entry = self._shown(entries, heads[folder])
-            yield folder, None if entry is None else self._named(entry)
+            yield folder, None if entry is None else self._first_named(folder, entries)
+
+    def _first_named(self, folder: str, entries: Sequence[_Entry]) -> ScopeKey | None:
+        """Return the scope. If its names are clipped, one document after the other is asked for
+        them, the head first: tombstones and manifests bear none.
+        """
+        key = entries[0].key._replace(file=File.HEAD, id=None, note=None)
+        head = _Entry(Listed(f"{folder}snapshot_latest.json", 0, 0), key, folder)
+        named = (self._named(entry) for entry in (head, *entries))
+        return next((scope for scope in named if scope is not None), None)
 
     def _shown(self, entries: Sequence[_Entry], found: Found) -> _Entry | None:
         """Return a document that shows that a scope holds something, by a closer look."""

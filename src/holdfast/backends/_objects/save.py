@@ -21,6 +21,7 @@ from holdfast.errors import (
     AlreadyExists,
     Conflict,
     Corrupt,
+    HoldfastError,
     InvalidInput,
     NotFound,
     Unavailable,
@@ -64,7 +65,7 @@ class Saver:
                 return self._replacer.replace(commit)
             # What is remembered may be past. Whoever replaces the head notices that, so nobody else
             # goes by it, and nothing is refused or found unchanged because of it.
-            if attempts == 1 and commit.head:
+            if attempts == 1 and commit.head and not commit.again:
                 remembered = self._heads.remembered(commit.scope)
                 if remembered is not None:
                     try:
@@ -72,7 +73,7 @@ class Saver:
                     except (AlreadyExists, Conflict):
                         pass
             head = self._read(commit)
-            if attempts > 1 and head.header is not None and commit.stamp.nonce in nonces(head):
+            if (commit.again or attempts > 1) and commit.stamp.nonce in nonces(head):
                 # An answer was lost, and what was taken for not stored has arrived after all.
                 stored = self._stored_before(commit)
                 if stored is not None:
@@ -81,10 +82,18 @@ class Saver:
 
         try:
             return self._writer.contend(commit.scope, attempt)
-        except Unavailable as error:
-            if lost and error.outcome_known:
+        except HoldfastError as error:
+            known = not isinstance(error, Unavailable) or error.outcome_known
+            if lost and known and self._may_land(commit.scope):
                 raise unknown(self._files.layout.head_key(commit.scope)) from error
             raise
+
+    def _may_land(self, scope: ScopeKey) -> bool:
+        """Tell whether a create whose answer was lost may still arrive: while there is none."""
+        try:
+            return self._files.read_head(scope) is None
+        except HoldfastError:
+            return True
 
     def _read(self, commit: Commit) -> Head:
         whole = isinstance(commit.body, Append)
@@ -216,7 +225,10 @@ class Saver:
         newest: list[str | None] = []
 
         def newest_kept() -> str | None:
-            newest.append(None if head.bare else self._history.newest_kept(scope, head))
+            # Another process may have kept something beside a bare head. A draft does not look: one
+            # that is followed by drafts alone costs one request each.
+            known = head.bare and not commit.keep
+            newest.append(None if known else self._history.newest_kept(scope, head))
             return newest[0]
 
         row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
