@@ -34,8 +34,8 @@ SEVERITIES: Final = {
     "temporary_left": "info",
 }
 GRACE_US: Final = 24 * 3600 * 1_000_000
-_LOOKS = 5  # before a copy is taken for missing
-_LOOK_S = 0.2
+_LOOKS = 4  # before a copy is taken for missing
+_LOOK_S = 0.1
 _CHUNK = 16  # whole documents in memory
 _LEFTOVERS_MAX = 10_000
 _OURS = ".holdfast/"

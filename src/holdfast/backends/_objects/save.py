@@ -83,17 +83,19 @@ class Saver:
         try:
             return self._writer.contend(commit.scope, attempt)
         except HoldfastError as error:
-            known = not isinstance(error, Unavailable) or error.outcome_known
-            if lost and known and self._may_land(commit.scope):
+            if lost and self._is_doubtful(commit, error):
                 raise unknown(self._files.layout.head_key(commit.scope)) from error
             raise
 
-    def _may_land(self, scope: ScopeKey) -> bool:
-        """Tell whether a create whose answer was lost may still arrive: while there is none."""
+    def _is_doubtful(self, commit: Commit, error: HoldfastError) -> bool:
+        """Tell whether a create whose answer was lost is stored all the same, or may still be."""
+        if isinstance(error, Unavailable):
+            return True
         try:
-            return self._files.read_head(scope) is None
+            head = self._heads.read(commit.scope)
         except HoldfastError:
             return True
+        return head.header is None or commit.stamp.nonce in nonces(head)
 
     def _read(self, commit: Commit) -> Head:
         whole = isinstance(commit.body, Append)

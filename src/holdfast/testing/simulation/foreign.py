@@ -1,7 +1,7 @@
 """The verdict on runs with a foreign tool, which overwrites the current document blindly.
 
 It may discard drafts, a kept save that is not acknowledged yet, and the order of ids
-(docs/format.md, not promised: 7), so that no single order explains such a run. What is left to
+(docs/format.md, not promised: 8), so that no single order explains such a run. What is left to
 promise: acknowledged kept snapshots and updates survive, and losers are never seen.
 """
 

@@ -55,7 +55,7 @@ class ScopeItem:
         """Tell whether one snapshot certainly stands below another in history.
 
         Nothing is promised of a history-only save and another one that overlap
-        (docs/format.md, not promised: 9).
+        (docs/format.md, not promised: 10).
         """
         if a.place >= b.place:
             return False
@@ -104,7 +104,7 @@ class CommitItem(ScopeItem):
         if op.ok or op.open_ended or self.ended:
             yield result.state, Move.OVER
             # Which of the two is newer is not promised either: a history-only save, or what a
-            # deletion beside it uncovers (docs/format.md, not promised: 9).
+            # deletion beside it uncovers (docs/format.md, not promised: 10).
             uncovering = self.makers.get(state.uncovered_by)
             if result.snap.aside and uncovering is not None and uncovering.overlaps(op):
                 yield result.state._replace(head=result.snap.place), Move.OVER

@@ -70,7 +70,7 @@ class ListItem(ScopeItem):
         """Tell whether the listing must show a snapshot that is there.
 
         Through the index a snapshot may be missing until its writer has been acknowledged, or the
-        next writer of the scope has come (docs/format.md, not promised: 10).
+        next writer of the scope has come (docs/format.md, not promised: 11).
         """
         if not self.by_index or self.op.settled:
             return True
