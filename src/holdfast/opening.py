@@ -211,6 +211,8 @@ def _opened(
     if not address.startswith("//"):
         raise InvalidInput("write s3://bucket/prefix")
     name, _, prefix = address[2:].partition("/")
+    if "@" in name:
+        raise InvalidInput("a URL does not hold keys: give access_key_id= and secret_access_key=")
     own = dict(options)
     root = own.pop("root", _ROOT)
     bucket = factory(name, prefix=prefix, clock=CLOCK, **own)

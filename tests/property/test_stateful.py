@@ -47,10 +47,6 @@ def test_sqlite_does_what_memory_does() -> None:
     run_state_machine_as_test(Sqlite, settings=some(35, 30))
 
 
-def test_a_directory_does_what_memory_does() -> None:
-    run_state_machine_as_test(Directory, settings=some(12, 25))
-
-
 def test_memory_does_what_memory_does() -> None:
     run_state_machine_as_test(Memory, settings=some(10, 20))
 

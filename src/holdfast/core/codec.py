@@ -156,7 +156,7 @@ def decode(encoded: bytes) -> JSON:
         if encoded.startswith(_WIDE):
             return json.loads(encoded, parse_constant=_refuse_constant)
         return orjson.loads(encoded)
-    except ValueError as cause:
+    except (ValueError, RecursionError) as cause:
         raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
 
 

@@ -92,6 +92,13 @@ class Header:
 
 _FIELDS = tuple((each.name, each.default) for each in fields(Header))
 _ENCODED = ("forked_from", "labels", "metadata")
+_TEXT, _MAYBE = (str,), (str, type(None))
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "nonce", "born", "w", "floor", "status"), _TEXT),
+    **dict.fromkeys(("line", "fence", "pending", "session_id", "scope_id", "parent"), _MAYBE),
+    **dict.fromkeys(("seq", "rev", "created_at", "updated_at", "at", "size", "last"), (int,)),
+    **dict.fromkeys(("kept", "void", "mixed", "foreign"), (bool,)),
+}
 _PLACES = ("seq", "last")  # in hexadecimal: not every tool keeps integers beyond 2^53
 
 
@@ -201,7 +208,7 @@ def _read_header(first: bytes, opening: re.Match[bytes]) -> Header:
     try:
         frame = codec.decode(b"%s%s}" % (opening[2], first[: n - 1]))
         return _header_of(frame["appData"]["holdfast"])
-    except (KeyError, TypeError, ValueError) as cause:
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidInput) as cause:
         raise Corrupt("the header of a document is not one that is known") from cause
 
 
@@ -214,7 +221,21 @@ def _header_of(found: dict[str, JSON]) -> Header:
         if name in facts:
             facts[name] = int(facts[name], 16)
     facts["trail"] = tuple(facts.get("trail", ()))
-    return Header(**facts)
+    header = Header(**facts)
+    _check(header)
+    return header
+
+
+def _check(header: Header) -> None:
+    """Raise unless every field is what it must be: anybody can write a checksum that fits."""
+    for name, kinds in _KINDS.items():
+        if type(getattr(header, name)) not in kinds:
+            raise TypeError(name)
+    if not all(type(nonce) is str for nonce in header.trail):
+        raise TypeError("trail")
+    labels, metadata = codec.decode(header.labels), codec.decode(header.metadata)
+    if not all(type(value) is str for value in labels.values()) or type(metadata) is not dict:
+        raise TypeError
 
 
 def _read_foreign(stored: bytes) -> Document:

@@ -12,6 +12,7 @@ Clipped names cannot be turned back: whoever finds one reads the full id from th
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
@@ -104,6 +105,7 @@ def listing_order(id: str) -> str:
     return f"{_name(id)}."
 
 
+@lru_cache(maxsize=4096)
 def _name(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     escaped = escape(id)
     if len(escaped) <= bytes_max:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from holdfast.core import codec
+from holdfast.core import codec, times
 from holdfast.core.notes import NoteRow
 from holdfast.errors import Corrupt
 
@@ -63,7 +63,12 @@ def read(stored: bytes) -> NoteFile:
             facts["updated_at"],
             value,
         )
-    except (KeyError, orjson.JSONDecodeError) as cause:
+        texts = (row.on, row.name, row.nonce, *facts.get("trail", ()))
+        if not all(isinstance(text, str) for text in texts) or type(row.rev) is not int:
+            raise TypeError
+        times.from_us(row.updated_at)
+        codec.decode(value)
+    except (KeyError, TypeError, orjson.JSONDecodeError) as cause:
         raise Corrupt(f"a note is not one that is known. bytes=`{len(stored)}`") from cause
     trail = tuple(facts.get("trail", ()))
     return NoteFile(row, trail, facts.get("session_id"), facts.get("scope_id"))

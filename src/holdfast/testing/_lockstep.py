@@ -240,8 +240,14 @@ def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed:
 
 
 def _in_text_order(view: View) -> View:
-    """Return a view of an engine that documents another order, in the order of text."""
+    """Return a view of an engine that documents another order, in the order of text.
+
+    Across scopes its order is that of the clocks, so only the order inside each is looked at.
+    """
     ordered = {**view, "sessions": sorted(view["sessions"])}
+    ordered.pop("found", None)
+    if "history" in view:
+        ordered["history"] = sorted(view["history"], key=lambda info: info.scope)
     ordered["scopes"] = sorted(
         view["scopes"], key=lambda info: (info.key[0], info.key[2], info.key)
     )

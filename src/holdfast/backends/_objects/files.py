@@ -15,13 +15,14 @@ from holdfast.core import document, foreign
 from holdfast.core.document import Header, Tombstone
 from holdfast.core.layout import Clipped, Layout, Name
 from holdfast.core.rows import Row
-from holdfast.errors import Corrupt, Unavailable
+from holdfast.errors import Corrupt, InvalidInput, Unavailable
 from holdfast.model import ScopeKey
 
 FIRST_BYTES = 16 * 1024  # of a document, to learn all about it but its state
 TRAIL_MAX = 16
 PAGE = 1000  # what one request lists
 _RESENDS_MAX = 8
+_WHOLES_MAX = 16  # whole documents held where only their headers are asked for
 
 
 def walk(bucket: Bucket, prefix: str, after: str = "", page: int = PAGE) -> Iterator[Listed]:
@@ -131,9 +132,10 @@ class Files:
             for place, stored in zip(places, answers, strict=True)
         ]
         more = [at for at, each in enumerate(found) if each is _MORE]
-        if more:
-            answers = self.bucket.get([places[at].key for at in more])
-            for at, stored in zip(more, answers, strict=True):
+        for start in range(0, len(more), _WHOLES_MAX):
+            some = more[start : start + _WHOLES_MAX]
+            answers = self.bucket.get([places[at].key for at in some])
+            for at, stored in zip(some, answers, strict=True):
                 found[at] = self._parse(places[at], stored, whole, versions)
         return found
 
@@ -163,7 +165,7 @@ class Files:
                 return Grave(tombstone, stored.version)
         try:
             return self._parse_live(place, stored, whole, is_all)
-        except Corrupt as error:
+        except (Corrupt, InvalidInput) as error:  # a foreign document may be nested too deep
             return Corrupt(f"{error} key=`{place.key}`")
 
     def _parse_live(self, place: Place, stored: Stored, whole: bool, is_all: bool) -> Found:
@@ -179,12 +181,13 @@ class Files:
             if isinstance(header, int):
                 header = document.read(stored.data).header
         if isinstance(header, Header):
-            if not _bears(header, place.id):
+            if not _bears(header, place.id) or (header.void and place.id is not None):
                 raise Corrupt(f"a document stands in the place of another. id=`{header.id}`")
-            return Doc(header, stored.version, stored.data if is_all else None, proved=body)
-        return self._parse_foreign(place, stored)
+            data = stored.data if whole or (is_all and stored.size <= FIRST_BYTES) else None
+            return Doc(header, stored.version, data, proved=body)
+        return self._parse_foreign(place, stored, whole)
 
-    def _parse_foreign(self, place: Place, stored: Stored) -> Found:
+    def _parse_foreign(self, place: Place, stored: Stored, whole: bool) -> Found:
         if isinstance(place.id, Clipped):
             raise Corrupt("a foreign document has no id")
         header = foreign.header_of(
@@ -193,7 +196,8 @@ class Files:
             digest=blake2b(stored.data, digest_size=8).hexdigest(),
             modified=stored.modified,
         )
-        return Doc(header, stored.version, stored.data, foreign=True)
+        data = stored.data if whole or stored.size <= FIRST_BYTES else None
+        return Doc(header, stored.version, data, foreign=True)
 
     def stored_bytes(self, scope: ScopeKey) -> int:
         """Return how many bytes are stored in a scope."""

@@ -74,12 +74,12 @@ class History:
     def page(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
         """Return kept snapshots below a place, the newest first. `head` was read before."""
         found = None
-        if self._index.enabled and head.header is not None and not head.is_foreign:
+        if self._index.enabled and head.damage is None and not head.is_foreign:
             prefix = self._files.layout.history_prefix(scope)
             listed = self._files.bucket.list(prefix, limit=PAGE)
             if len(listed) < PAGE:
                 found = self._by_place(scope, head, after, limit, listed)
-            elif not head.header.foreign:
+            elif head.header is not None and not head.header.foreign:
                 found = self._by_place(scope, head, after, limit, None)
         if found is None:
             found = self._by_scan(scope, head, after, limit)

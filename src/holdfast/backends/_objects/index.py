@@ -116,8 +116,20 @@ class Index:
                 ref = _short_ref(pointer) if stored is None else unpack_ref(stored.data)
             except Corrupt:
                 continue
-            if ref is not None:
+            if ref is not None and _agrees(pointer, ref):
                 yield Pointed(ref, pointer.seq, pointer.at_ms, pointer.born, each.key)
+
+
+def _agrees(pointer: Pointer, ref: SnapshotRef) -> bool:
+    """Tell whether the address in a pointer is the one that its key has clipped."""
+    pairs = (
+        (pointer.session_id, ref.scope.session_id),
+        (pointer.scope_id, ref.scope.scope_id),
+        (pointer.id, ref.id),
+    )
+    return pointer.kind == ref.scope.kind and all(
+        name.matches(id) if isinstance(name, Clipped) else name == id for name, id in pairs
+    )
 
 
 def _short_ref(pointer: Pointer) -> SnapshotRef | None:

@@ -108,10 +108,12 @@ class Places:
         if head.shown is not None or (head.header is not None and head.header.fence is not None):
             return entries[0]
         copies = [entry for entry in entries if entry.key.file is File.COPY]
-        docs = self._files.read([Place(each.listed.key, each.key.id) for each in copies])
-        for entry, doc in zip(copies, docs, strict=True):
-            if isinstance(doc, Corrupt) or (isinstance(doc, Doc) and head.counts(doc.header)):
-                return entry
+        for start in range(0, len(copies), _CHUNK):
+            some = copies[start : start + _CHUNK]
+            docs = self._files.read([Place(each.listed.key, each.key.id) for each in some])
+            for entry, doc in zip(some, docs, strict=True):
+                if isinstance(doc, Corrupt) or (isinstance(doc, Doc) and head.counts(doc.header)):
+                    return entry
         return None
 
     def _named(self, entry: _Entry) -> ScopeKey | None:

@@ -12,7 +12,7 @@ from holdfast.backends._objects.files import Doc, Files, Place
 from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.history import History
 from holdfast.backends._objects.index import Index, Pointed
-from holdfast.core import codec
+from holdfast.core import codec, ids
 from holdfast.core.document import TOMBSTONE_BYTES_MAX
 from holdfast.core.layout import File
 from holdfast.core.rows import info_of
@@ -155,7 +155,14 @@ class Queries:
                 and pointed.ref.scope.session_id.startswith(query.prefix)
             )
             page = heapq.nlargest(limit, pointers, key=lambda pointed: pointed.seq or 0)
-            found += self._best(iter([each.ref for each in page]), query, len(page))
+            places = {(each.ref, each.seq) for each in page}
+            best = self._best(iter([each.ref for each in page]), query, len(page))
+            # An id that was deleted and saved again has two places, of which one is past.
+            found += [
+                info
+                for info in best
+                if (SnapshotRef(info.scope, info.id), ids.seq_of(info.revision)) in places
+            ]
             if len(page) < limit:
                 break
             after = page[-1].seq

@@ -13,6 +13,7 @@ from holdfast.backends._objects.writing import Writer
 from holdfast.core import commits, document
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.document import Header
+from holdfast.core.layout import is_clipped
 from holdfast.core.rows import info_of
 from holdfast.errors import (
     AlreadyExists,
@@ -74,7 +75,16 @@ class Replacer:
         row = commits.replaced_row(commit, existing.row, size=len(commit.body))
         header = replaced_header(existing.header, row)
         if life is not None and is_head:
-            header = replace(header, line=life.line, last=life.last, floor=life.floor)
+            header = replace(
+                header,
+                line=life.line,
+                last=life.last,
+                floor=life.floor,
+                mixed=life.mixed,
+                foreign=life.foreign,
+                session_id=scope.session_id if is_clipped(scope.session_id) else None,
+                scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+            )
         if is_head:
             self._replace_head(scope, head, header, copy, commit.body)
         else:

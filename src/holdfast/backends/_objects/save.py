@@ -158,7 +158,7 @@ class Saver:
     def _is_taken(self, scope: ScopeKey, head: Head, shown: Doc | None) -> bool:
         if shown is not None or (head.header is not None and head.header.fence is not None):
             return True
-        if self._history.newest(scope, head) is not None:
+        if self._history.newest_kept(scope, head) is not None:
             return True
         layout = self._files.layout
         prefixes = (f"{layout.scope_prefix(scope)}notes/", layout.manifest_key(scope))
@@ -229,7 +229,7 @@ class Saver:
         def newest_kept() -> str | None:
             # Another process may have kept something beside a bare head. A draft does not look: one
             # that is followed by drafts alone costs one request each.
-            known = head.bare and not commit.keep
+            known = (head.bare and not commit.keep) or (life.is_new and not life.mixed)
             newest.append(None if known else self._history.newest_kept(scope, head))
             return newest[0]
 

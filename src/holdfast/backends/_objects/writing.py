@@ -234,13 +234,14 @@ class Writer:
         if not isinstance(found, Doc) or found.header.revision != newest.header.revision:
             raise Beaten
         # The copy is written anew, so that nobody who read it before changes it behind our back.
-        touched = self.rewritten(found.header)
+        void = head.header
+        touched = replace(
+            self.rewritten(found.header), line=void.line, mixed=void.mixed, foreign=void.foreign
+        )
         data, base = document.write(touched, scope.kind, found.body), found.header.w
         self.files.swap(place.key, data, expect=found.version, nonce=touched.w, base=base)
-        void = head.header
         shown = replace(
             touched,
-            line=void.line,
             last=max(void.last, touched.seq),
             floor=void.floor,
             fence=void.fence,
