@@ -370,16 +370,14 @@ class Lockstep(RuleBasedStateMachine):
         """By id, one and several; the way up; what changed; sessions and scopes, in part."""
         a, b = self._twins.id_of(key, first), self._twins.id_of(key, second)
         self._twins.at(key, lambda scope, its: scope.load_many([b, ABSENT, a, b]))
-        if self.text_order:
-            self._twins.at(key, lambda scope, its: scope.ids(after=a, limit=limit))
         self._twins.at(key, lambda scope, its: scope.ancestors(a))
         self._twins.at(key, lambda scope, its: scope.diff(a, b).to_json_patch())
-        if self.text_order:
-            self._twins.do(lambda store, its: store.sessions(after="s", prefix="s", limit=limit))
-        if self.text_order:
-            self._twins.do(lambda store, its: store.scopes(session, kind="graph", prefix="s"))
-        if self.text_order:
-            self._twins.do(lambda store, its: store.find(a, prefix=session), needs_index=True)
+        if not self.text_order:
+            return
+        self._twins.at(key, lambda scope, its: scope.ids(after=a, limit=limit))
+        self._twins.do(lambda store, its: store.sessions(after="s", prefix="s", limit=limit))
+        self._twins.do(lambda store, its: store.scopes(session, kind="graph", prefix="s"))
+        self._twins.do(lambda store, its: store.find(a, prefix=session), needs_index=True)
 
     # Upkeep
 
