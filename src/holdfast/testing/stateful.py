@@ -356,12 +356,13 @@ class Lockstep(RuleBasedStateMachine):
     )
     def history_of_all(self, last: Pair | None, **asked: Any) -> None:
         """Across sessions, behind one of any scope that may be gone."""
-        if not self.text_order:
-            return
-        self._twins.do(
-            lambda store, its: store.history(after=None if last is None else its(last), **asked),
-            needs_index=True,
-        )
+        if self.text_order:
+            self._twins.do(
+                lambda store, its: store.history(
+                    after=None if last is None else its(last), **asked
+                ),
+                needs_index=True,
+            )
 
     @rule(key=some_scope, first=which, second=which, limit=counts, session=sessions)
     def read(
