@@ -114,11 +114,8 @@ class Lockstep(RuleBasedStateMachine):
         ]
         for each in self._small:
             each.start()
-        self._twins = Twins(
-            lambda: self.open_backend(Path(self._folder.name)),
-            _NAMES,
-            text_order=self.text_order,
-        )
+        place = Path(self._folder.name)
+        self._twins = Twins(lambda: self.open_backend(place), _NAMES, text_order=self.text_order)
 
     def teardown(self) -> None:
         """Close everything and remove the folder."""
@@ -356,13 +353,12 @@ class Lockstep(RuleBasedStateMachine):
     )
     def history_of_all(self, last: Pair | None, **asked: Any) -> None:
         """Across sessions, behind one of any scope that may be gone."""
-        if self.text_order:
-            self._twins.do(
-                lambda store, its: store.history(
-                    after=None if last is None else its(last), **asked
-                ),
-                needs_index=True,
-            )
+        if not self.text_order:
+            return
+        self._twins.do(
+            lambda store, its: store.history(after=None if last is None else its(last), **asked),
+            needs_index=True,
+        )
 
     @rule(key=some_scope, first=which, second=which, limit=counts, session=sessions)
     def read(
