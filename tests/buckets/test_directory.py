@@ -230,12 +230,16 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
 def test_names_that_are_not_text_do_not_break_a_listing(tmp_path: Path) -> None:
     bucket = make(tmp_path)
     bucket.put("a/b", b"1", expect=None)
+    refused = False
     try:
         with open(os.fsencode(tmp_path) + b"/a/\xff", "wb"):
             os.mkdir(os.fsencode(tmp_path) + b"/a/\xfe")
     except OSError:
-        pytest.skip("this file system takes only UTF-8")
+        refused = True  # this file system takes only UTF-8
     assert listed(bucket, page=1) == ["a/b"]
+    if refused:
+        assert bucket.leftovers(limit=10) == []
+        return
     assert sorted(bucket.leftovers(limit=10)) == [
         (r"a/\xfe", "a name that is not UTF-8", False),
         (r"a/\xff", "a name that is not UTF-8", False),

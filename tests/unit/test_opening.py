@@ -418,6 +418,13 @@ def test_a_place_that_is_none_is_refused(url: str) -> None:
         ("s3://bucket?endpoint_url=ftp://host", {}),
         ("s3://bucket/a/../b", {}),
         ("s3:///prefix", {}),
+        ("s3://two words/prefix", {}),
+        ("s3://KEY:SECRET@bucket", {}),
+        ("s3://bucket", {"region": "eu\n"}),
+        ("s3://bucket", {"access_key_id": "a\n", "secret_access_key": "b"}),
+        ("s3://bucket?endpoint_url=http://host:99999", {}),
+        ("s3://bucket?endpoint_url=http://ho st", {}),
+        ("s3://bucket?endpoint_url=http://127.0.0.1:1&path_style=0", {}),
     ],
 )
 def test_a_bad_option_of_a_bucket_is_refused(url: str, options: dict[str, Any]) -> None:

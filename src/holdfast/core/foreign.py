@@ -9,6 +9,7 @@ from zlib import crc32
 
 from holdfast.core import codec, ids, times
 from holdfast.core.document import Document, Header
+from holdfast.errors import InvalidInput
 from holdfast.model import JSON
 
 STATUS = "completed"  # what a save says by default
@@ -52,7 +53,7 @@ def _created_at(envelope: dict[str, JSON]) -> int | None:
         moment = datetime.fromisoformat(text)
         aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
         return times.to_us("createdAt", aware)
-    except Exception:  # whatever else it may be, it is not a time
+    except (ValueError, OverflowError, InvalidInput):  # whatever it may be, it is not a time
         return None
 
 

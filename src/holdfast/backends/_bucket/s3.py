@@ -5,9 +5,11 @@ variables of the environment, which obstore reads too, AWS's profiles, the roles
 machine.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import urlsplit
 
 from holdfast.backends._bucket._s3_bucket import ObjectStoreBucket
 from holdfast.backends._bucket._s3_profile import Keys, read_profile
@@ -62,6 +64,10 @@ def s3_bucket(
     """
     _require_obstore()
     _check_name(bucket)
+    for text in (region, access_key_id, secret_access_key, session_token):
+        # They become part of a header, where the client breaks on anything else.
+        if text is not None and not re.fullmatch(r"[!-~]+", text):
+            raise InvalidInput("a region or a key holds a character that it cannot have")
     if (access_key_id is None) != (secret_access_key is None):
         raise InvalidInput("an access key and its secret are given together or not at all")
     found = read_profile(environ, profile)
@@ -176,7 +182,7 @@ def _first_of(environ: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 def _check_name(bucket: str) -> None:
-    if not bucket or "/" in bucket or not bucket.isprintable():
+    if not re.fullmatch(r"[A-Za-z0-9._$-]+", bucket):
         raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
 
 
@@ -186,6 +192,15 @@ def address_of(url: str, bucket: str | None) -> str:
     if not mark or scheme not in ("http", "https") or not rest.strip("/"):
         # It is not shown: it may hold a password.
         raise InvalidInput("the endpoint_url must begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        named, _ = parts.hostname, parts.port
+    except ValueError:
+        named = None
+    if not named or not re.fullmatch(r"[!-~]+", rest):
+        raise InvalidInput("the endpoint_url is not one: the host, the port, or a blank in it")
+    if bucket is not None and (":" in named or re.fullmatch(r"[0-9.]+", named)):
+        raise InvalidInput("a bucket cannot stand before an address in numbers: set path_style")
     host = rest.rstrip("/")
     return f"{scheme}://{host}" if bucket is None else f"{scheme}://{bucket}.{host}"
 

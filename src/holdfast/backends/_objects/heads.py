@@ -4,7 +4,9 @@ A writer that continues its own line knows the head from its last commit and nee
 other write of the head changes its version, and then the compare-and-set fails.
 """
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -79,6 +81,7 @@ class Heads:
         self._files = files
         self._lock = threading.Lock()
         self._marks: OrderedDict[ScopeKey, _Mark] = OrderedDict()
+        _all.add(self)
 
     def read(self, scope: ScopeKey, *, whole: bool = False, versions: bool = False) -> Head:
         """Read the head of a scope."""
@@ -108,7 +111,10 @@ class Heads:
 
     def _lives(self, header: Header) -> bool:
         ref = unpack_ref(header.forked_from)
-        source = None if ref is None else self._files.read_head(ref.scope)
+        try:
+            source = None if ref is None else self._files.read_head(ref.scope)
+        except Corrupt:
+            return True  # a damaged source tells nothing, and must not hide what was made of it
         return source is not None and source.header.line in (None, header.pending)
 
     def remembered(self, scope: ScopeKey) -> Head | None:
@@ -142,3 +148,13 @@ class Heads:
 
 
 _NOTHING = _Mark(None, "", 0)
+_all: "weakref.WeakSet[Heads]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # A thread that the child lacks may have held a lock. What is remembered is compared anyway.
+    for heads in list(_all):
+        heads._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
