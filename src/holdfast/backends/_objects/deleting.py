@@ -13,7 +13,7 @@ from holdfast.backends._bucket.protocol import Listed, Moved
 from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place, unknown, walk
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.notes import Notes
-from holdfast.backends._objects.writing import Writer
+from holdfast.backends._objects.writing import Writer, is_done
 from holdfast.core import commits, document, ids
 from holdfast.core.document import TOMBSTONE_BYTES_MAX, Tombstone
 from holdfast.core.layout import File
@@ -107,16 +107,25 @@ class Deleter:
             if shown is not None and shown.header.id == id:
                 return -1
         if head.shown is not None and head.shown.header.id == id:
-            self._writer.roll_forward(scope, head)
-            self._void(scope, head, None)
-            if not head.shown.header.kept:
-                return head.shown.header.size
-            raise Beaten  # what is left of it is its copy
+            return self._delete_head(scope, head, head.shown, copy)
         if head.is_void:
             shown = self._history.newest(scope, head)
             shows = shown is not None and shown.header.id == id
             self._writer.bump(scope, head, until=self._now() if shows else 0)
         return self._bury(scope, id, head, copy)
+
+    def _delete_head(self, scope: ScopeKey, head: Head, shown: Doc, copy: Found) -> int | None:
+        """Make the head void, then its copy a tombstone.
+
+        The copy was read before: whoever puts it back into the void head has to write it first, and
+        then it is not buried.
+        """
+        header = shown.header
+        if header.kept and not isinstance(copy, Corrupt) and not is_done(header, copy):
+            self._writer.roll_forward(scope, head)
+            raise Beaten  # now there is a copy to be read
+        self._void(scope, head, None)
+        return self._bury(scope, header.id, head, copy) if header.kept else header.size
 
     def _now(self) -> int:
         return ids.place_at(self._writer.draw().now)

@@ -158,6 +158,8 @@ class Saver:
     def _is_taken(self, scope: ScopeKey, head: Head, shown: Doc | None) -> bool:
         if shown is not None or (head.header is not None and head.header.fence is not None):
             return True
+        if not self._files.bucket.list(self._files.layout.scope_prefix(scope), limit=1):
+            return False
         if self._history.newest_kept(scope, head) is not None:
             return True
         layout = self._files.layout
