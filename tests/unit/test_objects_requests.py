@@ -191,9 +191,9 @@ BOUNDS = {
     "an update below": (4, 0, 1, 0),
     "a note": (1, 0, 1, 0),
     "a delete below": (2, 1, 1, 1),
-    "a delete of the head": (8, 1, 3, 1),
+    "a delete of the head": (4, 1, 2, 1),
     "a save on a void head": (3, 2, 4, 0),
-    "a fork": (7, 5, 6, 0),
+    "a fork": (7, 2, 5, 0),
 }
 
 
