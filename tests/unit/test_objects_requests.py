@@ -193,7 +193,7 @@ BOUNDS = {
     "a delete below": (2, 1, 1, 1),
     "a delete of the head": (4, 1, 2, 1),
     "a save on a void head": (3, 2, 4, 0),
-    "a fork": (7, 2, 5, 0),
+    "a fork": (7, 2, 6, 0),
 }
 
 
