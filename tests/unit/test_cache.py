@@ -3,7 +3,7 @@
 import os
 from functools import partial
 
-from holdfast.backends._cache import BodyCache
+from holdfast.backends._relational.cache import BodyCache
 from holdfast.model import ScopeKey
 from holdfast.testing.conformance._kit import together
 

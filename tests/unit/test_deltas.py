@@ -12,7 +12,8 @@ import pytest
 
 import holdfast
 from holdfast import Corrupt, Scope, Store
-from holdfast.backends._sqlite_bodies import SqliteBodies
+from holdfast.backends._relational.bodies import Bodies
+from holdfast.backends._sqlite_turn import SqliteTurn
 from holdfast.core.chains import BodyRow, read_chain
 from holdfast.core.codec import DELTA, SEALED, WHOLE, form_of
 
@@ -207,7 +208,7 @@ def test_forks_of_forks_stay_near(store: Store, path: Path) -> None:
         line = line.fork(info.id)
         with closing(sqlite3.connect(path)) as conn:
             (last,) = conn.execute("SELECT max(seq) FROM bodies").fetchone()
-            depth = max(depth, len(SqliteBodies(conn).links(last)))
+            depth = max(depth, len(Bodies(SqliteTurn(conn)).links(last)))
     assert depth < 100
     assert line.load().state == chat(20) | {"turn": 119}  # type: ignore[union-attr]
 
@@ -269,7 +270,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read.append(rows[0].seq)
         return read_chain(rows)
 
-    monkeypatch.setattr("holdfast.backends._deltas.read_chain", noted)
+    monkeypatch.setattr("holdfast.backends._relational.deltas.read_chain", noted)
     return read
 
 

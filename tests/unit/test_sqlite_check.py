@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.backends._sqlite_findings import SEVERITIES
+from holdfast.backends._relational.findings import SEVERITIES
 from holdfast.core import codec
 from holdfast.core.rows import Row, row_checksum
 from holdfast.errors import Corrupt, InvalidInput

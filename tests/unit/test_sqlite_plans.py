@@ -19,8 +19,9 @@ import pytest
 import holdfast
 from holdfast import ScopeKey
 from holdfast.backends import _sql
-from holdfast.backends._sqlite_commit import carry_out
-from holdfast.backends._sqlite_tables import Tables
+from holdfast.backends._relational.commit import carry_out
+from holdfast.backends._relational.tables import Tables
+from holdfast.backends._sqlite_turn import SqliteTurn
 from holdfast.opening import open_backend
 from holdfast.protocol import Backend, Commit, Stamp
 
@@ -174,5 +175,5 @@ def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
 def fill(backend: Backend, commits: list[Commit]) -> None:
     """Store many snapshots in one transaction, which is much faster than one by one."""
     backend._file.write(  # type: ignore[attr-defined]
-        lambda conn: [carry_out(Tables(conn), commit) for commit in commits]
+        lambda conn: [carry_out(Tables(SqliteTurn(conn)), commit) for commit in commits]
     )

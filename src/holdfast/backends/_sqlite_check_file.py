@@ -4,13 +4,13 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from enum import Enum
 from functools import cache
 from typing import Any
 
 from holdfast.backends import _sql
+from holdfast.backends._relational.check import Trust
+from holdfast.backends._relational.findings import finding
 from holdfast.backends._sqlite_errors import primary_code
-from holdfast.backends._sqlite_findings import finding
 from holdfast.backends._sqlite_schema import APPLICATION_ID
 from holdfast.model import Finding
 
@@ -18,14 +18,6 @@ _OBJECTS = _sql.load_queries("check.sqlite.sql")["objects"]
 _INCREMENTAL = 2
 _COMPLAINTS_MAX = 20  # of SQLite about its pages; with more it is beyond mending by hand
 _COMMENT = re.compile(r"--[^\n]*")
-
-
-class Trust(Enum):
-    """What may be done with the rest of the file."""
-
-    MEND = "rows may be mended"
-    LOOK = "rows may be inspected, but nothing may be written"
-    STOP = "rows mean something that this version does not know"
 
 
 def inspect_file(conn: sqlite3.Connection, *, repair: bool) -> tuple[list[Finding], Trust]:

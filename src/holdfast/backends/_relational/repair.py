@@ -1,21 +1,18 @@
-"""Mending rows of a SQLite file: only what loses nothing that can still be read.
+"""Mending rows: only what loses nothing that can still be read.
 
 Everything here is repeatable and is called inside the transaction of one `check` step.
 """
 
-import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any, NamedTuple
 
-from holdfast.backends import _sql
-from holdfast.backends._sqlite_tables import verified
+from holdfast.backends._relational.tables import verified
+from holdfast.backends._relational.turn import Turn
 from holdfast.core import ids
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
 
 LOST_AND_FOUND = "lost+found"
-STATEMENTS = _sql.load_queries("check.sqlite.sql")
 
 # What reading a row of damaged bytes can raise: its types need not be those of its columns.
 DAMAGE = (Corrupt, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
@@ -58,9 +55,7 @@ class ScopeFacts(NamedTuple):
         return self.floor != "" and ids.time_ms_of(self.floor) is None
 
 
-def settle_scope(
-    conn: sqlite3.Connection, pk: int, facts: ScopeFacts, *, restored: bool = False
-) -> None:
+def settle_scope(turn: Turn, pk: int, facts: ScopeFacts, *, restored: bool = False) -> None:
     """Set the columns of a scope that are wrong, or all if it is restored, to what is known.
 
     A draft exists only as a head, so a head that is lost was the draft if there is one. Else the
@@ -69,7 +64,7 @@ def settle_scope(
     """
     head_seq = facts.head_seq
     if restored or facts.head_is_wrong:
-        draft = newest_draft(conn, pk)
+        draft = newest_draft(turn, pk)
         head_seq = facts.newest_kept if draft is None else draft
     values = {
         "pk": pk,
@@ -79,65 +74,63 @@ def settle_scope(
         "floor": facts.floor,
     }
     if restored or facts.floor_is_wrong:
-        values["floor"] = _greatest_minted(conn, pk)
-    conn.execute(STATEMENTS["move_scope"], values)
+        values["floor"] = _greatest_minted(turn, pk)
+    turn.do("check.move_scope", values)
 
 
-def newest_draft(conn: sqlite3.Connection, pk: int) -> int | None:
+def newest_draft(turn: Turn, pk: int) -> int | None:
     """Return the place of the newest draft of a scope whose row is whole."""
-    with closing(conn.execute(STATEMENTS["drafts"], (pk,))) as rows:
-        for found in rows:
-            try:
-                return verified(found, pk).seq
-            except DAMAGE:
-                continue  # that it is a draft is then not known either
+    for found in turn.each("check.drafts", (pk,)):
+        try:
+            return verified(found, pk).seq
+        except DAMAGE:
+            continue  # that it is a draft is then not known either
     return None
 
 
-def _greatest_minted(conn: sqlite3.Connection, pk: int) -> str:
+def _greatest_minted(turn: Turn, pk: int) -> str:
     """Return the greatest id of a scope that can have been minted in it, or "".
 
     A minted id is never ahead of the logical time of its commit. One that is was given by a caller,
     and as a floor it could be so far ahead that no greater id exists.
     """
-    with closing(conn.execute(STATEMENTS["ids_downwards"], (pk,))) as rows:
-        for name, saved_at in rows:
-            time_ms = ids.time_ms_of(name)
-            if time_ms is not None and time_ms <= saved_at // 1000:
-                return str(name)
+    for name, saved_at in turn.each("check.ids_downwards", (pk,)):
+        time_ms = ids.time_ms_of(name)
+        if time_ms is not None and time_ms <= saved_at // 1000:
+            return str(name)
     return ""
 
 
-def restore_scope(conn: sqlite3.Connection, pk: int) -> ScopeKey | None:
+def restore_scope(turn: Turn, pk: int) -> ScopeKey | None:
     """Make a scope again that snapshots or notes still name, under a new address.
 
     Its key is part of their checksums, so with that key they can be read again. Return the address,
     or None if it is taken.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    conn.execute(STATEMENTS["add_session"], {"session_id": key.session_id})
+    turn.do("check.add_session", {"session_id": key.session_id})
     values = {"pk": pk, **key._asdict()}
-    if not conn.execute(STATEMENTS["restore_scope"], values).rowcount:
+    if not turn.count("check.restore_scope", values):
         return None
-    facts = ScopeFacts._make(conn.execute(STATEMENTS["scope"], (pk,)).fetchone())
-    settle_scope(conn, pk, facts, restored=True)
+    facts = ScopeFacts._make(turn.one("check.scope", (pk,)))
+    settle_scope(turn, pk, facts, restored=True)
     return key
 
 
-def restore_session(conn: sqlite3.Connection, pk: int) -> str | None:
+def restore_session(turn: Turn, pk: int) -> str | None:
     """Make a session again that scopes still name, under a new id, or None if that is taken."""
     session_id = f"{LOST_AND_FOUND}/session-{pk}"
     values = {"pk": pk, "session_id": session_id}
-    return session_id if conn.execute(STATEMENTS["restore_session"], values).rowcount else None
+    return session_id if turn.count("check.restore_session", values) else None
 
 
-def index_labels(conn: sqlite3.Connection, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
+def index_labels(turn: Turn, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
     """Make the index of a snapshot's labels again."""
-    remove_labels(conn, seq)
+    remove_labels(turn, seq)
     for name, value in labels:
-        conn.execute(STATEMENTS["add_label"], (name, value, seq))
+        turn.do("check.add_label", (name, value, seq))
 
 
-def remove_labels(conn: sqlite3.Connection, seq: int) -> None:
+def remove_labels(turn: Turn, seq: int) -> None:
     """Remove the index of labels at a place."""
-    conn.execute(STATEMENTS["remove_labels"], (seq,))
+    turn.do("check.remove_labels", (seq,))

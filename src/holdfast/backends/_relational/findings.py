@@ -1,6 +1,6 @@
-"""What `check` can say about a SQLite file. docs/check.md explains every code."""
+"""What `check` can say about the tables of a store. docs/check.md explains every code."""
 
-from holdfast.backends._sqlite_tables import is_text
+from holdfast.backends._relational.tables import is_text
 from holdfast.core import findings
 from holdfast.model import Finding, ScopeKey
 

@@ -1,14 +1,14 @@
 """Bodies as deltas, inside one transaction of a SQL engine: writing, sealing, forking, removing.
 
 The rules are in `core/trail.py`; an engine brings the rows (`BodyTable`). What another body builds
-on is never removed or changed before that one has been written anew (`_rebase.py`).
+on is never removed or changed before that one has been written anew (`rebase.py`).
 """
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from holdfast.backends._rebase import BodyTable, rewritten, shortest
+from holdfast.backends._relational.rebase import BodyTable, rewritten, shortest
 from holdfast.core import codec, delta
 from holdfast.core.chains import BodyRow, body_row, check_row, payload_of, read_chain
 from holdfast.core.delta import Delta

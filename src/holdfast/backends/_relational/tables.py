@@ -1,23 +1,23 @@
-"""The tables of a SQLite file inside one transaction: rows in, rows out, each verified."""
+"""The tables inside one transaction: rows in, rows out, each verified.
 
-import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
-from typing import Any, NamedTuple, TypeVar
+A file has one writer at a time; a server has many, who lock what they change. What differs between
+the two are the methods that say so, which an engine may replace.
+"""
 
-from holdfast.backends import _sql
-from holdfast.backends._deltas import Deltas
-from holdfast.backends._sqlite_bodies import SqliteBodies
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.backends._relational.bodies import Bodies
+from holdfast.backends._relational.deltas import Deltas
+from holdfast.backends._relational.turn import Turn
 from holdfast.core import codec
 from holdfast.core.notes import NoteRow, note_checksum, verify_note
 from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
 from holdfast.core.trail import Trail, parse_trail
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
+from holdfast.protocol import Commit, Stamp
 
-T = TypeVar("T")
-
-_STATEMENTS = _sql.load_queries("queries.sqlite.sql")
 _COLUMNS = len(Row._fields)
 
 
@@ -44,108 +44,114 @@ class Scope(NamedTuple):
 class Tables:
     """What one transaction can do. Asking for a damaged row raises Corrupt."""
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-        self.deltas = Deltas(SqliteBodies(conn))
-
-    def _execute(self, name: str, values: Any) -> sqlite3.Cursor:
-        return self._conn.execute(_STATEMENTS[name], values)
-
-    def _one(self, name: str, values: Any) -> Any:
-        return self._execute(name, values).fetchone()
-
-    def all(self, name: str, values: Any) -> list[Any]:
-        """Return all rows of a statement that has few."""
-        return self._execute(name, values).fetchall()
-
-    def each(self, name: str, values: Any) -> Iterator[Any]:
-        """Yield the rows of a statement whose reader reads them all."""
-        yield from self._execute(name, values)
-
-    def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
-        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
-        items: list[T] = []
-        # Closed at once: an unread rest would keep the log from being emptied.
-        with closing(self._execute(name, values)) as rows:
-            for found in rows:
-                item = take(found)
-                if item is not None:
-                    items.append(item)
-                    if len(items) >= limit:
-                        break
-        return items
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.deltas = Deltas(Bodies(turn))
 
     # Scopes
 
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope, or None if there is none."""
-        found = self._one("scope", key)
+        found = self.turn.one("scope", key)
         return None if found is None else Scope._make((*found[:7], found[7:], None, ()))
 
-    def scope_to_commit(self, key: ScopeKey) -> Scope | None:
+    def scope_to_change(self, key: ScopeKey) -> Scope | None:
+        """Return a scope that nobody else changes before this transaction ends.
+
+        Nor does anybody change what builds on its states.
+        """
+        return self.scope(key)
+
+    def scope_to_note(self, key: ScopeKey) -> Scope | None:
+        """Return a scope of whose notes nobody else changes one before this transaction ends."""
+        return self.scope(key)
+
+    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+        """Return a scope from which a fork may begin: its states stay until it has."""
+        return self.scope(key)
+
+    def scope_to_commit(self, commit: Commit) -> Scope | None:
         """Return a scope with what a commit needs to know beside it."""
-        found = self._one("scope_to_commit", key)
+        found = self.turn.one("scope_to_commit", commit.scope)
         if found is None:
             return None
         middle = 8 + _COLUMNS
         place, top = found[middle : middle + 2], found[middle + 2 :]
         return Scope._make((*found[:7], found[7:middle], place, top))
 
+    def kin_to_change(self, scope: Scope) -> None:
+        """Keep others from building on the states of a scope, as its forks may."""
+
+    def make_kin(self, scope: Scope, origin: Scope) -> Scope:
+        """Remember that a scope is about to build on states of another; return it."""
+        return scope
+
     def add_scope(self, key: ScopeKey) -> Scope:
         """Create a scope, and its session if that is missing."""
-        self._execute("add_session", key._asdict())
-        # All rows are fetched, or the statement would still be running at the commit.
-        ((pk,),) = self.all("add_scope", key._asdict())
+        self.turn.do("add_session", key._asdict())
+        ((pk,),) = self.turn.all("add_scope", key._asdict())
         return Scope(pk, None, None, 1, "", None)
 
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope."""
-        self._execute("move_scope", (*scope[1:5], scope.codec, scope.pk))
+        self.turn.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
 
     def forget_trails(self, pk: int) -> None:
         """Let the session of a scope forget its trails: the next saves read what they build on."""
-        self._execute("forget_trails", (pk,))
+        self.turn.do("forget_trails", (pk,))
 
     def is_taken(self, scope: Scope) -> bool:
         """Tell whether a scope holds a snapshot, a lease or a note."""
         held = (scope.head_seq, scope.tip_seq, scope.fence)
-        return any(each is not None for each in held) or bool(self._one("has_notes", (scope.pk,)))
+        if any(each is not None for each in held):
+            return True
+        return self.turn.one("has_notes", (scope.pk,)) is not None
 
     def uncover(self, scope: Scope, removed: int) -> None:
         """Set the tip, and the head if that was removed, to the newest kept snapshot."""
-        self._execute("uncover", {"pk": scope.pk, "seq": removed})
+        self.turn.do("uncover", {"pk": scope.pk, "seq": removed})
 
     def part_from(self, pk: int, what: str) -> None:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
-        (is_base,) = self._one(f"{what}_is_base", {"pk": pk})
-        if is_base and self.deltas.remove(seq for (seq,) in self.all("seqs_of_scope", (pk,))):
+        (is_base,) = self.turn.one(f"{what}_is_base", {"pk": pk})
+        if is_base and self.deltas.remove(seq for (seq,) in self.turn.all("seqs_of_scope", (pk,))):
             self.forget_trails(pk)
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         """Remove scopes with all they hold; return the number of snapshots."""
-        below = {seq for pk in pks for (seq,) in self.all("unlisted_bases", (pk,))}
+        below = {seq for pk in pks for (seq,) in self.turn.all("unlisted_bases", (pk,))}
         count = 0
         for pk in pks:
-            self._execute("remove_scope_bodies", (pk,))
-            count += self._execute("remove_snapshots_of", (pk,)).rowcount
-            self._execute("remove_scope", (pk,))
+            self.turn.do("remove_scope_bodies", (pk,))
+            count += self.turn.count("remove_snapshots_of", (pk,))
+            self.turn.do("remove_scope", (pk,))
         self.deltas.release(below)
         return count
 
+    def session_to_remove(self, session_id: str) -> list[int]:
+        """Return the keys of a session's scopes; nobody adds one or changes one of them."""
+        return [pk for (pk,) in self.turn.all("session_scopes", (session_id,))]
+
     def remove_empty_session(self, session_id: str) -> None:
         """Remove a session that has no scope."""
-        self._execute("remove_empty_session", (session_id,))
+        self.turn.do("remove_empty_session", (session_id,))
 
     # Snapshots
 
+    def next_place(self, scope: Scope | None, stamp: Stamp) -> tuple[int, int]:
+        """Return the place of a new snapshot, greater than all before, and its logical time."""
+        known = None if scope is None else scope.place
+        seq, saved_at = known or self.newest_place()
+        return max(seq + 1, 0 if scope is None else scope.next_seq), saved_at + 1
+
     def newest_place(self) -> tuple[int, int]:
         """Return the greatest place ever given and its logical time; (0, -1) in a new store."""
-        seq, saved_at = self._one("newest_place", ())
+        seq, saved_at = self.turn.one("newest_place")
         return seq, saved_at
 
     def mark_place(self) -> None:
         """Remember the greatest place ever given, before snapshots are removed."""
-        self._execute("mark_place", self.newest_place())
+        self.turn.do("mark_place", self.newest_place())
 
     def head(self, scope: Scope) -> Row | None:
         """Return the snapshot that a scope shows."""
@@ -161,6 +167,10 @@ class Tables:
             return self.head(scope)
         return self.row("snapshot_by_id", scope, snapshot_id)
 
+    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
+        """Return what stands under the id of a commit."""
+        return self.named(scope, snapshot_id)
+
     def newest_kept(self, scope: Scope) -> Row | None:
         """Return the newest kept snapshot of a scope."""
         if scope.tip_seq is None:
@@ -169,12 +179,12 @@ class Tables:
 
     def row(self, name: str, scope: Scope, value: str | int) -> Row | None:
         """Return the one row of a statement about a scope's snapshots."""
-        found = self._one(name, (scope.pk, value))
+        found = self.turn.one(name, (scope.pk, value))
         return None if found is None else verified(found, scope.pk)
 
     def seq_and_size(self, scope: Scope, snapshot_id: str) -> tuple[int, int] | None:
         """Return the place and size of a snapshot, damaged or not."""
-        found: tuple[int, int] | None = self._one("seq_and_size", (scope.pk, snapshot_id))
+        found: tuple[int, int] | None = self.turn.one("seq_and_size", (scope.pk, snapshot_id))
         return found
 
     def insert(self, scope: Scope, row: Row, head: Row | None) -> None:
@@ -182,21 +192,21 @@ class Tables:
         # With a kept head that is the newest, nothing can ever stand between it and this one.
         follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
         values = (*row, row_checksum(row, scope.pk), scope.pk, not follows)
-        self._execute("add_snapshot", values)
+        self.turn.do("add_snapshot", values)
         self._add_labels(row)
 
     def replace(self, scope: Scope, before: Row, row: Row) -> None:
         """Store another version of a snapshot in its place."""
         checksum = row_checksum(row, scope.pk)
-        self._execute("replace_snapshot", (row.seq, *row[2:], checksum))
+        self.turn.do("replace_snapshot", (row.seq, *row[2:], checksum))
         if row.labels != before.labels:
-            self._execute("remove_labels", (row.seq,))
+            self.turn.do("remove_labels", (row.seq,))
             self._add_labels(row)
 
     def remove(self, scope: Scope, seq: int) -> None:
         """Remove a snapshot and its labels; its body is removed apart."""
-        self._execute("set_apart", {"pk": scope.pk, "seq": seq})
-        self._execute("remove_snapshot", (seq,))
+        self.turn.do("set_apart", {"pk": scope.pk, "seq": seq})
+        self.turn.do("remove_snapshot", (seq,))
 
     def remove_bodies(self, scope: Scope, seqs: Collection[int]) -> None:
         """Remove the states of snapshots of a scope; what builds on them stays readable."""
@@ -204,15 +214,15 @@ class Tables:
         if self.deltas.remove(seqs):
             self.forget_trails(scope.pk)
         elif trail is not None and trail.seq in seqs:
-            self._execute("forget_trail", (scope.pk,))
+            self.turn.do("forget_trail", (scope.pk,))
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's; return where to go on, None at the end."""
-        found = self._one("unlisted", (after,))
+        found = self.turn.one("unlisted", (after,))
         if found is None:
             return None
         seq = int(found[0])
-        above = self.all("scopes_above", (seq,))
+        above = self.turn.all("scopes_above", (seq,))
         if self.deltas.remove([seq], spare=True):
             for (pk,) in above:
                 self.forget_trails(pk)
@@ -228,26 +238,26 @@ class Tables:
     def _add_labels(self, row: Row) -> None:
         if row.labels != EMPTY:
             for name, value in codec.decode(row.labels).items():
-                self._execute("add_label", (name, value, row.seq))
+                self.turn.do("add_label", (name, value, row.seq))
 
     # Notes
 
     def note(self, scope: Scope, on: str, name: str) -> NoteRow | None:
         """Return one note."""
-        found = self._one("note", (scope.pk, on, name))
+        found = self.turn.one("note", (scope.pk, on, name))
         return None if found is None else verified_note(found, scope.pk)
 
     def put_note(self, scope: Scope, row: NoteRow) -> None:
         """Add or replace a note."""
-        self._execute("put_note", (scope.pk, *row, note_checksum(row, scope.pk)))
+        self.turn.do("put_note", (scope.pk, *row, note_checksum(row, scope.pk)))
 
     def remove_note(self, scope: Scope, on: str, name: str) -> int:
         """Remove a note; return how many there were."""
-        return self._execute("remove_note", (scope.pk, on, name)).rowcount
+        return self.turn.count("remove_note", (scope.pk, on, name))
 
     def remove_notes_on(self, scope: Scope, on: str) -> None:
         """Remove all notes on a snapshot id."""
-        self._execute("remove_notes_on", (scope.pk, on))
+        self.turn.do("remove_notes_on", (scope.pk, on))
 
 
 def verified(found: Sequence[Any], pk: int) -> Row:

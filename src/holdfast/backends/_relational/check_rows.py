@@ -1,15 +1,15 @@
-"""Inspecting what stands in the tables of a SQLite file: one key at a time."""
+"""Inspecting what stands in the tables: one key at a time."""
 
-import sqlite3
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from holdfast.backends import _sqlite_repair as mending
-from holdfast.backends._sqlite_bodies import SqliteBodies
-from holdfast.backends._sqlite_findings import address, finding, id_or_none
-from holdfast.backends._sqlite_repair import DAMAGE, STATEMENTS
-from holdfast.backends._sqlite_tables import Tables, rest_of, verified, verified_note
+from holdfast.backends._relational import repair as mending
+from holdfast.backends._relational.bodies import Bodies
+from holdfast.backends._relational.findings import address, finding, id_or_none
+from holdfast.backends._relational.repair import DAMAGE
+from holdfast.backends._relational.tables import Tables, rest_of, verified, verified_note
+from holdfast.backends._relational.turn import Turn
 from holdfast.core import limits
 from holdfast.core.chains import BodyRow, payload_of
 from holdfast.core.codec import SEALED, WHOLE, decode
@@ -29,30 +29,30 @@ class Rows:
     With `repair` it mends what can be mended on the way. `spent` counts the bytes of states read.
     """
 
-    def __init__(self, conn: sqlite3.Connection, *, repair: bool) -> None:
-        self._conn = conn
-        self._tables = Tables(conn)
-        self._bodies = SqliteBodies(conn)
+    def __init__(self, turn: Turn, *, repair: bool) -> None:
+        self._turn = turn
+        self._tables = Tables(turn)
+        self._bodies = Bodies(turn)
         self._sizes: dict[int, int] = {}
         self._repair = repair
         self.spent = 0
 
     def _one(self, name: str, values: Any) -> Any:
-        found = self._conn.execute(STATEMENTS[name], values).fetchone()
+        found = self._turn.one(f"check.{name}", values)
         if found is None:  # a walk met this key, but looking it up leads elsewhere
             raise Corrupt("a row is not where its key says")
         return found
 
     def _at(self, seq: int) -> dict[str, Any]:
         """Return the address of a snapshot, as far as it has one."""
-        found = self._conn.execute(STATEMENTS["address_of_snapshot"], (seq,)).fetchone()
+        found = self._turn.one("check.address_of_snapshot", (seq,))
         *names, id = found or (None, None, None, None)
         return {"scope": address(*names), "id": id_or_none(id)}
 
     def watermark(self, _: int) -> Iterator[Finding]:
         """The row of `watermark`, which is missing."""
         if self._repair:
-            self._conn.execute(STATEMENTS["restore_watermark"])
+            self._turn.do("check.restore_watermark")
         fact = "the last place that was given is not known, so that nothing can be saved"
         yield finding("watermark_missing", fact, repaired=self._repair)
 
@@ -62,7 +62,7 @@ class Rows:
         if exists:
             return
         snapshots, notes = self._one("owned", {"pk": pk})
-        key = mending.restore_scope(self._conn, pk) if self._repair else None
+        key = mending.restore_scope(self._turn, pk) if self._repair else None
         counts = {"snapshots_without_scope": snapshots, "notes_without_scope": notes}
         for code, count in counts.items():
             if count:
@@ -78,7 +78,7 @@ class Rows:
         session_id = facts.session_id
         if not facts.has_session:
             if self._repair:
-                session_id = mending.restore_session(self._conn, facts.session_pk)
+                session_id = mending.restore_session(self._turn, facts.session_pk)
             yield finding(
                 "scope_without_session",
                 "a scope belongs to a session that does not exist",
@@ -95,7 +95,7 @@ class Rows:
             yield finding("name_wrong", fact, scope_pk=pk, scope_id=facts.scope_id, kind=facts.kind)
         found = list(_scope_columns(pk, facts, key, repaired=self._repair))
         if found and self._repair:
-            mending.settle_scope(self._conn, pk, facts)
+            mending.settle_scope(self._turn, pk, facts)
         yield from found
 
     def session(self, pk: int) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ class Rows:
             yield self._draft(pk, seq, head_seq)
         if not is_placed:
             if self._repair:
-                self._conn.execute(STATEMENTS["set_apart"], (seq,))
+                self._turn.do("check.set_apart", (seq,))
             fact = "a snapshot does not stand just behind its parent, as it says"
             yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
         yield from self._labels(seq, labels)
@@ -137,20 +137,20 @@ class Rows:
             yield finding("parent_missing", fact, **self._at(seq), parent_id=row.parent_id)
 
     def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
-        mended = self._repair and head_seq is None and mending.newest_draft(self._conn, pk) == seq
+        mended = self._repair and head_seq is None and mending.newest_draft(self._turn, pk) == seq
         if mended:
-            self._conn.execute(STATEMENTS["set_head"], {"pk": pk, "seq": seq})
+            self._turn.do("check.set_head", {"pk": pk, "seq": seq})
         fact = "a snapshot that is not kept is not the head either"
         at = self._at(seq)
         return finding("draft_unreachable", fact, **at, repaired=mended, seq=seq, head_seq=head_seq)
 
     def _labels(self, seq: int, labels: set[tuple[str, str]]) -> Iterator[Finding]:
         """The index of a snapshot's labels, of which the snapshot itself is the authority."""
-        indexed = set(self._conn.execute(STATEMENTS["labels_of"], (seq,)).fetchall())
+        indexed = set(self._turn.all("check.labels_of", (seq,)))
         if indexed == labels:
             return
         if self._repair:
-            mending.index_labels(self._conn, seq, labels)
+            mending.index_labels(self._turn, seq, labels)
         at = self._at(seq)
         for name, _ in sorted(labels - indexed):
             fact = "a label of a snapshot is not in the index"
@@ -259,7 +259,7 @@ class Rows:
     @cached_property
     def _every_snapshot_has_its_body(self) -> bool:
         """If not, a body that is no snapshot's may be the missing one at a wrong place."""
-        lacking = self._conn.execute(STATEMENTS["a_snapshot_without_body"]).fetchone()
+        lacking = self._turn.one("check.a_snapshot_without_body")
         return lacking is None
 
     def _is_whole(self, seq: int) -> bool:
@@ -276,7 +276,7 @@ class Rows:
         (exists,) = self._one("has_snapshot", (seq,))
         if not exists:
             if self._repair:
-                mending.remove_labels(self._conn, seq)
+                mending.remove_labels(self._turn, seq)
             fact = "the index has labels of a snapshot that does not exist"
             yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
 
@@ -286,7 +286,7 @@ class Rows:
         try:
             note_of(verified_note(found, scope_pk))
         except DAMAGE:
-            names = self._conn.execute(STATEMENTS["address_of_scope"], (scope_pk,)).fetchone()
+            names = self._turn.one("check.address_of_scope", (scope_pk,))
             on, name = found[:2]
             yield finding(
                 "note_damaged",

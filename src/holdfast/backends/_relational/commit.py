@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from holdfast.backends._cache import Known
-from holdfast.backends._deltas import New
-from holdfast.backends._sqlite_tables import Scope, Tables
+from holdfast.backends._relational.cache import Known
+from holdfast.backends._relational.deltas import New
+from holdfast.backends._relational.tables import Scope, Tables
 from holdfast.core import commits, delta
 from holdfast.core.commits import Line, Verdict
 from holdfast.core.delta import Delta
@@ -29,16 +29,16 @@ def carry_out(
 
     Return the row that stands then, and its state if it is known and the last of its scope.
     """
-    scope = tables.scope_to_commit(commit.scope)
+    scope = tables.scope_to_commit(commit)
     if commit.again and scope is not None:
         stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
         if stored is not None:
             return stored, None
     source = _source(tables, commit)
-    line = _line(tables, scope)
+    line = _line(tables, scope, commit)
     existing = None
     if commit.id is not None and scope is not None:
-        existing = tables.named(scope, commit.id)
+        existing = tables.existing(scope, commit.id)
     verdict = commits.judge(
         commit, line, existing, lambda: existing is not None and _is_same(tables, existing, commit)
     )
@@ -50,6 +50,8 @@ def carry_out(
         return _fork(tables, commit, line, scope, *source), None
     if source is not None and scope is None and isinstance(commit.body, bytes):
         plan = _patched(tables, commit, commit.body, source[1])
+        if plan.trail is not None:
+            scope = tables.make_kin(tables.add_scope(commit.scope), source[0])
     else:
         plan = _plan(tables, commit, line, scope, ready)
     return _insert(tables, commit, line, scope, plan), plan.body
@@ -64,7 +66,7 @@ def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
     """Return the snapshot that a fork begins at, if it is still what it was made of."""
     if commit.forked_from is None or commit.source is None:
         return None
-    scope = tables.scope(commit.forked_from.scope)
+    scope = tables.scope_to_fork(commit.forked_from.scope)
     found = None if scope is None else tables.named(scope, commit.forked_from.id)
     commits.check_source(commit, found)
     return None if scope is None or found is None else (scope, found)
@@ -172,8 +174,8 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
         tables.remove(scope, covered)
     new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
     trail = tables.deltas.write(plan.trail, new, plan.step, scope.top)
-    if covered is not None:
-        tables.deltas.release([covered])
+    if covered is not None and not (trail.rows and plan.trail and plan.trail.seq == covered):
+        tables.deltas.release([covered])  # unless the new state is a delta on top of it
     _move(tables, commit, line, scope, row, trail)
     return row
 
@@ -182,10 +184,12 @@ def _fork(
     tables: Tables, commit: Commit, line: Line, scope: Scope | None, origin: Scope, source: Row
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
+    shares = commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]
     scope = scope or tables.add_scope(commit.scope)
+    scope = tables.make_kin(scope, origin) if shares else scope
     row = _add_row(tables, commit, line, scope, source.size)
     trail: Trail | None
-    if commit.forked_from is not None and commit.forked_from.scope.session_id == commit.scope[0]:
+    if shares:
         new = New(row.seq, row.nonce, row.size, None, None)
         trail = tables.deltas.copy(source.seq, origin.trail, new)
     else:
@@ -215,8 +219,11 @@ def _move(
     tip_seq = row.seq if row.kept else scope.tip_seq
     floor = commits.floor_after(commit, line, row)
     packed = None if trail is None else trail.dump(scope.pk)
-    moved = Scope(scope.pk, head_seq, tip_seq, row.seq + 1, floor, scope.fence, packed)
-    tables.move_scope(moved)
+    tables.move_scope(
+        scope._replace(
+            head_seq=head_seq, tip_seq=tip_seq, next_seq=row.seq + 1, floor=floor, codec=packed
+        )
+    )
 
 
 def _replace(
@@ -234,6 +241,7 @@ def _replace(
         if trail is not None and trail.seq == row.seq:
             trail = trail._replace(nonce=row.nonce)
     else:
+        tables.kin_to_change(scope)
         new = New(row.seq, row.nonce, len(body), body, commit.tails)
         trail, lost = tables.deltas.replace(trail, old, new, body)
         if lost:
@@ -256,17 +264,15 @@ def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None
         return None
 
 
-def _line(tables: Tables, scope: Scope | None) -> Line:
-    known = None if scope is None else scope.place
-    last_seq, last_saved_at = known or tables.newest_place()
+def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
+    next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
-        return Line(next_seq=last_seq + 1, next_saved_at=last_saved_at + 1)
-    next_seq = max(last_seq + 1, scope.next_seq)
+        return Line(next_seq=next_seq, next_saved_at=next_saved_at)
     return Line(
         tables.head(scope),
         scope.floor,
         scope.fence,
         next_seq,
-        last_saved_at + 1,
+        next_saved_at,
         tables.is_taken(scope),
     )

@@ -1,0 +1,53 @@
+-- The statements about bodies alone. Several keys come as one array. The bodies of a chain come in
+-- no order; UNION, not UNION ALL, so that a circle, which only damage can make, ends.
+
+-- name: chain
+WITH RECURSIVE chain (seq, base) AS (
+    SELECT seq, base FROM holdfast.bodies WHERE seq = %(seq)s
+    UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+     WHERE c.base IS DISTINCT FROM %(until)s::bigint
+)
+SELECT b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN holdfast.bodies AS b ON b.seq = c.seq;
+
+-- name: links
+WITH RECURSIVE chain (seq, base) AS (
+    SELECT seq, base FROM holdfast.bodies WHERE seq = %s
+    UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+)
+SELECT seq, base FROM chain;
+
+-- name: row
+SELECT seq, base, encoding, body, checksum FROM holdfast.bodies WHERE seq = %s;
+
+-- name: glance
+-- octet_length() does not fetch what it measures.
+SELECT seq, base, encoding, CASE WHEN octet_length(body) <= 65536 THEN body END, checksum
+  FROM holdfast.bodies WHERE seq = %s;
+
+-- name: dependents
+SELECT b.seq, b.base, b.encoding FROM holdfast.bodies AS b WHERE b.base = ANY (%s::bigint[]);
+
+-- name: bases
+SELECT DISTINCT b.base
+  FROM holdfast.bodies AS b
+ WHERE b.seq = ANY (%s::bigint[]) AND b.base IS NOT NULL;
+
+-- name: listed
+SELECT n.seq FROM holdfast.snapshots AS n WHERE n.seq = ANY (%s::bigint[]);
+
+-- name: unused
+SELECT b.seq, b.base
+  FROM holdfast.bodies AS b
+ WHERE b.seq = ANY (%s::bigint[])
+   AND NOT EXISTS (SELECT 1 FROM holdfast.snapshots AS n WHERE n.seq = b.seq)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.bodies AS d WHERE d.base = b.seq);
+
+-- name: add
+INSERT INTO holdfast.bodies (seq, base, encoding, body, checksum) VALUES (%s, %s, %s, %s, %s);
+
+-- name: remove
+DELETE FROM holdfast.bodies WHERE seq = ANY (%s::bigint[]);

@@ -1,0 +1,460 @@
+-- The statements of the PostgreSQL engine. The columns of a snapshot always come in the order of
+-- core.rows.Row, then its checksum. What locks and what reads under the lock are two statements:
+-- the second sees what others committed while the first waited.
+
+-- name: lock_scope
+-- The right to change a scope. Nothing wider is locked by a save.
+SELECT s.pk
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+   FOR NO KEY UPDATE OF s;
+
+-- name: lock_family
+-- The right to change the states of a scope on which its forks may build, always in one order.
+SELECT s.pk
+  FROM holdfast.scopes AS s
+ WHERE s.pk IN (SELECT k.pk
+                  FROM holdfast.sessions AS x
+                  JOIN holdfast.scopes AS o ON o.session_pk = x.pk
+                  JOIN holdfast.scopes AS k ON k.pk = o.pk OR k.family = o.family
+                 WHERE x.session_id = %(session_id)s AND o.scope_id = %(scope_id)s
+                   AND o.kind = %(kind)s)
+ ORDER BY s.pk
+   FOR NO KEY UPDATE OF s;
+
+-- name: lock_session
+-- The right to remove a session: nobody adds a scope to it.
+SELECT pk FROM holdfast.sessions WHERE session_id = %s FOR UPDATE;
+
+-- name: lock_session_if_free
+SELECT pk FROM holdfast.sessions WHERE session_id = %s FOR UPDATE SKIP LOCKED;
+
+-- name: session_scopes
+SELECT s.pk
+  FROM holdfast.scopes AS s
+ WHERE s.session_pk = (SELECT x.pk FROM holdfast.sessions AS x WHERE x.session_id = %s)
+ ORDER BY s.pk
+   FOR UPDATE OF s;
+
+-- name: lock_everybody_out
+-- For one step of a repair.
+LOCK TABLE holdfast.scopes IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: scope
+-- A scope, and the snapshot it shows.
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN holdfast.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: scope_to_commit
+-- The same for one who commits, in one go: the body that the scope shows unless it is large, which
+-- is what the next one builds on, and the snapshot that stands under the id of the commit.
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= 65536 THEN b.body END, b.checksum,
+       e.seq, e.id, e.rev, e.nonce, e.kept, e.parent_id, e.forked_from, e.status, e.labels,
+       e.metadata, e.created_at, e.updated_at, e.saved_at, e.size, e.checksum
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN holdfast.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
+  LEFT JOIN holdfast.bodies AS b ON b.seq = s.head_seq
+  LEFT JOIN holdfast.snapshots AS e ON e.scope_pk = s.pk AND e.id = %(id)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: add_session
+INSERT INTO holdfast.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
+
+-- name: add_scope
+-- Somebody else who adds the same one makes this fail, and it is tried again from the top.
+INSERT INTO holdfast.scopes (session_pk, kind, scope_id, next_seq)
+SELECT pk, %(kind)s, %(scope_id)s, 1 FROM holdfast.sessions WHERE session_id = %(session_id)s
+RETURNING pk;
+
+-- name: make_family
+-- A scope is about to build on states of another: from now on one who removes states locks both.
+UPDATE holdfast.scopes SET family = %(family)s WHERE pk IN (%(pk)s, %(origin)s);
+
+-- name: save_in_one
+-- The whole save of a writer that is still the last one to have changed the scope. No row comes
+-- back if it is not, and then nothing was stored.
+WITH moved AS (
+    UPDATE holdfast.scopes
+       SET head_seq = %(head_seq)s, tip_seq = %(tip_seq)s, next_seq = %(next_seq)s,
+           floor = %(floor)s, codec = %(codec)s, stamps = %(stamps)s
+     WHERE pk = %(pk)s AND stamps = %(known)s
+    RETURNING pk
+), told AS (
+    INSERT INTO holdfast.snapshots
+           (seq, id, rev, nonce, kept, parent_id, forked_from, status, labels, metadata, created_at,
+            updated_at, saved_at, size, checksum, scope_pk, apart)
+    SELECT %(seq)s, %(id)s, %(rev)s, %(nonce)s, %(kept)s, %(parent_id)s, %(forked_from)s, %(status)s,
+           %(labels)s, %(metadata)s, %(created_at)s, %(updated_at)s, %(saved_at)s, %(size)s,
+           %(checksum)s, pk, %(apart)s
+      FROM moved
+), stored AS (
+    INSERT INTO holdfast.bodies (seq, base, encoding, body, checksum)
+    SELECT %(seq)s, %(base)s, %(encoding)s, %(body)s, %(body_checksum)s FROM moved
+), labelled AS (
+    INSERT INTO holdfast.labels (name, value, seq)
+    SELECT l.name, l.value, %(seq)s
+      FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
+)
+SELECT pk FROM moved;
+
+-- name: snapshot_by_id
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %s AND n.id = %s;
+
+-- name: read_snapshot
+-- One snapshot with the chain of its state, in one go: the head if no id is given. The facts come
+-- with the row of the snapshot's own body.
+WITH RECURSIVE shown AS (
+    SELECT s.head_seq, s.pk AS owner, n.*
+      FROM holdfast.sessions AS x
+      JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+      LEFT JOIN holdfast.snapshots AS n
+        ON n.scope_pk = s.pk
+       AND CASE WHEN %(id)s::text IS NULL THEN n.seq = s.head_seq ELSE n.id = %(id)s::text END
+     WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+), chain (seq, base) AS (
+    SELECT b.seq, b.base FROM shown AS n JOIN holdfast.bodies AS b ON b.seq = n.seq
+     UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+)
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.owner, n.head_seq, b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN holdfast.bodies AS b ON b.seq = c.seq
+  FULL JOIN shown AS n ON n.seq = c.seq;
+
+-- name: seq_and_size
+SELECT seq, size FROM holdfast.snapshots WHERE scope_pk = %s AND id = %s;
+
+-- name: snapshot_by_seq
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %s AND n.seq = %s;
+
+-- name: snapshot_by_nonce
+-- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %s AND n.nonce = %s
+ ORDER BY n.seq DESC LIMIT 1;
+
+-- name: add_snapshot
+INSERT INTO holdfast.snapshots
+       (seq, id, rev, nonce, kept, parent_id, forked_from, status, labels, metadata,
+        created_at, updated_at, saved_at, size, checksum, scope_pk, apart)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+
+-- name: replace_snapshot
+UPDATE holdfast.snapshots
+   SET rev = %(rev)s, nonce = %(nonce)s, kept = %(kept)s,
+       apart = apart OR parent_id IS DISTINCT FROM %(parent_id)s::text, parent_id = %(parent_id)s,
+       forked_from = %(forked_from)s, status = %(status)s, labels = %(labels)s,
+       metadata = %(metadata)s, created_at = %(created_at)s, updated_at = %(updated_at)s,
+       saved_at = %(saved_at)s, size = %(size)s, checksum = %(checksum)s
+ WHERE seq = %(seq)s;
+
+-- name: remove_snapshots_of
+DELETE FROM holdfast.snapshots WHERE scope_pk = %s;
+
+-- name: set_apart
+-- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+UPDATE holdfast.snapshots SET apart = true
+ WHERE seq = (SELECT c.seq FROM holdfast.snapshots AS c
+               WHERE c.scope_pk = %(pk)s AND c.seq > %(seq)s ORDER BY c.seq LIMIT 1)
+   AND NOT apart;
+
+-- name: remove_snapshot
+DELETE FROM holdfast.snapshots WHERE seq = %s;
+
+-- name: add_label
+INSERT INTO holdfast.labels (name, value, seq) VALUES (%s, %s, %s);
+
+-- name: remove_labels
+DELETE FROM holdfast.labels WHERE seq = %s;
+
+-- name: move_scope
+UPDATE holdfast.scopes
+   SET head_seq = %s, tip_seq = %s, next_seq = %s, floor = %s, codec = %s, stamps = %s
+ WHERE pk = %s;
+
+-- name: forget_trails
+-- Of a scope and all whose states may build on its own.
+UPDATE holdfast.scopes AS s
+   SET codec = NULL,
+       stamps = substr(decode(md5(random()::text || s.pk), 'hex'), 1, 8) || substr(s.stamps, 1, 120)
+  FROM holdfast.scopes AS o
+ WHERE o.pk = %s AND (s.pk = o.pk OR s.family = o.family) AND s.codec IS NOT NULL;
+
+-- name: forget_trail
+UPDATE holdfast.scopes
+   SET codec = NULL,
+       stamps = substr(decode(md5(random()::text || pk), 'hex'), 1, 8) || substr(stamps, 1, 120)
+ WHERE pk = %s;
+
+-- name: uncover
+-- After a snapshot was removed: the newest kept one is the tip, and the head if the head is gone.
+UPDATE holdfast.scopes
+   SET tip_seq  = t.seq,
+       head_seq = CASE WHEN head_seq = %(seq)s THEN t.seq ELSE head_seq END,
+       stamps   = substr(decode(md5(random()::text || pk), 'hex'), 1, 8) || substr(stamps, 1, 120)
+  FROM (SELECT (SELECT n.seq FROM holdfast.snapshots AS n
+                 WHERE n.scope_pk = %(pk)s AND n.kept ORDER BY n.seq DESC LIMIT 1) AS seq) AS t
+ WHERE pk = %(pk)s;
+
+-- name: history_of_scope
+-- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, %(session_id)s::text, %(scope_id)s::text, %(kind)s::text
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %(pk)s
+   AND n.seq < %(before)s
+   AND n.kept
+   AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
+   AND (%(id)s::text IS NULL OR n.id = %(id)s::text)
+   AND NOT (%(leaves)s AND EXISTS (SELECT 1 FROM holdfast.snapshots AS c
+                                    WHERE c.scope_pk = n.scope_pk AND c.parent_id = n.id AND c.apart
+                                      AND c.kept))
+   AND NOT (%(leaves)s AND coalesce((SELECT c.parent_id = n.id AND c.kept
+                                       FROM holdfast.snapshots AS c
+                                      WHERE c.scope_pk = n.scope_pk AND c.seq > n.seq
+                                      ORDER BY c.seq LIMIT 1), false))
+   AND (%(labels)s::text = '{}'
+        OR NOT EXISTS (SELECT 1 FROM json_each_text(%(labels)s::json) AS w
+                        WHERE NOT EXISTS (SELECT 1 FROM holdfast.labels AS l
+                                           WHERE l.name = w.key AND l.value = w.value
+                                             AND l.seq = n.seq)))
+ ORDER BY n.seq DESC
+ LIMIT %(limit)s;
+
+-- name: history_of_sessions
+-- Over all sessions in a range of ids, by place.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.snapshots AS n
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE n.seq < %(before)s
+   AND n.kept
+   AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+ ORDER BY n.seq DESC
+ LIMIT %(limit)s;
+
+-- name: history_by_label
+-- The same for those that carry a label, read from its index; the other labels are checked.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.labels AS f
+  JOIN holdfast.snapshots AS n ON n.seq = f.seq
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE f.name = %(name)s AND f.value = %(value)s AND f.seq < %(before)s
+   AND n.kept
+   AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND NOT EXISTS (SELECT 1 FROM json_each_text(%(labels)s::json) AS w
+                    WHERE NOT EXISTS (SELECT 1 FROM holdfast.labels AS l
+                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
+ ORDER BY f.seq DESC
+ LIMIT %(limit)s;
+
+-- name: find
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.snapshots AS n
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE n.id = %(id)s
+   AND n.seq < %(before)s
+   AND n.kept
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+ ORDER BY n.seq DESC
+ LIMIT %(limit)s;
+
+-- name: list_ids
+SELECT n.id
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %(pk)s AND n.id > %(after)s AND n.kept
+ ORDER BY n.id
+ LIMIT %(limit)s;
+
+-- name: list_sessions
+-- A session counts if one of its scopes holds a snapshot, a note or a lease.
+SELECT x.session_id
+  FROM holdfast.sessions AS x
+ WHERE x.session_id > %(after)s
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND EXISTS (SELECT 1 FROM holdfast.scopes AS s
+                WHERE s.session_pk = x.pk
+                  AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+                       OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk)))
+ ORDER BY x.session_id
+ LIMIT %(limit)s;
+
+-- name: list_scopes
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN holdfast.snapshots AS n ON n.seq = s.head_seq
+ WHERE x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND (%(kind)s::text IS NULL OR s.kind = %(kind)s::text)
+   AND (x.session_id, s.kind, s.scope_id) > (%(after_session)s, %(after_kind)s, %(after_scope)s)
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk))
+ ORDER BY x.session_id, s.kind, s.scope_id
+ LIMIT %(limit)s;
+
+-- name: has_notes
+SELECT 1 FROM holdfast.notes WHERE scope_pk = %s LIMIT 1;
+
+-- name: totals
+-- Everything, or one session. octet_length() does not fetch what it measures.
+SELECT count(DISTINCT s.session_pk), count(*),
+       coalesce(sum(t.snapshots), 0)::bigint, coalesce(sum(t.size), 0)::bigint,
+       coalesce(sum(t.stored), 0)::bigint
+  FROM holdfast.scopes AS s
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ CROSS JOIN LATERAL (SELECT count(*) AS snapshots, sum(n.size) AS size,
+                            sum(octet_length(b.body)) AS stored
+                       FROM holdfast.snapshots AS n
+                       LEFT JOIN holdfast.bodies AS b ON b.seq = n.seq
+                      WHERE n.scope_pk = s.pk) AS t
+ WHERE (%(session_id)s::text IS NULL OR x.session_id = %(session_id)s::text)
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk));
+
+-- name: stored_bytes
+SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM holdfast.bodies;
+
+-- name: largest_sessions
+SELECT x.session_id, coalesce(sum(octet_length(b.body)), 0)::bigint AS stored
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  JOIN holdfast.snapshots AS n ON n.scope_pk = s.pk
+  LEFT JOIN holdfast.bodies AS b ON b.seq = n.seq
+ GROUP BY x.session_id
+ ORDER BY stored DESC, x.session_id
+ LIMIT %s;
+
+-- name: seqs_of_scope
+SELECT seq FROM holdfast.snapshots WHERE scope_pk = %s;
+
+-- name: scope_is_base
+-- Whether something outside a scope builds on a state of it.
+SELECT EXISTS (SELECT 1 FROM holdfast.snapshots AS n
+                 JOIN holdfast.bodies AS d ON d.base = n.seq
+                 LEFT JOIN holdfast.snapshots AS o ON o.seq = d.seq
+                WHERE n.scope_pk = %(pk)s AND (o.seq IS NULL OR o.scope_pk <> %(pk)s));
+
+-- name: session_is_base
+-- Whether a state of another session builds on one of a scope; only a repair can bring that about.
+SELECT EXISTS (SELECT 1 FROM holdfast.snapshots AS n
+                 JOIN holdfast.bodies AS d ON d.base = n.seq
+                 JOIN holdfast.snapshots AS o ON o.seq = d.seq AND o.scope_pk <> n.scope_pk
+                 JOIN holdfast.scopes AS s ON s.pk = o.scope_pk
+                WHERE n.scope_pk = %(pk)s
+                  AND s.session_pk <> (SELECT x.session_pk FROM holdfast.scopes AS x
+                                        WHERE x.pk = %(pk)s));
+
+-- name: unlisted_bases
+-- What the states of a scope build on that is no snapshot's.
+SELECT DISTINCT b.base
+  FROM holdfast.snapshots AS n
+  JOIN holdfast.bodies AS b ON b.seq = n.seq
+ WHERE n.scope_pk = %s AND b.base IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM holdfast.snapshots AS o WHERE o.seq = b.base);
+
+-- name: remove_scope_bodies
+DELETE FROM holdfast.bodies AS b USING holdfast.snapshots AS n
+ WHERE n.scope_pk = %s AND b.seq = n.seq;
+
+-- name: newest_place
+SELECT coalesce(max(seq), 0), 0 FROM holdfast.bodies;
+
+-- name: unlisted
+-- The next state that is no snapshot's: of a draft that was replaced, on which others build.
+SELECT b.seq FROM holdfast.bodies AS b
+ WHERE b.seq > %s AND NOT EXISTS (SELECT 1 FROM holdfast.snapshots AS n WHERE n.seq = b.seq)
+ ORDER BY b.seq LIMIT 1;
+
+-- name: scopes_above
+-- Scopes with a state that builds on this one, over others or not.
+WITH RECURSIVE above (seq) AS (
+    SELECT seq FROM holdfast.bodies WHERE base = %s
+    UNION
+    SELECT b.seq FROM above AS a JOIN holdfast.bodies AS b ON b.base = a.seq
+)
+SELECT DISTINCT n.scope_pk FROM above AS a JOIN holdfast.snapshots AS n ON n.seq = a.seq;
+
+-- name: lock_scopes
+SELECT s.pk FROM holdfast.scopes AS s
+ WHERE s.pk = ANY (%(pks)s::bigint[])
+    OR s.family IN (SELECT o.family FROM holdfast.scopes AS o WHERE o.pk = ANY (%(pks)s::bigint[]))
+ ORDER BY s.pk
+   FOR NO KEY UPDATE OF s;
+
+-- name: remove_scope
+DELETE FROM holdfast.scopes WHERE pk = %s;
+
+-- name: remove_empty_session
+DELETE FROM holdfast.sessions AS x
+ WHERE x.session_id = %s
+   AND NOT EXISTS (SELECT 1 FROM holdfast.scopes AS s WHERE s.session_pk = x.pk);
+
+-- name: note
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s AND name = %(name)s;
+
+-- name: put_note
+WITH changed AS (
+    UPDATE holdfast.notes
+       SET rev = %(rev)s, nonce = %(nonce)s, updated_at = %(updated_at)s, value = %(value)s,
+           checksum = %(checksum)s
+     WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+       AND on_id = %(on)s AND name = %(name)s
+    RETURNING pk
+)
+INSERT INTO holdfast.notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+SELECT %(pk)s, %(on)s, %(name)s, %(rev)s, %(nonce)s, %(updated_at)s, %(value)s, %(checksum)s
+ WHERE NOT EXISTS (SELECT 1 FROM changed);
+
+-- name: list_notes
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s AND name > %(after)s
+ ORDER BY name
+ LIMIT %(limit)s;
+
+-- name: remove_note
+DELETE FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s AND name = %(name)s;
+
+-- name: remove_notes_on
+DELETE FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s;
