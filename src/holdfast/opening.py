@@ -10,17 +10,18 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from holdfast.aio import AsyncStore
 from holdfast.core import limits
 from holdfast.core.layout import Layout
 from holdfast.engine import Engine, Tools
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Unsupported
 from holdfast.protocol import Backend, Clock, Stamp
 from holdfast.store import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # so that no quotes are needed anywhere
 DEFAULT_URL = "sqlite:///holdfast.db"
 
 
@@ -139,7 +140,13 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
         raise InvalidInput("the URL holds an escape that is not UTF-8") from None
     if "\0" in address:
         raise InvalidInput("the URL holds NUL")
-    return scheme, address, given
+    if not scheme.shares_query:
+        return scheme, address, given
+    # It is somebody else's URL, in which only the options that we know are ours.
+    ours = {*scheme.options, *_COMMON}
+    others = [each for each in given if each[0] not in ours]
+    address = f"{path}?{urlencode(others, quote_via=quote)}" if others else path
+    return scheme, address, [each for each in given if each[0] in ours]
 
 
 def _open_memory(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
@@ -219,6 +226,16 @@ def _opened(
     return lambda: _over(bucket, root)
 
 
+def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    try:
+        from holdfast.backends.postgres import PostgresBackend
+    except ImportError as cause:
+        raise Unsupported("PostgreSQL needs an extra: pip install 'holdfast[postgres]'") from cause
+    if not address.startswith("//"):
+        raise InvalidInput("write postgresql://user@host/database")
+    return lambda: PostgresBackend(f"postgresql:{address}", clock=CLOCK, **options)
+
+
 def _over(bucket: Any, root: str) -> Backend:
     from holdfast.backends.objects import ObjectBackend
 
@@ -274,11 +291,18 @@ def _text(value: Any) -> str:
     return value
 
 
+def _schema(value: Any) -> str:
+    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
+        raise ValueError
+    return value
+
+
 class _Scheme(NamedTuple):
     opener: Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
     options: Mapping[str, Callable[[Any], Any]]
     instant: bool = False
     file: Callable[[str], str] | None = None
+    shares_query: bool = False  # with options that are not ours
 
 
 _ROOT = "sessions/"
@@ -292,6 +316,21 @@ _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "retry_s": _seconds,
     "parallel": _positive_int,
 }
+_POSTGRES = _Scheme(
+    _open_postgres,
+    {
+        "schema": _schema,
+        "setup": _flag,
+        "connections": _positive_int,
+        "lock_wait_s": _seconds,
+        "retry_s": _seconds,
+        "pooler": _flag,
+        "advisory_locks": _flag,
+        "transaction_status": _flag,
+        "cache_bytes_max": _positive_int,
+    },
+    shares_query=True,
+)
 _SCHEMES: Mapping[str, _Scheme] = {
     "memory": _Scheme(_open_memory, {}, instant=True),
     "sqlite": _Scheme(
@@ -308,6 +347,8 @@ _SCHEMES: Mapping[str, _Scheme] = {
         {"root": _root, "sync": _flag, "lock_wait_s": _seconds},
         file=_folder,
     ),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
     "s3": _Scheme(
         _open_s3,
         {

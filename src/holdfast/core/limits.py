@@ -24,6 +24,7 @@ PAGE_ITEMS_MAX = 256  # one page of a listing: a bounded amount of memory, few r
 PAGE_STATES_MAX = 16  # one page of whole states
 CACHE_BYTES_MAX = 64 * MIB  # of last states, so that the next are compared without being read
 LOCK_WAIT_S_MAX = 30.0  # how long a writer waits for its turn
+RETRY_S_MAX = 30.0  # how long a server that went away is waited for
 WAIT_S_MAX = 86_400.0  # what an option may ask for
 CONTENTION_WAIT_S_MAX = 30.0  # contention is waited out in time; counting attempts loses updates
 

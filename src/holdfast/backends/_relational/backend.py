@@ -134,7 +134,7 @@ class RelationalBackend:
         if session_id is not None:
             if not session_id.startswith(prefix):
                 return []
-            low, high = session_id, session_id + "\0"  # no id holds NUL: this one alone
+            low, high = session_id, session_id + "\x01"  # no id holds NUL: this one alone
         start = after or ScopeKey("", "", "")
         values = {
             "low": max(low, start.session_id),
@@ -234,7 +234,7 @@ class RelationalBackend:
         last, _ = self._read(Tables.newest_place)
         place: int | None = 0
         while place is not None and place < last:
-            place = self._write(partial(Tables.drop_unlisted, after=place))
+            place = self._write(_dropping(place))
         return self._give_back()
 
     # Notes
@@ -258,7 +258,7 @@ class RelationalBackend:
             page: list[Note] = []
             behind = after
             for each in on:
-                at = (owner.pk, each or "", behind)
+                at = {"pk": owner.pk, "on": each or "", "after": behind}
                 take = partial(_good_note, owner.pk)
                 page += tables.turn.page("list_notes", at, take, limit - len(page))
                 if len(page) >= limit:
@@ -347,3 +347,7 @@ def _scope_info(found: Any) -> ScopeInfo | None:
         with suppress(Corrupt):
             head = info_of(key, verified(found, pk))
     return ScopeInfo(key, head)
+
+
+def _dropping(after: int) -> Callable[[Tables], int | None]:
+    return lambda tables: tables.drop_unlisted(after)

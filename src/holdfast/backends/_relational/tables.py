@@ -34,6 +34,8 @@ class Scope(NamedTuple):
     shown: Sequence[Any] = ()
     place: tuple[int, int] | None = None  # the last one given in the store, and its logical time
     top: Sequence[Any] = ()  # the columns of the body that it shows, which may be large: then None
+    family: int | None = None  # of scopes that may build on each other's states
+    stamps: bytes = b""  # the marks of its last changes
 
     @property
     def trail(self) -> Trail | None:
@@ -197,8 +199,8 @@ class Tables:
 
     def replace(self, scope: Scope, before: Row, row: Row) -> None:
         """Store another version of a snapshot in its place."""
-        checksum = row_checksum(row, scope.pk)
-        self.turn.do("replace_snapshot", (row.seq, *row[2:], checksum))
+        values = {**row._asdict(), "checksum": row_checksum(row, scope.pk)}
+        self.turn.do("replace_snapshot", values)
         if row.labels != before.labels:
             self.turn.do("remove_labels", (row.seq,))
             self._add_labels(row)
@@ -244,20 +246,21 @@ class Tables:
 
     def note(self, scope: Scope, on: str, name: str) -> NoteRow | None:
         """Return one note."""
-        found = self.turn.one("note", (scope.pk, on, name))
+        found = self.turn.one("note", {"pk": scope.pk, "on": on, "name": name})
         return None if found is None else verified_note(found, scope.pk)
 
     def put_note(self, scope: Scope, row: NoteRow) -> None:
         """Add or replace a note."""
-        self.turn.do("put_note", (scope.pk, *row, note_checksum(row, scope.pk)))
+        values = {"pk": scope.pk, **row._asdict(), "checksum": note_checksum(row, scope.pk)}
+        self.turn.do("put_note", values)
 
     def remove_note(self, scope: Scope, on: str, name: str) -> int:
         """Remove a note; return how many there were."""
-        return self.turn.count("remove_note", (scope.pk, on, name))
+        return self.turn.count("remove_note", {"pk": scope.pk, "on": on, "name": name})
 
     def remove_notes_on(self, scope: Scope, on: str) -> None:
         """Remove all notes on a snapshot id."""
-        self.turn.do("remove_notes_on", (scope.pk, on))
+        self.turn.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
 def verified(found: Sequence[Any], pk: int) -> Row:

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)\n", re.MULTILINE)
 _MIGRATION = re.compile(r"(\d{3})_([a-z_]+)\.sql")
+_SCHEMA = re.compile(r"\bholdfast\b(?=[.;]| IS )")
 
 
 def load_queries(file: str) -> dict[str, str]:
@@ -18,3 +19,8 @@ def load_migrations(folder: str) -> list[tuple[int, str, str]]:
     entries = files(__name__).joinpath(folder).iterdir()
     matches = [(match, entry) for entry in entries if (match := _MIGRATION.fullmatch(entry.name))]
     return sorted((int(m[1]), m[2], entry.read_text("utf-8")) for m, entry in matches)
+
+
+def in_schema(text: str, schema: str) -> str:
+    """Return statements for tables in another schema than `holdfast`."""
+    return text if schema == "holdfast" else _SCHEMA.sub(f'"{schema}"', text)

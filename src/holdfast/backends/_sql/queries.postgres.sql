@@ -122,7 +122,9 @@ WITH RECURSIVE shown AS (
       JOIN holdfast.scopes AS s ON s.session_pk = x.pk
       LEFT JOIN holdfast.snapshots AS n
         ON n.scope_pk = s.pk
-       AND CASE WHEN %(id)s::text IS NULL THEN n.seq = s.head_seq ELSE n.id = %(id)s::text END
+       AND n.seq = CASE WHEN %(id)s::text IS NULL THEN s.head_seq
+                        ELSE (SELECT i.seq FROM holdfast.snapshots AS i
+                               WHERE i.scope_pk = s.pk AND i.id = %(id)s::text) END
      WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
 ), chain (seq, base) AS (
     SELECT b.seq, b.base FROM shown AS n JOIN holdfast.bodies AS b ON b.seq = n.seq
@@ -196,14 +198,14 @@ UPDATE holdfast.scopes
 -- Of a scope and all whose states may build on its own.
 UPDATE holdfast.scopes AS s
    SET codec = NULL,
-       stamps = substr(decode(md5(random()::text || s.pk), 'hex'), 1, 8) || substr(s.stamps, 1, 120)
+       stamps = int8send((random() * 9e18)::bigint) || substr(s.stamps, 1, 120)
   FROM holdfast.scopes AS o
  WHERE o.pk = %s AND (s.pk = o.pk OR s.family = o.family) AND s.codec IS NOT NULL;
 
 -- name: forget_trail
 UPDATE holdfast.scopes
    SET codec = NULL,
-       stamps = substr(decode(md5(random()::text || pk), 'hex'), 1, 8) || substr(stamps, 1, 120)
+       stamps = int8send((random() * 9e18)::bigint) || substr(stamps, 1, 120)
  WHERE pk = %s;
 
 -- name: uncover
@@ -211,7 +213,7 @@ UPDATE holdfast.scopes
 UPDATE holdfast.scopes
    SET tip_seq  = t.seq,
        head_seq = CASE WHEN head_seq = %(seq)s THEN t.seq ELSE head_seq END,
-       stamps   = substr(decode(md5(random()::text || pk), 'hex'), 1, 8) || substr(stamps, 1, 120)
+       stamps   = int8send((random() * 9e18)::bigint) || substr(stamps, 1, 120)
   FROM (SELECT (SELECT n.seq FROM holdfast.snapshots AS n
                  WHERE n.scope_pk = %(pk)s AND n.kept ORDER BY n.seq DESC LIMIT 1) AS seq) AS t
  WHERE pk = %(pk)s;

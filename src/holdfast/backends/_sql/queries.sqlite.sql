@@ -75,10 +75,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: replace_snapshot
 UPDATE snapshots
-   SET rev = ?2, nonce = ?3, kept = ?4, apart = apart OR parent_id IS NOT ?5, parent_id = ?5,
-       forked_from = ?6, status = ?7, labels = ?8, metadata = ?9, created_at = ?10,
-       updated_at = ?11, saved_at = ?12, size = ?13, checksum = ?14
- WHERE seq = ?1;
+   SET rev = :rev, nonce = :nonce, kept = :kept, apart = apart OR parent_id IS NOT :parent_id,
+       parent_id = :parent_id, forked_from = :forked_from, status = :status, labels = :labels,
+       metadata = :metadata, created_at = :created_at, updated_at = :updated_at,
+       saved_at = :saved_at, size = :size, checksum = :checksum
+ WHERE seq = :seq;
 
 -- name: remove_snapshots_of
 DELETE FROM snapshots WHERE scope_pk = ?;
@@ -300,21 +301,21 @@ SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.s
 
 -- name: note
 SELECT on_id, name, rev, nonce, updated_at, value, checksum
-  FROM notes WHERE scope_pk = ? AND on_id = ? AND name = ?;
+  FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
 
 -- name: put_note
 INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (:pk, :on, :name, :rev, :nonce, :updated_at, :value, :checksum)
 ON CONFLICT (scope_pk, on_id, name) DO UPDATE
    SET rev = excluded.rev, nonce = excluded.nonce, updated_at = excluded.updated_at,
        value = excluded.value, checksum = excluded.checksum;
 
 -- name: list_notes
 SELECT on_id, name, rev, nonce, updated_at, value, checksum
-  FROM notes WHERE scope_pk = ? AND on_id = ? AND name > ? ORDER BY name;
+  FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;
 
 -- name: remove_note
-DELETE FROM notes WHERE scope_pk = ? AND on_id = ? AND name = ?;
+DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
 
 -- name: remove_notes_on
-DELETE FROM notes WHERE scope_pk = ? AND on_id = ?;
+DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on;

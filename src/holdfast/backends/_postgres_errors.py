@@ -1,0 +1,69 @@
+"""PostgreSQL's errors as ours, chosen by code (SQLSTATE)."""
+
+import psycopg
+from psycopg_pool import PoolTimeout, TooManyRequests
+
+from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unavailable, Unsupported
+
+# Another transaction was in the way. Nothing happened, and trying again is the answer: a conflict
+# of serialization, a deadlock, a name or place that somebody else took at the same moment, a scope
+# that was deleted under us.
+_RACES = {"40001", "40P01", "23505", "23503"}
+
+# The server ended the connection or cannot be reached: it shuts down, restarts, has been killed.
+_GONE = {"57P01", "57P02", "57P03", "57P05", "25P03", "08000", "08001", "08003", "08004", "08006"}
+
+_FACTS = {
+    "25006": "the server takes no writes: it is a replica or read-only",
+    "42501": "the role has no permission",
+    "53100": "the server's disk is full",
+    "53300": "the server has no connection left",
+    "55P03": "another writer holds the scope",
+    "57014": "the statement took too long, or was cancelled",
+}
+
+MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
+
+
+def is_race(cause: Exception) -> bool:
+    """Tell whether another transaction was merely in the way."""
+    return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
+
+
+def is_gone(cause: Exception) -> bool:
+    """Tell whether the connection is lost, so that another one may do."""
+    if not isinstance(cause, psycopg.Error):
+        return False
+    if cause.sqlstate is None:
+        return isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)
+    return cause.sqlstate in _GONE
+
+
+def is_busy(cause: Exception) -> bool:
+    """Tell whether all connections are in use, or none could be made."""
+    return isinstance(cause, PoolTimeout | TooManyRequests)
+
+
+def translated(cause: Exception, *, outcome_known: bool = True) -> HoldfastError:
+    """Return our error for the driver's. No message of the server is repeated."""
+    state = getattr(cause, "sqlstate", None)
+    where = f"postgres=`{state or type(cause).__name__}`"
+    if state in MISSING:
+        return Unavailable(
+            "the tables are missing or not up to date: open the store once with setup=True, or run "
+            f"what `holdfast schema postgres` prints. {where}"
+        )
+    if state in _FACTS:
+        return Unavailable(f"{_FACTS[state]}. {where}")
+    if state in _RACES:
+        return Unavailable(f"other writers were in the way for too long. {where}")
+    if state is None and isinstance(cause, psycopg.DataError):
+        return InvalidInput(f"the driver does not take a value. {where}")
+    match (state or "")[:2]:
+        case "XX":
+            return Corrupt(f"the database is damaged, or the server failed. {where}")
+        case "22" | "54":
+            return InvalidInput(f"the server does not take a value. {where}")
+        case "0A":
+            return Unsupported(f"the server cannot do this. {where}")
+    return Unavailable(f"postgres did not answer. {where}", outcome_known=outcome_known)

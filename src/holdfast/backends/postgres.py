@@ -1,0 +1,133 @@
+"""The engine on a PostgreSQL server: for many machines.
+
+The same tables as SQLite's (`_sql/postgres/`), statements by name (`_sql/queries.postgres.sql`). A
+commit locks the row of its scope, so what it decides (core/commits.py) is still true when it is
+written, and writers of other scopes do not wait. A save is two round trips, a load is one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from holdfast.backends._postgres_check import check_some
+from holdfast.backends._postgres_schema import make_ready
+from holdfast.backends._postgres_server import PostgresServer, Settings
+from holdfast.backends._postgres_tables import PostgresTables
+from holdfast.backends._relational.backend import RelationalBackend
+from holdfast.backends._relational.bodies import in_order
+from holdfast.backends._relational.tables import Tables, verified
+from holdfast.core.chains import read_chain
+from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
+from holdfast.core.rows import Row, info_of
+from holdfast.errors import Corrupt
+from holdfast.model import Finding, ScopeKey, Stats
+from holdfast.protocol import Clock, Found
+
+T = TypeVar("T")
+
+_COLUMNS = len(Row._fields) + 1
+_CONNECTIONS = 16
+
+
+class PostgresBackend(RelationalBackend):
+    """An engine whose storage is a schema of a PostgreSQL database."""
+
+    blocking = True
+    capabilities = frozenset({"durable", "index", "atomic"})
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        clock: Clock,
+        schema: str = "holdfast",
+        setup: bool = True,
+        connections: int = _CONNECTIONS,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+        retry_s: float = RETRY_S_MAX,
+        pooler: bool = False,
+        advisory_locks: bool = True,
+        transaction_status: bool = True,
+        cache_bytes_max: int = CACHE_BYTES_MAX,
+    ) -> None:
+        """Open a store in a database, creating its tables or bringing them up to date."""
+        super().__init__(cache_bytes_max)
+        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, transaction_status)
+        self._schema = schema
+        self._server = PostgresServer(conninfo, settings, clock)
+        with self._server.connect() as conn:
+            make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
+
+    def close(self) -> None:
+        self._server.close()
+        self._cache.clear()
+
+    def _read(self, action: Callable[[Tables], T]) -> T:
+        return self._server.read(action)
+
+    def _look(self, action: Callable[[Tables], T]) -> T:
+        return self._server.look(action)
+
+    def _write(self, action: Callable[[Tables], T]) -> T:
+        return self._server.write(action)
+
+    def _give_back(self) -> int:
+        return 0  # what is free is used again; to shrink the files is the server's own business
+
+    # Reading
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        if len(ids) != 1:
+            return super().read_snapshots(scope, ids)
+        asked = {**scope._asdict(), "id": ids[0]}
+        rows = self._look(lambda tables: tables.turn.all("read_snapshot", asked))
+        found = _put_together(rows, asks_for_head=ids[0] is None)
+        if found is None:
+            return []
+        row, body, head_seq = found
+        if row.seq == head_seq:  # who resumes or updates goes on from here
+            self._cache.put(scope, row.nonce, body)
+        return [(info_of(scope, row), body)]
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        def read(tables: Tables) -> Stats:
+            totals = tables.turn.one("totals", {"session_id": session_id})
+            sessions, scopes, snapshots, logical, stored = totals
+            largest: list[tuple[str, int]] = []
+            if session_id is None:
+                (stored,) = tables.turn.one("stored_bytes")
+                largest = tables.turn.all("largest_sessions", (limit,))
+            return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
+
+        return self._read(read)
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        def look(tables: PostgresTables) -> tuple[list[Finding], str | None]:
+            return check_some(tables.turn, self._schema, after, repair=repair, limit=limit)
+
+        return (self._server.write if repair else self._server.read)(look)
+
+
+def _put_together(
+    rows: Sequence[tuple[Any, ...]], *, asks_for_head: bool
+) -> tuple[Row, bytes, int | None] | None:
+    """Return a snapshot, its state, and what its scope shows, from the rows of one statement."""
+    top = next((row for row in rows if row[_COLUMNS] is not None), None)
+    if top is None:
+        return None  # there is no such scope
+    pk, head_seq = top[_COLUMNS : _COLUMNS + 2]
+    if top[0] is None:
+        if asks_for_head and head_seq is not None:
+            raise Corrupt(f"the head of a scope is missing. seq=`{head_seq}`")
+        return None
+    row = verified(top, pk)
+    chain = in_order(row.seq, (_body_of(each) for each in rows))
+    if not chain:
+        raise Corrupt(f"the state of a snapshot is missing. seq=`{row.seq}`")
+    body, _ = read_chain(chain)
+    if len(body) != row.size:
+        raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
+    return row, body, head_seq
+
+
+def _body_of(row: tuple[Any, ...]) -> Any:
+    return row[_COLUMNS + 2 :]
