@@ -177,6 +177,15 @@ class PostgresServer:
             self._clock.sleep(_PAUSE_S_MAX * (0.5 + self._clock.jitter()))
         raise translated(lost, outcome_known=False) from lost
 
+    def once(self, name: str, values: Any) -> Any:
+        """Run one statement by itself, once; return its first row, or None.
+
+        Raises:
+            psycopg.Error: what came of it, as the driver says it.
+        """
+        with self._connection(self._settings.retry_s) as conn:
+            return conn.execute(self._statements[name], values, binary=True).fetchone()
+
     # Connections
 
     @contextmanager

@@ -6,12 +6,13 @@ order of keys. A place is a time (`core.ids.place`), so that no counter is share
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.backends._postgres_turn import PostgresTurn
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
-from holdfast.core.rows import Row
+from holdfast.core.rows import Row, row_checksum
+from holdfast.errors import Corrupt, Unavailable
 from holdfast.model import ScopeKey
 from holdfast.protocol import Commit, Stamp
 
@@ -19,11 +20,39 @@ _COLUMNS = len(Row._fields) + 1
 _SHOWN = 9  # columns of a scope before those of the snapshot it shows
 _TOP = _SHOWN + _COLUMNS
 _EXISTING = _TOP + 5
-_STAMPS_BYTES = 128
+STAMP_BYTES = 8
+_STAMPS_BYTES = 16 * STAMP_BYTES
 
 
 class Wider(Exception):
     """The transaction must begin again with the lock of the whole family."""
+
+
+class Sent(NamedTuple):
+    """A save in one statement whose answer was lost: its mark, and the marks it was based on."""
+
+    mark: bytes
+    known: bytes
+
+    def look_for(self, scope: Scope | None) -> None:
+        """Find out, under the lock of the scope, what became of it.
+
+        Raises:
+            Landed: it has taken place.
+            Unavailable: it cannot be told any more.
+        """
+        stamps = b"" if scope is None else scope.stamps
+        marks = {stamps[at : at + STAMP_BYTES] for at in range(0, len(stamps), STAMP_BYTES)}
+        if self.mark in marks:
+            raise Landed
+        # As long as the mark that it was based on can be seen, its own would be seen as well. It
+        # cannot come later either: who holds the lock now changes the marks before letting go.
+        if self.known[:STAMP_BYTES] not in marks:
+            raise Unavailable("the answer to a save was lost", outcome_known=False)
+
+
+class Landed(Exception):
+    """A save whose answer was lost has taken place."""
 
 
 class PostgresTables(Tables):
@@ -36,7 +65,11 @@ class PostgresTables(Tables):
         self._wide = wide
         self._attempt = attempt
         self._existing: Sequence[Any] = ()
-        self._nonce = ""
+        self._commit: Commit | None = None
+        self._added: Sequence[Any] = ()
+        self.sent: Sent | None = None
+        self.found: Scope | None = None  # the scope as a commit found it
+        self.moved: Scope | None = None  # and as it left it
 
     # Scopes
 
@@ -75,18 +108,24 @@ class PostgresTables(Tables):
     def scope_to_commit(self, commit: Commit) -> Scope | None:
         """Return a scope that is locked, with what a commit needs to know beside it."""
         key = commit.scope._asdict()
-        self._nonce = commit.stamp.nonce
+        self.commits(commit)
         if self._wide:
             self.scope_to_change(commit.scope)
         while True:
             locked = self.turn.later("lock_scope", key)
             found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
-            if found is None:
-                return None
-            if locked.fetchone() == found[:1]:  # else somebody made it after we had looked
-                break
-        self._existing = found[_EXISTING:]
-        return _scope_of(found[:_TOP], found[_TOP:_EXISTING])
+            if found is None or locked.fetchone() == found[:1]:
+                break  # else somebody made it after we had looked
+        if found is not None:
+            self._existing = found[_EXISTING:]
+            self.found = _scope_of(found[:_TOP], found[_TOP:_EXISTING])
+        if self.sent is not None:
+            self.sent.look_for(self.found)
+        return self.found
+
+    def commits(self, commit: Commit) -> None:
+        """Remember whose turn it is."""
+        self._commit = commit
 
     def kin_to_change(self, scope: Scope) -> None:
         """Keep others from building on the states of a scope; begin again if they still could."""
@@ -100,13 +139,22 @@ class PostgresTables(Tables):
         self.turn.do("make_family", values)
         return scope._replace(family=family)
 
+    def insert(self, scope: Scope, row: Row, head: Row | None) -> None:
+        """Add a snapshot with its labels, and remember it."""
+        super().insert(scope, row, head)
+        self._added = (*row, row_checksum(row, scope.pk))
+
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope, and who was here."""
-        self.turn.do("move_scope", (*scope[1:5], scope.codec, self.stamped(scope), scope.pk))
-
-    def stamped(self, scope: Scope) -> bytes:
-        """Return the marks of a scope's changes after this one."""
-        return (bytes.fromhex(self._nonce) + scope.stamps)[:_STAMPS_BYTES]
+        if self._commit is None:
+            raise Corrupt("only a commit moves a scope")
+        stamps = (bytes.fromhex(self._commit.stamp.nonce) + scope.stamps)[:_STAMPS_BYTES]
+        self.turn.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
+        if self._added:
+            # Large or not, what this writer stored itself is not looked at again.
+            top = (self._added[0], None, 0, None, 0)
+            shown = self._added if scope.head_seq == self._added[0] else scope.shown
+            self.moved = scope._replace(stamps=stamps, shown=shown, top=top)
 
     def session_to_remove(self, session_id: str) -> list[int]:
         """Return the keys of a session's scopes, all locked; nobody can add one."""

@@ -8,19 +8,24 @@ written, and writers of other scopes do not wait. A save is two round trips, a l
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import psycopg
+
 from holdfast.backends._postgres_check import check_some
+from holdfast.backends._postgres_errors import is_gone
+from holdfast.backends._postgres_quick import Line, Lines, Quick, quick_save
 from holdfast.backends._postgres_schema import make_ready
 from holdfast.backends._postgres_server import PostgresServer, Settings
-from holdfast.backends._postgres_tables import PostgresTables
+from holdfast.backends._postgres_tables import STAMP_BYTES, Landed, PostgresTables, Sent
 from holdfast.backends._relational.backend import RelationalBackend
 from holdfast.backends._relational.bodies import in_order
-from holdfast.backends._relational.tables import Tables, verified
+from holdfast.backends._relational.commit import carry_out
+from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core.chains import read_chain
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from holdfast.core.rows import Row, info_of
-from holdfast.errors import Corrupt
-from holdfast.model import Finding, ScopeKey, Stats
-from holdfast.protocol import Clock, Found
+from holdfast.errors import Corrupt, Unavailable
+from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
+from holdfast.protocol import Clock, Commit, Found
 
 T = TypeVar("T")
 
@@ -53,6 +58,7 @@ class PostgresBackend(RelationalBackend):
         super().__init__(cache_bytes_max)
         settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, transaction_status)
         self._schema = schema
+        self._lines = Lines()
         self._server = PostgresServer(conninfo, settings, clock)
         with self._server.connect() as conn:
             make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
@@ -60,6 +66,7 @@ class PostgresBackend(RelationalBackend):
     def close(self) -> None:
         self._server.close()
         self._cache.clear()
+        self._lines.clear()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         return self._server.read(action)
@@ -72,6 +79,57 @@ class PostgresBackend(RelationalBackend):
 
     def _give_back(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business
+
+    # Committing
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        ready = self._prepare(commit)
+        line = self._lines.get(commit.scope)
+        quick = None if line is None else quick_save(line, commit, ready)
+        sent = None
+        if quick is not None:
+            sent, landed = self._send(quick)
+            if landed:
+                return self._remember(commit, quick.row, quick.body, quick.moved, alone=True)
+        found: list[PostgresTables] = []
+
+        def write(tables: PostgresTables) -> tuple[Row, bytes | None]:
+            found[:] = [tables]
+            tables.sent = sent
+            return carry_out(tables, commit, ready)
+
+        try:
+            row, body = self._server.write(write)
+        except Landed:
+            if quick is None:
+                raise
+            return self._remember(commit, quick.row, quick.body, None, alone=True)
+        except Unavailable as cause:
+            if sent is None:
+                raise
+            raise Unavailable(str(cause), outcome_known=False) from cause
+        (tables,) = found
+        # With several writers the one statement would mostly be in vain: it is for one alone.
+        alone = line is None or tables.found is None or tables.found.stamps == line.scope.stamps
+        return self._remember(commit, row, body, tables.moved, alone=alone)
+
+    def _send(self, quick: Quick) -> tuple[Sent | None, bool]:
+        """Try a save in one statement; return what to look for if its answer is lost, and a yes."""
+        known: bytes = quick.values["known"]
+        try:
+            return None, self._server.once("save_in_one", quick.values) is not None
+        except psycopg.Error as cause:
+            if not is_gone(cause):
+                return None, False  # nothing was stored; the ordinary way finds out why not
+            return Sent(quick.moved.stamps[:STAMP_BYTES], known), False
+
+    def _remember(
+        self, commit: Commit, row: Row, body: bytes | None, moved: Scope | None, *, alone: bool
+    ) -> SnapshotInfo:
+        self._lines.put(commit.scope, None if moved is None else Line(moved, alone))
+        if body is not None:
+            self._cache.put(commit.scope, row.nonce, body)
+        return info_of(commit.scope, row)
 
     # Reading
 

@@ -1,0 +1,171 @@
+"""A save in one statement, by a writer that was the last one to change the scope.
+
+It knows the row of the scope, since it wrote it, and so can decide everything beforehand. The
+statement stores the snapshot only if the scope still carries the marks that the writer left
+(`scopes.stamps`); if not, nothing happened, and the save is made in the ordinary way.
+"""
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, NamedTuple, NoReturn
+
+from holdfast.backends._postgres_tables import PostgresTables
+from holdfast.backends._relational.commit import Ready, carry_out
+from holdfast.backends._relational.tables import Scope
+from holdfast.core.rows import Row
+from holdfast.errors import HoldfastError
+from holdfast.model import ScopeKey
+from holdfast.protocol import Commit, Copy
+
+_LINES_MAX = 2048
+_LINE_BYTES_MAX = 16 * 1024  # of facts that are remembered with a scope
+_BODY = ("seq", "base", "encoding", "body", "body_checksum")
+
+
+class Line(NamedTuple):
+    """What a process knows of a scope that it changed last."""
+
+    scope: Scope
+    alone: bool  # nobody else had changed it just before
+
+
+class Lines:
+    """The scopes that this process changed last. For all threads; emptied in a forked child."""
+
+    def __init__(self) -> None:
+        self._forget()
+        _all_lines.add(self)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[ScopeKey, Line] = OrderedDict()
+
+    def get(self, key: ScopeKey) -> Line | None:
+        """Return what is known of a scope."""
+        with self._lock:
+            line = self._entries.get(key)
+            if line is not None:
+                self._entries.move_to_end(key)
+            return line
+
+    def put(self, key: ScopeKey, line: Line | None) -> None:
+        """Remember a scope, or forget it."""
+        with self._lock:
+            self._entries.pop(key, None)
+            if line is None or _bytes(line.scope) > _LINE_BYTES_MAX:
+                return
+            self._entries[key] = line
+            if len(self._entries) > _LINES_MAX:
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+
+class Quick(NamedTuple):
+    """A save that needs no question: the values of the one statement, and what it leads to."""
+
+    values: dict[str, Any]
+    row: Row
+    body: bytes | None
+    moved: Scope
+
+
+def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
+    """Return a commit as one statement, or None if it has to ask the server first."""
+    in_place = commit.replaces is not None or commit.again or commit.overwrite
+    if in_place or commit.source is not None or isinstance(commit.body, Copy) or not line.alone:
+        return None
+    recorder = _Recorder()
+    tables = _KnownTables(recorder, line.scope)
+    try:
+        row, body = carry_out(tables, commit, ready)
+    except (_Asked, HoldfastError):
+        return None  # what is known may be out of date: only the server refuses
+    if tables.moved is None or not recorder.is_plain():
+        return None
+    (add,), (stored,) = recorder.said["add_snapshot"], recorder.said["bodies.add"]
+    moved = tables.moved
+    labels = recorder.said.get("add_label", [])
+    values: dict[str, Any] = {
+        **row._asdict(),
+        **dict(zip(_BODY, stored, strict=True)),
+        "checksum": add[-3],
+        "apart": add[-1],
+        "pk": moved.pk,
+        "head_seq": moved.head_seq,
+        "tip_seq": moved.tip_seq,
+        "next_seq": moved.next_seq,
+        "floor": moved.floor,
+        "codec": moved.codec,
+        "stamps": moved.stamps,
+        "known": line.scope.stamps,
+        "names": [name for name, _, _ in labels],
+        "values": [value for _, value, _ in labels],
+    }
+    return Quick(values, row, body, moved)
+
+
+class _Asked(Exception):
+    """Something has to be asked of the server."""
+
+
+class _Recorder:
+    """A turn that writes down what is said and cannot be asked anything."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[Any]] = {}
+
+    def is_plain(self) -> bool:
+        """Tell whether a snapshot was added with its body and labels, and nothing else done."""
+        added = self.said.keys() - {"add_label"} == {"add_snapshot", "bodies.add", "move_scope"}
+        return added and all(
+            len(self.said[name]) == 1 for name in ("add_snapshot", "bodies.add", "move_scope")
+        )
+
+    def do(self, name: str, values: Any = ()) -> None:
+        self.said.setdefault(name, []).append(values)
+
+    def do_many(self, name: str, rows: Iterable[Any]) -> None:
+        for row in rows:
+            self.do(name, row)
+
+    def _ask(self, *_: Any) -> NoReturn:
+        raise _Asked
+
+    one = all = each = page = count = later = many = _ask
+
+
+class _KnownTables(PostgresTables):
+    """Tables of which one scope is known."""
+
+    def __init__(self, recorder: _Recorder, scope: Scope) -> None:
+        super().__init__(recorder)  # type: ignore[arg-type]
+        self._scope = scope
+
+    def scope_to_commit(self, commit: Commit) -> Scope | None:
+        self.commits(commit)
+        return self._scope
+
+    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
+        return None  # if it does exist, the statement fails, and the ordinary way finds out
+
+
+def _bytes(scope: Scope) -> int:
+    return sum(len(each) for each in scope.shown if isinstance(each, bytes))
+
+
+_all_lines: "weakref.WeakSet[Lines]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for lines in list(_all_lines):
+        lines._forget()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
