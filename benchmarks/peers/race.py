@@ -90,16 +90,22 @@ def marks_of(plan: Plan) -> list[int]:
     return [mark for mark in MARKS if mark < plan.turns] + [plan.turns]
 
 
-def race(plan: Plan) -> dict[str, Runner]:
-    """Run the peers in turn, as often as the plan says; the order moves on each time."""
-    entries = [entry for entry in ENTRIES if entry.quick or not plan.quick]
+def race(
+    plan: Plan, entries: Sequence[Entry] | None = None, dsn: str = ""
+) -> dict[str, Runner]:
+    """Run the peers in turn, as often as the plan says; the order moves on each time.
+
+    These are the peers of the catalogue, unless others are given; likewise the PostgreSQL server.
+    """
+    if entries is None:
+        entries = [entry for entry in ENTRIES if entry.quick or not plan.quick]
     laps: dict[str, list[Lap]] = {entry.key: [] for entry in entries}
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
         text = json.dumps(list(conversation(plan.turns)))
         (place / "conversation.json").write_text(text, encoding="utf-8")
-        pythons, dsn = _ready(entries, plan, stack, missing)
+        pythons, dsn = _ready(entries, plan, stack, missing, dsn)
         for repetition in range(plan.repetitions):
             first, start = repetition * 3 % len(entries), perf_counter()
             for entry in [*entries[first:], *entries[:first]]:
@@ -117,9 +123,9 @@ def race(plan: Plan) -> dict[str, Runner]:
 
 
 def _ready(
-    entries: Sequence[Entry], plan: Plan, stack: ExitStack, missing: dict[str, str]
+    entries: Sequence[Entry], plan: Plan, stack: ExitStack, missing: dict[str, str], dsn: str
 ) -> tuple[dict[str, Path], str]:
-    pythons, dsn = {"": Path(sys.executable)}, ""
+    pythons = {"": Path(sys.executable)}
     for entry in entries:
         try:
             if entry.venv not in pythons:

@@ -291,9 +291,10 @@ def _text(value: Any) -> str:
     return value
 
 
-def _schema(value: Any) -> str:
+def check_schema(value: Any) -> str:
+    """Return the name of a schema, or raise InvalidInput."""
     if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
-        raise ValueError
+        raise InvalidInput("the name of a schema has up to 63 of a-z, 0-9 and _, no digit first")
     return value
 
 
@@ -319,14 +320,13 @@ _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
 _POSTGRES = _Scheme(
     _open_postgres,
     {
-        "schema": _schema,
+        "schema": check_schema,
         "setup": _flag,
         "connections": _positive_int,
         "lock_wait_s": _seconds,
         "retry_s": _seconds,
         "pooler": _flag,
         "advisory_locks": _flag,
-        "transaction_status": _flag,
         "cache_bytes_max": _positive_int,
     },
     shares_query=True,

@@ -3,6 +3,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.concurrency.crew import Crew
+from tests.servers.fixtures import postgres, postgres_url, schemas
+from tests.servers.postgres import Connection, Postgres, Schemas
+
+__all__ = ["postgres", "postgres_url", "schemas"]
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +15,10 @@ def crew() -> Iterator[Crew]:
     crew = Crew()
     yield crew
     crew.dismiss()
+
+
+@pytest.fixture
+def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:
+    """A plain connection to PostgreSQL, closed before the schemas are dropped."""
+    with postgres.connect() as conn:
+        yield conn

@@ -11,16 +11,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 SIZE = 8
 ALL = slice(None)
 
 
 class Worker:
-    """One process. It is killed when its block is left by an error, and must end well otherwise."""
+    """One process. It is killed when its block is left by an error, and must end well otherwise.
 
-    def __init__(self, script: Path, *arguments: object) -> None:
+    It runs a script, or a module by its name, which can import others of the tests.
+    """
+
+    def __init__(self, script: Path | str, *arguments: object) -> None:
+        program = ["-m", script] if isinstance(script, str) else [str(script)]
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", str(script), *map(str, arguments)],
+            [sys.executable, "-W", "error", *program, *map(str, arguments)],
+            cwd=ROOT if isinstance(script, str) else None,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -121,4 +121,6 @@ class TestMoto(OnMoto, Drafts, Repeating, Damage, EngineSeam):
 
 @pytest.mark.slow
 class TestMotoAtLength(OnMoto, conformance.Sequential):
-    """Every chapter but that of threads."""
+    """Every chapter but that of threads, without the one promise that is about them."""
+
+    test_promise_06_atomic_update = None  # type: ignore[assignment]

@@ -131,8 +131,7 @@ def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
         for change in done:
             numbers = predict(change, numbers)
             kinds[change[0]] += 1
-            if change[0] == "overwrite":
-                changed[change[1]] = change[2] + 1
+            note_change(change, changed)
         with holdfast.open(url) as store:
             begun = tried[len(done) :]
             scope = store.scope(SESSION, "edits")
@@ -140,8 +139,10 @@ def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
             possible = [numbers, *(predict(change, numbers) for change in begun)]
             assert found in possible, f"killed during {begun}"
             numbers = found
-            for change in begun:  # an overwrite that was under way has happened or has not
-                if change[0] == "overwrite":
+            for change in begun:  # what was under way has happened or has not
+                if change[0] == "save":
+                    note_change(change, changed)
+                elif change[0] == "overwrite":
                     state = next(scope.load_many([name_of(change[1])])).state
                     if state == state_of(change[1], change[2] + 1):
                         changed[change[1]] = change[2] + 1
@@ -149,6 +150,14 @@ def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
             check_order(store)
     check_file(path)
     return kinds
+
+
+def note_change(change: list[Any], changed: dict[int, int]) -> None:
+    """Remember which version of a state stands; a number that was deleted may be used again."""
+    if change[0] == "overwrite":
+        changed[change[1]] = change[2] + 1
+    elif change[0] == "save":
+        changed.pop(change[1], None)
 
 
 def test_a_chat_that_is_killed_while_it_is_rewritten(tmp_path: Path) -> None:

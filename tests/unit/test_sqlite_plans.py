@@ -25,7 +25,10 @@ from holdfast.backends._sqlite_turn import SqliteTurn
 from holdfast.opening import open_backend
 from holdfast.protocol import Backend, Commit, Stamp
 
-STATEMENTS = _sql.load_queries("queries.sqlite.sql") | _sql.load_queries("bodies.sqlite.sql")
+_FILES = ("queries", "listings", "bodies")
+STATEMENTS = {
+    name: text for file in _FILES for name, text in _sql.load_queries(f"{file}.sqlite.sql").items()
+}
 LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}

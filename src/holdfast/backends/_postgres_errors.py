@@ -1,7 +1,6 @@
 """PostgreSQL's errors as ours, chosen by code (SQLSTATE)."""
 
 import psycopg
-from psycopg_pool import PoolTimeout, TooManyRequests
 
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unavailable, Unsupported
 
@@ -10,8 +9,9 @@ from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unavailable, U
 # that was deleted under us.
 _RACES = {"40001", "40P01", "23505", "23503"}
 
-# The server ended the connection or cannot be reached: it shuts down, restarts, has been killed.
-_GONE = {"57P01", "57P02", "57P03", "57P05", "25P03", "08000", "08001", "08003", "08004", "08006"}
+# The server ended the connection: it shuts down, restarts, or waited too long for us. The class 08
+# is that of connections; poolers use all of it.
+_GONE = {"57P01", "57P02", "57P03", "57P05", "25P03"}
 
 _FACTS = {
     "25006": "the server takes no writes: it is a replica or read-only",
@@ -36,12 +36,9 @@ def is_gone(cause: Exception) -> bool:
         return False
     if cause.sqlstate is None:
         return isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)
-    return cause.sqlstate in _GONE
-
-
-def is_busy(cause: Exception) -> bool:
-    """Tell whether all connections are in use, or none could be made."""
-    return isinstance(cause, PoolTimeout | TooManyRequests)
+    if cause.diag.severity_nonlocalized in ("FATAL", "PANIC"):
+        return True  # only an ERROR is a refusal
+    return cause.sqlstate in _GONE or cause.sqlstate.startswith("08")
 
 
 def translated(cause: Exception, *, outcome_known: bool = True) -> HoldfastError:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
+from holdfast.backends._postgres_evidence import STAMP_BYTES
 from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope
@@ -74,6 +75,8 @@ class Quick(NamedTuple):
     row: Row
     body: bytes | None
     moved: Scope
+    mark: bytes
+    known: bytes
 
 
 def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
@@ -108,7 +111,7 @@ def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
         "names": [name for name, _, _ in labels],
         "values": [value for _, value, _ in labels],
     }
-    return Quick(values, row, body, moved)
+    return Quick(values, row, body, moved, moved.stamps[:STAMP_BYTES], line.scope.stamps)
 
 
 class _Asked(Exception):
@@ -149,7 +152,7 @@ class _KnownTables(PostgresTables):
         self._scope = scope
 
     def scope_to_commit(self, commit: Commit) -> Scope | None:
-        self.commits(commit)
+        self.begins(commit)
         return self._scope
 
     def existing(self, scope: Scope, snapshot_id: str) -> Row | None:

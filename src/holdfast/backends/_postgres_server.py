@@ -1,24 +1,25 @@
-"""One PostgreSQL server: its connections, transactions on them, and what becomes of a lost answer.
+"""One PostgreSQL server: transactions on its connections, and what becomes of a lost answer.
 
 A transaction that met another one is tried again. So is one whose connection was lost before it
-asked to be committed. If it was lost after that, the server is asked what became of it, by the
-transaction's own number: a commit is never repeated that may have happened.
+asked to be committed. If it was lost after that, the next attempt looks first, under the same lock,
+for the traces that it would have left (`_postgres_evidence.py`): a commit is never repeated that
+may have happened. The server's own numbers of transactions would not do: after a crash it gives
+them again.
 """
 
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
-from psycopg_pool import ConnectionPool, PoolClosed
 
-from holdfast.backends._postgres_errors import is_busy, is_gone, is_race, translated
+from holdfast.backends._postgres_errors import is_gone, is_race, translated
+from holdfast.backends._postgres_evidence import Evidence
+from holdfast.backends._postgres_pool import Pool
 from holdfast.backends._postgres_tables import PostgresTables, Wider
 from holdfast.backends._postgres_turn import Connection, PostgresTurn, statements_of
 from holdfast.errors import InvalidInput, Unavailable
@@ -29,7 +30,7 @@ T = TypeVar("T")
 _PAUSE_S_MIN = 0.002
 _PAUSE_S_MAX = 0.1
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_STATUS = b"SELECT pg_xact_status(%s::text::xid8)"
+_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 
 # What libpq is told unless the URL says otherwise: a server that has vanished is noticed within a
 # minute, where the system's own defaults take two hours.
@@ -52,48 +53,45 @@ class Settings(NamedTuple):
     lock_wait_s: float
     retry_s: float
     pooler: bool
-    transaction_status: bool
 
 
 class PostgresServer:
-    """A pool of connections to one server, opened by its first use."""
+    """A pool of connections to one server, each opened when it is needed."""
 
     def __init__(self, conninfo: str, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._conninfo = _complete(conninfo, settings)
         self._statements = statements_of(settings.schema)
-        self._begin = [b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"]
+        self._begin = [_WRITE]
         if settings.pooler:  # behind one, what is set for a connection would be set for strangers
             self._begin += [f"SET LOCAL {each}".encode() for each in _session_settings(settings)]
-        self._closed = False
-        self._forget()
+        self._pool = self._new_pool()
         _servers.add(self)
 
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ConnectionPool[Connection] | None = None
+    def _new_pool(self) -> Pool:
+        return Pool(self.connect, self._settings.connections, self._clock)
 
     def forget_after_fork(self) -> None:
         """Leave the parent's connections to the parent; more are opened when they are needed."""
         _left_alone.append(self._pool)
-        self._forget()
+        self._pool = self._new_pool()
 
     def close(self) -> None:
         """Close the connections that are idle; those in use are closed when they are let go."""
-        self._closed = True
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        self._pool.close()
 
     def connect(self) -> Connection:
-        """Return a connection of its own, which is not the pool's."""
-        try:
-            conn = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
-        except psycopg.Error as cause:
-            raise translated(cause) from cause
-        _adapt(conn)
+        """Return a new connection."""
+        conn = psycopg.connect(
+            self._conninfo,
+            autocommit=True,  # transactions are begun and ended by us alone
+            prepare_threshold=None if self._settings.pooler else 2,
+        )
+        # All whole numbers are sent as bigint, so that a statement is prepared once and not once
+        # for each size that its numbers happen to have.
+        conn.adapters.register_dumper(int, Int8Dumper)
+        conn.adapters.register_dumper(int, Int8BinaryDumper)
         return conn
 
     # Transactions
@@ -113,30 +111,66 @@ class PostgresServer:
 
         return self._until_answered(attempt)
 
-    def write(self, action: Callable[[PostgresTables], T]) -> T:
-        """Run statements as one step, durable when this returns, or not at all."""
+    def write(self, action: Callable[[PostgresTables], T], lost: "Lost[T] | None" = None) -> T:
+        """Run statements as one step, durable when this returns, or not at all.
+
+        `lost` is the same step, made before in another way, whose answer has not come.
+        """
+        doubt = _Doubt(lost)
         wide = False
 
         def attempt(conn: Connection, number: int) -> T:
-            asks = self._settings.transaction_status
-            turn = PostgresTurn(conn, self._statements, self._begin, numbered=asks)
-            result = action(PostgresTables(turn, wide=wide, attempt=number))
+            nonlocal wide
+            turn = self._turn(conn, *self._begin)
+            tables = PostgresTables(turn, wide=wide, attempt=number, mark=self._mark())
+            # That there is no trace is final only when this attempt has been committed.
+            if doubt.lost is not None and doubt.lost.evidence.holds(tables):
+                return doubt.lost.result
+            try:
+                result = action(tables)
+            except Wider:
+                wide = True
+                raise _Repeat from None
             try:
                 turn.commit()
             except psycopg.Error as cause:
-                if not is_gone(cause) or not turn.committing:
-                    raise
-                self._settle(turn.number, cause)
+                if turn.committing and is_gone(cause) and tables.evidence is not None:
+                    doubt.lost = Lost(tables.evidence, result)
+                raise
             return result
 
         try:
             return self._until_answered(attempt)
-        except Wider:
-            wide = True
-            return self._until_answered(attempt)
+        except (Unavailable, InvalidInput) as cause:
+            if doubt.lost is None or (isinstance(cause, Unavailable) and not cause.outcome_known):
+                raise
+            raise Unavailable(str(cause), outcome_known=False) from cause
+
+    def once(self, name: str, values: Any) -> bool:
+        """Run one statement by itself, once; tell whether it had an effect.
+
+        Raises:
+            NoAnswer: it was sent, and its answer was lost.
+        """
+        sent = False
+        try:
+            with self._pool.connection(self._settings.retry_s) as conn:
+                cursor = conn.cursor(binary=True)
+                sent = True
+                return cursor.execute(self._statements[name], values).fetchone() is not None
+        except psycopg.Error as cause:
+            if is_gone(cause):
+                if sent:
+                    raise NoAnswer from cause
+            elif not is_race(cause):
+                raise translated(cause) from cause
+            return False
 
     def _turn(self, conn: Connection, *begin: bytes) -> PostgresTurn:
         return PostgresTurn(conn, self._statements, begin)
+
+    def _mark(self) -> bytes:
+        return int(self._clock.jitter() * 2**63).to_bytes(8)
 
     def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:
         """Try until there is an answer, for as long as that is worth while."""
@@ -145,10 +179,10 @@ class PostgresServer:
         for number in count():
             waited_s = self._clock.monotonic() - start
             try:
-                with self._connection(self._settings.retry_s - waited_s) as conn:
+                with self._pool.connection(self._settings.retry_s - waited_s) as conn:
                     return attempt(conn, number)
             except _Repeat:
-                pass
+                continue
             except psycopg.Error as cause:
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
@@ -158,83 +192,23 @@ class PostgresServer:
             pause_s = min(pause_s * 1.5, _PAUSE_S_MAX)
         raise AssertionError  # it counts for ever
 
-    def _settle(self, number: str | None, lost: psycopg.Error) -> None:
-        """Find out whether a transaction whose answer was lost took place; return if it did.
 
-        Raises:
-            Unavailable: it cannot be found out. It may even still be under way.
-        """
-        start = self._clock.monotonic()
-        while number is not None and self._clock.monotonic() - start < self._settings.retry_s:
-            with suppress(psycopg.Error, Unavailable), self._connection(1.0) as conn:
-                found = conn.execute(_STATUS, (number,)).fetchone()
-                if found == ("committed",):
-                    return
-                if found == ("aborted",):
-                    raise _Repeat
-                if found != ("in progress",):
-                    break  # too long ago for the server to know
-            self._clock.sleep(_PAUSE_S_MAX * (0.5 + self._clock.jitter()))
-        raise translated(lost, outcome_known=False) from lost
+class NoAnswer(Exception):
+    """The answer to a statement was lost."""
 
-    def once(self, name: str, values: Any) -> Any:
-        """Run one statement by itself, once; return its first row, or None.
 
-        Raises:
-            psycopg.Error: what came of it, as the driver says it.
-        """
-        with self._connection(self._settings.retry_s) as conn:
-            return conn.execute(self._statements[name], values, binary=True).fetchone()
+class Lost(NamedTuple, Generic[T]):
+    """A step whose answer was lost: the traces it would have left, and what it would have said."""
 
-    # Connections
+    evidence: Evidence
+    result: T
 
-    @contextmanager
-    def _connection(self, wait_s: float) -> Iterator[Connection]:
-        pool = self._open_pool()
-        try:
-            conn = pool.getconn(timeout=max(0.05, wait_s))
-        except PoolClosed:
-            raise InvalidInput("the store is closed") from None
-        except Exception as cause:
-            if not is_busy(cause):
-                raise
-            raise self._why_none() from cause
-        try:
-            yield conn
-        finally:
-            _end_transaction(conn)
-            pool.putconn(conn)
 
-    def _open_pool(self) -> "ConnectionPool[Connection]":
-        pool = self._pool
-        if pool is not None:
-            return pool
-        with self._lock:
-            if self._closed:
-                raise InvalidInput("the store is closed")
-            if self._pool is None:
-                self._pool = ConnectionPool(
-                    self._conninfo,
-                    kwargs={
-                        "autocommit": True,  # transactions are begun and ended by us alone
-                        "prepare_threshold": None if self._settings.pooler else 2,
-                    },
-                    min_size=0,
-                    max_size=self._settings.connections,
-                    configure=_adapt,
-                    name="holdfast",
-                    open=True,
-                )
-            return self._pool
+class _Doubt(Generic[T]):
+    """Whether a step may have taken place without our knowing."""
 
-    def _why_none(self) -> Exception:
-        """Return why the pool had no connection for us, by trying to make one."""
-        try:
-            self.connect().close()
-        except Unavailable as cause:
-            return cause
-        count = self._settings.connections
-        return Unavailable(f"all connections are in use. connections=`{count}`")
+    def __init__(self, lost: Lost[T] | None) -> None:
+        self.lost = lost
 
 
 class _Repeat(Exception):
@@ -261,23 +235,6 @@ def _session_settings(settings: Settings) -> list[str]:
         f"lock_timeout = {lock_ms}",
         f"idle_in_transaction_session_timeout = {_IDLE_S_MAX * 1000}",
     ]
-
-
-def _adapt(conn: Connection) -> None:
-    # All whole numbers are sent as bigint, so that a statement is prepared once and not once for
-    # each size that its numbers happen to have.
-    conn.adapters.register_dumper(int, Int8Dumper)
-    conn.adapters.register_dumper(int, Int8BinaryDumper)
-
-
-def _end_transaction(conn: Connection) -> None:
-    if conn.closed:
-        return
-    if conn.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-        try:
-            conn.execute(b"ROLLBACK")
-        except psycopg.Error:
-            conn.close()
 
 
 _servers: "weakref.WeakSet[PostgresServer]" = weakref.WeakSet()

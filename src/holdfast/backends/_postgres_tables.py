@@ -6,13 +6,14 @@ order of keys. A place is a time (`core.ids.place`), so that no counter is share
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from holdfast.backends._postgres_evidence import STAMPS_BYTES, Evidence, Marked, Removed
 from holdfast.backends._postgres_turn import PostgresTurn
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
+from holdfast.core.notes import NoteRow
 from holdfast.core.rows import Row, row_checksum
-from holdfast.errors import Corrupt, Unavailable
 from holdfast.model import ScopeKey
 from holdfast.protocol import Commit, Stamp
 
@@ -20,39 +21,10 @@ _COLUMNS = len(Row._fields) + 1
 _SHOWN = 9  # columns of a scope before those of the snapshot it shows
 _TOP = _SHOWN + _COLUMNS
 _EXISTING = _TOP + 5
-STAMP_BYTES = 8
-_STAMPS_BYTES = 16 * STAMP_BYTES
 
 
 class Wider(Exception):
     """The transaction must begin again with the lock of the whole family."""
-
-
-class Sent(NamedTuple):
-    """A save in one statement whose answer was lost: its mark, and the marks it was based on."""
-
-    mark: bytes
-    known: bytes
-
-    def look_for(self, scope: Scope | None) -> None:
-        """Find out, under the lock of the scope, what became of it.
-
-        Raises:
-            Landed: it has taken place.
-            Unavailable: it cannot be told any more.
-        """
-        stamps = b"" if scope is None else scope.stamps
-        marks = {stamps[at : at + STAMP_BYTES] for at in range(0, len(stamps), STAMP_BYTES)}
-        if self.mark in marks:
-            raise Landed
-        # As long as the mark that it was based on can be seen, its own would be seen as well. It
-        # cannot come later either: who holds the lock now changes the marks before letting go.
-        if self.known[:STAMP_BYTES] not in marks:
-            raise Unavailable("the answer to a save was lost", outcome_known=False)
-
-
-class Landed(Exception):
-    """A save whose answer was lost has taken place."""
 
 
 class PostgresTables(Tables):
@@ -60,16 +32,24 @@ class PostgresTables(Tables):
 
     turn: PostgresTurn
 
-    def __init__(self, turn: PostgresTurn, *, wide: bool = False, attempt: int = 0) -> None:
+    def __init__(
+        self,
+        turn: PostgresTurn,
+        *,
+        wide: bool = False,
+        attempt: int = 0,
+        mark: bytes = b"",
+    ) -> None:
         super().__init__(turn)
         self._wide = wide
         self._attempt = attempt
+        self._mark = mark
         self._existing: Sequence[Any] = ()
-        self._commit: Commit | None = None
         self._added: Sequence[Any] = ()
-        self.sent: Sent | None = None
-        self.found: Scope | None = None  # the scope as a commit found it
-        self.moved: Scope | None = None  # and as it left it
+        self._session_id = ""
+        self.evidence: Evidence | None = None
+        self.found: Scope | None = None  # the scope as it was found
+        self.moved: Scope | None = None  # and as a commit left it
 
     # Scopes
 
@@ -80,6 +60,26 @@ class PostgresTables(Tables):
 
     def scope_to_change(self, key: ScopeKey) -> Scope | None:
         """Return a scope that is locked together with its family."""
+        scope = self._locked_family(key)
+        self._will_mark(key, scope)
+        self.mark_scope(scope)
+        return scope
+
+    def scope_to_note(self, key: ScopeKey) -> Scope | None:
+        """Return a scope that is locked."""
+        scope = self.scope_to_fork(key)
+        self._will_mark(key, scope)
+        return scope
+
+    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+        """Return a scope that is locked, until the fork has become one of its family."""
+        while True:
+            locked = self.turn.later("lock_scope", key._asdict())
+            scope = self.scope(key)
+            if scope is None or locked.fetchone() == (scope.pk,):
+                return scope  # else somebody made it after we had looked
+
+    def _locked_family(self, key: ScopeKey) -> Scope | None:
         self._wide = True
         held: list[int] = []
         while True:
@@ -93,39 +93,41 @@ class PostgresTables(Tables):
                 return scope
             held = found
 
-    def scope_to_note(self, key: ScopeKey) -> Scope | None:
-        """Return a scope that is locked."""
-        while True:
-            locked = self.turn.later("lock_scope", key._asdict())
-            scope = self.scope(key)
-            if scope is None or locked.fetchone() == (scope.pk,):
-                return scope
-
-    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
-        """Return a scope that is locked, until the fork has become one of its family."""
-        return self.scope_to_note(key)
-
     def scope_to_commit(self, commit: Commit) -> Scope | None:
         """Return a scope that is locked, with what a commit needs to know beside it."""
-        key = commit.scope._asdict()
-        self.commits(commit)
+        self.begins(commit)
         if self._wide:
-            self.scope_to_change(commit.scope)
+            self._locked_family(commit.scope)
+        key = commit.scope._asdict()
         while True:
             locked = self.turn.later("lock_scope", key)
             found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
             if found is None or locked.fetchone() == found[:1]:
-                break  # else somebody made it after we had looked
+                break
+        scope = None
         if found is not None:
             self._existing = found[_EXISTING:]
-            self.found = _scope_of(found[:_TOP], found[_TOP:_EXISTING])
-        if self.sent is not None:
-            self.sent.look_for(self.found)
-        return self.found
+            scope = _scope_of(found[:_TOP], found[_TOP:_EXISTING])
+        self._will_mark(commit.scope, scope)
+        return scope
 
-    def commits(self, commit: Commit) -> None:
-        """Remember whose turn it is."""
-        self._commit = commit
+    def begins(self, commit: Commit) -> None:
+        """Take the mark of a commit, which is its nonce."""
+        self._mark = bytes.fromhex(commit.stamp.nonce)
+
+    def _will_mark(self, key: ScopeKey, scope: Scope | None) -> None:
+        self._session_id = key.session_id
+        self.found = scope
+        self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps)
+
+    def mark_scope(self, scope: Scope | None) -> None:
+        """Leave a mark in a scope, by which this change of it is found again."""
+        if scope is not None:
+            self.turn.do("mark_scope", (self._mark, scope.pk))
+
+    def stamped(self, scope: Scope) -> bytes:
+        """Return the marks of a scope after this change."""
+        return (self._mark + scope.stamps)[:STAMPS_BYTES]
 
     def kin_to_change(self, scope: Scope) -> None:
         """Keep others from building on the states of a scope; begin again if they still could."""
@@ -146,9 +148,7 @@ class PostgresTables(Tables):
 
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope, and who was here."""
-        if self._commit is None:
-            raise Corrupt("only a commit moves a scope")
-        stamps = (bytes.fromhex(self._commit.stamp.nonce) + scope.stamps)[:_STAMPS_BYTES]
+        stamps = self.stamped(scope)
         self.turn.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
         if self._added:
             # Large or not, what this writer stored itself is not looked at again.
@@ -156,8 +156,14 @@ class PostgresTables(Tables):
             shown = self._added if scope.head_seq == self._added[0] else scope.shown
             self.moved = scope._replace(stamps=stamps, shown=shown, top=top)
 
+    def remove_scopes(self, pks: Sequence[int]) -> int:
+        """Remove scopes with all they hold; return the number of snapshots."""
+        self.evidence = Removed(self._session_id, tuple(pks))
+        return super().remove_scopes(pks)
+
     def session_to_remove(self, session_id: str) -> list[int]:
         """Return the keys of a session's scopes, all locked; nobody can add one."""
+        self._session_id = session_id
         self.turn.do("lock_session", (session_id,))
         return super().session_to_remove(session_id)
 
@@ -185,6 +191,18 @@ class PostgresTables(Tables):
     def _is_still(self, seq: int, after: int) -> bool:
         now = self.turn.one("unlisted", (after,))
         return now is not None and bool(now[0] == seq)
+
+    # Notes
+
+    def put_note(self, scope: Scope, row: NoteRow) -> None:
+        """Add or replace a note."""
+        super().put_note(scope, row)
+        self.mark_scope(scope)
+
+    def remove_note(self, scope: Scope, on: str, name: str) -> int:
+        """Remove a note; return how many there were."""
+        self.mark_scope(scope)
+        return super().remove_note(scope, on, name)
 
     # Snapshots
 

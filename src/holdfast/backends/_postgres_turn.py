@@ -5,7 +5,6 @@ together with it in one go: a save is two round trips, whatever it writes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +18,6 @@ T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
-_NUMBER = b"SELECT pg_current_xact_id()::text"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 
 
@@ -38,15 +36,11 @@ class PostgresTurn:
         conn: Connection,
         statements: Mapping[str, bytes],
         begin: Iterable[bytes] = (),
-        *,
-        numbered: bool = False,
     ) -> None:
         self._conn = conn
         self._statements = statements
         self._waiting: list[tuple[Cursor, QueryNoTemplate, Any]] = []
         self._waiting += [(conn.cursor(), text, None) for text in begin]
-        self._asks_number = numbered
-        self._number: Cursor | None = None
         self.committing = False
 
     def _ask(self, name: str, values: Any) -> Cursor:
@@ -62,16 +56,6 @@ class PostgresTurn:
         waiting, self._waiting = self._waiting, []
         for cursor, text, values in waiting:
             cursor.execute(text, values)
-        if self._asks_number and self._number is None:
-            self._number = self._conn.cursor().execute(_NUMBER)
-
-    @property
-    def number(self) -> str | None:
-        """The number by which the server knows the transaction, if it was asked for in time."""
-        with suppress(psycopg.Error):
-            found = None if self._number is None else self._number.fetchone()
-            return None if found is None else str(found[0])
-        return None
 
     def commit(self) -> None:
         """Send what waits and end the transaction; it is durable when this returns."""

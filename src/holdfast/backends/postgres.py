@@ -6,24 +6,25 @@ written, and writers of other scopes do not wait. A save is two round trips, a l
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
 from holdfast.backends._postgres_check import check_some
-from holdfast.backends._postgres_errors import is_gone
-from holdfast.backends._postgres_quick import Line, Lines, Quick, quick_save
+from holdfast.backends._postgres_errors import translated
+from holdfast.backends._postgres_evidence import Marked
+from holdfast.backends._postgres_quick import Line, Lines, quick_save
 from holdfast.backends._postgres_schema import make_ready
-from holdfast.backends._postgres_server import PostgresServer, Settings
-from holdfast.backends._postgres_tables import STAMP_BYTES, Landed, PostgresTables, Sent
+from holdfast.backends._postgres_server import Lost, NoAnswer, PostgresServer, Settings
+from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.backend import RelationalBackend
 from holdfast.backends._relational.bodies import in_order
-from holdfast.backends._relational.commit import carry_out
+from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core.chains import read_chain
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from holdfast.core.rows import Row, info_of
-from holdfast.errors import Corrupt, Unavailable
+from holdfast.errors import Corrupt
 from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Clock, Commit, Found
 
@@ -51,17 +52,19 @@ class PostgresBackend(RelationalBackend):
         retry_s: float = RETRY_S_MAX,
         pooler: bool = False,
         advisory_locks: bool = True,
-        transaction_status: bool = True,
         cache_bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         """Open a store in a database, creating its tables or bringing them up to date."""
         super().__init__(cache_bytes_max)
-        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, transaction_status)
+        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler)
         self._schema = schema
         self._lines = Lines()
         self._server = PostgresServer(conninfo, settings, clock)
-        with self._server.connect() as conn:
-            make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
+        try:
+            with self._server.connect() as conn:
+                make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
+        except psycopg.Error as cause:
+            raise translated(cause) from cause
 
     def close(self) -> None:
         self._server.close()
@@ -77,6 +80,19 @@ class PostgresBackend(RelationalBackend):
     def _write(self, action: Callable[[Tables], T]) -> T:
         return self._server.write(action)
 
+    def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        def write(tables: PostgresTables) -> tuple[T, Scope | None, bytes]:
+            result = action(tables)
+            found = tables.found
+            return result, found, b"" if found is None else tables.stamped(found)
+
+        result, found, stamps = self._server.write(write)
+        line = self._lines.get(scope)
+        if line is not None and found is not None and line.scope.stamps == found.stamps:
+            # The mark is our own, so that the next save of this process is still one statement.
+            self._lines.put(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
+        return result
+
     def _give_back(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business
 
@@ -86,50 +102,32 @@ class PostgresBackend(RelationalBackend):
         ready = self._prepare(commit)
         line = self._lines.get(commit.scope)
         quick = None if line is None else quick_save(line, commit, ready)
-        sent = None
-        if quick is not None:
-            sent, landed = self._send(quick)
-            if landed:
-                return self._remember(commit, quick.row, quick.body, quick.moved, alone=True)
-        found: list[PostgresTables] = []
+        if quick is None:
+            done = self._save(commit, ready, line, None)
+        else:
+            done = _Saved(quick.row, quick.body, quick.moved, True)
+            lost = Lost(Marked(commit.scope, quick.mark, quick.known), done._replace(moved=None))
+            try:
+                if not self._server.once("save_in_one", quick.values):
+                    done = self._save(commit, ready, line, None)
+            except NoAnswer:
+                done = self._save(commit, ready, line, lost)
+        self._lines.put(commit.scope, None if done.moved is None else Line(done.moved, done.alone))
+        if done.body is not None:
+            self._cache.put(commit.scope, done.row.nonce, done.body)
+        return info_of(commit.scope, done.row)
 
-        def write(tables: PostgresTables) -> tuple[Row, bytes | None]:
-            found[:] = [tables]
-            tables.sent = sent
-            return carry_out(tables, commit, ready)
+    def _save(
+        self, commit: Commit, ready: Ready | None, line: Line | None, lost: "Lost[_Saved] | None"
+    ) -> "_Saved":
+        def write(tables: PostgresTables) -> _Saved:
+            row, body = carry_out(tables, commit, ready)
+            # Among several writers one statement would mostly be in vain: it is for one alone.
+            found = tables.found
+            alone = line is None or found is None or found.stamps == line.scope.stamps
+            return _Saved(row, body, tables.moved, alone)
 
-        try:
-            row, body = self._server.write(write)
-        except Landed:
-            if quick is None:
-                raise
-            return self._remember(commit, quick.row, quick.body, None, alone=True)
-        except Unavailable as cause:
-            if sent is None:
-                raise
-            raise Unavailable(str(cause), outcome_known=False) from cause
-        (tables,) = found
-        # With several writers the one statement would mostly be in vain: it is for one alone.
-        alone = line is None or tables.found is None or tables.found.stamps == line.scope.stamps
-        return self._remember(commit, row, body, tables.moved, alone=alone)
-
-    def _send(self, quick: Quick) -> tuple[Sent | None, bool]:
-        """Try a save in one statement; return what to look for if its answer is lost, and a yes."""
-        known: bytes = quick.values["known"]
-        try:
-            return None, self._server.once("save_in_one", quick.values) is not None
-        except psycopg.Error as cause:
-            if not is_gone(cause):
-                return None, False  # nothing was stored; the ordinary way finds out why not
-            return Sent(quick.moved.stamps[:STAMP_BYTES], known), False
-
-    def _remember(
-        self, commit: Commit, row: Row, body: bytes | None, moved: Scope | None, *, alone: bool
-    ) -> SnapshotInfo:
-        self._lines.put(commit.scope, None if moved is None else Line(moved, alone))
-        if body is not None:
-            self._cache.put(commit.scope, row.nonce, body)
-        return info_of(commit.scope, row)
+        return self._server.write(write, lost)
 
     # Reading
 
@@ -163,6 +161,15 @@ class PostgresBackend(RelationalBackend):
             return check_some(tables.turn, self._schema, after, repair=repair, limit=limit)
 
         return (self._server.write if repair else self._server.read)(look)
+
+
+class _Saved(NamedTuple):
+    """What came of a commit: what stands, its state if known, and the scope if it was moved."""
+
+    row: Row
+    body: bytes | None
+    moved: Scope | None
+    alone: bool  # nobody else had changed the scope since we did
 
 
 def _put_together(

@@ -24,11 +24,13 @@ from holdfast.views.names import masked_url, visible, without_secrets
 
 EXTRAS = {
     "cli": ("click", "rich"),
+    "postgres": ("psycopg",),
     "s3": ("obstore",),
     "testing": ("pytest", "hypothesis"),
 }
 _LIBRARIES = ("orjson", "zstandard", "xxhash")
 _SAVES = 20
+_SESSION = "doctor"
 _STATE = {"messages": [{"role": "user", "content": "x" * 1000}]}
 
 
@@ -48,7 +50,8 @@ def doctor(url: str, as_json: bool) -> int:
     """Show what is installed, and whether the storage works.
 
     What is tried out is tried out in a temporary store of the same kind (in a file or folder of its
-    own in the same folder, or under a prefix of its own in the bucket), never in the data.
+    own in the same folder, or under a prefix of its own in the bucket), never in the data; on a
+    PostgreSQL server in a session of its own, which is removed again.
 
     \b
     --json: {"versions": {"holdfast": text, "python": text, "sqlite": text, ...},
@@ -60,9 +63,9 @@ def doctor(url: str, as_json: bool) -> int:
     results = [_open(url)]
     took_ms: float | None = None
     try:
-        with _temporary_store(url) as (one, other):
-            results.append(_compare_and_set(one, other))
-            took_ms = _durable_save_ms(one)
+        with _temporary_store(url) as (one, other, session_id):
+            results.append(_compare_and_set(one, other, session_id))
+            took_ms = _durable_save_ms(one, session_id)
             detail = f"a durable save takes {took_ms:.2f} ms (median of {_SAVES}, 1 KB each)"
             results.append(Examined("durable-save", detail))
     except (holdfast.HoldfastError, OSError) as error:
@@ -82,28 +85,30 @@ def _open(url: str) -> Examined:
         path = file_of(url)
         if path is not None and not os.path.exists(path):
             return Examined("open", "there is no file yet; the first use creates it")
-        holdfast.open(url).close()
+        holdfast.open(url, **_without_setup(url)).close()
     except holdfast.HoldfastError as error:
         return Examined("open", f"it cannot be opened: {_told(error)}", _exits.code_of(error))
     return Examined("open", "it can be opened")
 
 
 @contextmanager
-def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store]]:
-    """Open a new store of the same kind twice, and remove it afterwards."""
+def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store, str]]:
+    """Open a new store of the same kind twice, and remove it afterwards; name a session in it."""
     path = file_of(url)
     if path is None:
         address, mark, rest = url.partition("?")
         if scheme_of(url) == "memory":
             with holdfast.open(url) as store:  # it keeps nothing
-                yield store, store
+                yield store, store, _SESSION
             return
-        beside = f"{address.rstrip('/')}/.holdfast-doctor-{draw().nonce}{mark}{rest}"
-        with holdfast.open(beside) as one, holdfast.open(beside) as other:
+        name = f".holdfast-doctor-{draw().nonce}"
+        options = _without_setup(url)
+        beside = url if options else f"{address.rstrip('/')}/{name}{mark}{rest}"
+        with holdfast.open(beside, **options) as one, holdfast.open(beside, **options) as other:
             try:
-                yield one, other
+                yield one, other, name
             finally:
-                one.delete_session("doctor")
+                one.delete_session(name)
         return
     query = url.partition("?")[1:]
     with tempfile.TemporaryDirectory(
@@ -111,12 +116,17 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store]
     ) as folder:
         beside = f"{scheme_of(url)}:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
         with holdfast.open(beside) as one, holdfast.open(beside) as other:
-            yield one, other
+            yield one, other, _SESSION
 
 
-def _compare_and_set(one: holdfast.Store, other: holdfast.Store) -> Examined:
+def _without_setup(url: str) -> dict[str, bool]:
+    """Return what keeps a server from being given tables by a mere look."""
+    return {"setup": False} if scheme_of(url) == "postgresql" else {}
+
+
+def _compare_and_set(one: holdfast.Store, other: holdfast.Store, session_id: str) -> Examined:
     """Let two writers race from the same revision: the second must lose and leave nothing."""
-    mine, theirs = one.scope("doctor"), other.scope("doctor")
+    mine, theirs = one.scope(session_id), other.scope(session_id)
     start = mine.save(1, expect=None)
     theirs.save(2, expect=start.revision)
     for stale in (start.revision, None):
@@ -130,8 +140,8 @@ def _compare_and_set(one: holdfast.Store, other: holdfast.Store) -> Examined:
     )
 
 
-def _durable_save_ms(store: holdfast.Store) -> float:
-    scope = store.scope("doctor", "speed")
+def _durable_save_ms(store: holdfast.Store, session_id: str) -> float:
+    scope = store.scope(session_id, "speed")
     scope.save(_STATE)  # the first one opens things
     took_s = []
     for _ in range(_SAVES):

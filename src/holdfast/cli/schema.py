@@ -3,34 +3,44 @@
 import click
 
 from holdfast.backends import _sql
+from holdfast.backends._sql import SCHEMA, in_schema
 from holdfast.cli import _exits
 from holdfast.cli._shared import echo_json, json_option, make_console
+from holdfast.opening import check_schema
 
-_ENGINES = ("sqlite",)
+_ENGINES = ("sqlite", "postgres")
 
 
 @click.command()
 @click.argument("engine", type=click.Choice(_ENGINES), default=_ENGINES[0])
+@click.option("--schema", "name", default=SCHEMA, help="PostgreSQL: the schema of the tables.")
 @json_option
-def schema(engine: str, as_json: bool) -> int:
+def schema(engine: str, name: str, as_json: bool) -> int:
     """Print the SQL that makes an engine's tables.
 
-    All migrations of ENGINE (sqlite), in order, as text that the database takes.
+    All migrations of ENGINE (sqlite or postgres), in order, as text that the database takes. For
+    PostgreSQL it is one transaction to be run by a role that may create tables; others then open
+    the store with setup=False.
 
     \b
     --json: {"engine": text, "migrations": [{"version": n, "name": text, "sql": text}, ...]}
     """
-    migrations = _sql.load_migrations(engine)
+    migrations = [
+        (version, title, in_schema(script, check_schema(name)))
+        for version, title, script in _sql.load_migrations(engine)
+    ]
     if as_json:
         shape = [
-            {"version": version, "name": name, "sql": script}
-            for version, name, script in migrations
+            {"version": version, "name": title, "sql": script}
+            for version, title, script in migrations
         ]
         echo_json({"engine": engine, "migrations": shape})
         return _exits.FINE
     text = "\n".join(
-        f"-- migration {version}: {name}\n\n{script}" for version, name, script in migrations
+        f"-- migration {version}: {title}\n\n{script}{_noted(engine, name, version, title)}"
+        for version, title, script in migrations
     )
+    text = f"BEGIN;\n\n{text}\nCOMMIT;\n" if engine == "postgres" else text
     console = make_console()
     if console.is_terminal:
         from rich.syntax import Syntax  # slow to load: it brings the lexers
@@ -40,3 +50,11 @@ def schema(engine: str, as_json: bool) -> int:
     else:
         click.echo(text, nl=False)  # the very text, whatever the width
     return _exits.FINE
+
+
+def _noted(engine: str, name: str, version: int, title: str) -> str:
+    """Return what makes the migration known, where the tables themselves hold that."""
+    if engine != "postgres":
+        return ""
+    note = f"INSERT INTO {SCHEMA}.schema_migrations (version, name) VALUES ({version}, '{title}');"
+    return "\n" + in_schema(note, name) + "\n"

@@ -54,6 +54,10 @@ class RelationalBackend:
         """Run an action as one step, durable when this returns, or not at all."""
         raise NotImplementedError
 
+    def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        """Run an action on the notes of a scope as one step."""
+        return self._write(action)
+
     def _give_back(self) -> int:
         """Give unused space back to the operating system; return the bytes."""
         raise NotImplementedError
@@ -276,14 +280,14 @@ class RelationalBackend:
             tables.put_note(scope or tables.add_scope(write.scope), row)
             return row
 
-        return note_of(self._write(put))
+        return note_of(self._write_note(write.scope, put))
 
     def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
         def remove(tables: Tables) -> int:
             found = tables.scope_to_note(scope)
             return 0 if found is None else tables.remove_note(found, on or "", name)
 
-        return self._write(remove)
+        return self._write_note(scope, remove)
 
 
 def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:

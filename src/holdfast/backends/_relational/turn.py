@@ -53,6 +53,7 @@ def load_statements(dialect: str) -> dict[str, str]:
     """Return all statements of a dialect; those about bodies and of check have a prefix."""
     return {
         **_sql.load_queries(f"queries.{dialect}.sql"),
+        **_sql.load_queries(f"listings.{dialect}.sql"),
         **_prefixed("bodies", dialect),
         **_prefixed("check", dialect),
     }

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)\n", re.MULTILINE)
 _MIGRATION = re.compile(r"(\d{3})_([a-z_]+)\.sql")
+SCHEMA = "holdfast"
 _SCHEMA = re.compile(r"\bholdfast\b(?=[.;]| IS )")
 
 
@@ -22,5 +23,5 @@ def load_migrations(folder: str) -> list[tuple[int, str, str]]:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """Return statements for tables in another schema than `holdfast`."""
-    return text if schema == "holdfast" else _SCHEMA.sub(f'"{schema}"', text)
+    """Return statements for the tables of a schema; they are written for those in `holdfast`."""
+    return text if schema == SCHEMA else _SCHEMA.sub(f'"{schema}"', text)

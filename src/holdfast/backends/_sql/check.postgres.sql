@@ -169,12 +169,12 @@ SELECT id, saved_at FROM holdfast.snapshots WHERE scope_pk = %s ORDER BY id DESC
 -- name: move_scope
 UPDATE holdfast.scopes
    SET head_seq = %(head_seq)s, tip_seq = %(tip_seq)s, next_seq = %(next_seq)s, floor = %(floor)s,
-       stamps = int8send((random() * 9e18)::bigint) || substr(stamps, 1, 120)
+       stamps = int8send(hashtextextended(encode(stamps, 'hex'), 0)) || substr(stamps, 1, 120)
  WHERE pk = %(pk)s;
 
 -- name: set_head
 UPDATE holdfast.scopes
-   SET head_seq = %(seq)s, stamps = int8send((random() * 9e18)::bigint) || substr(stamps, 1, 120)
+   SET head_seq = %(seq)s, stamps = int8send(hashtextextended(encode(stamps, 'hex'), 0)) || substr(stamps, 1, 120)
  WHERE pk = %(pk)s;
 
 -- name: restore_session

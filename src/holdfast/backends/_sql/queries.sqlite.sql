@@ -1,5 +1,5 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- core.rows.Row, then its checksum. A reader of a listing stops when its page is full.
+-- core.rows.Row, then its checksum.
 
 -- name: newest_place
 -- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
@@ -120,129 +120,8 @@ UPDATE scopes
   FROM (SELECT max(seq) AS seq FROM snapshots WHERE scope_pk = :pk AND kept) AS t
  WHERE pk = :pk;
 
--- name: history_of_scope
--- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
-SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, :session_id, :scope_id, :kind
-  FROM snapshots AS n
- WHERE n.scope_pk = :pk
-   AND n.seq < :before
-   AND n.kept
-   AND (:status IS NULL OR n.status = :status)
-   AND (:id IS NULL OR n.id = :id)
-   AND NOT (:leaves AND EXISTS (SELECT 1 FROM snapshots AS c
-                                 WHERE c.scope_pk = n.scope_pk AND c.parent_id = n.id AND c.apart
-                                   AND c.kept))
-   AND NOT (:leaves AND coalesce((SELECT c.parent_id = n.id AND c.kept FROM snapshots AS c
-                                   WHERE c.scope_pk = n.scope_pk AND c.seq > n.seq
-                                   ORDER BY c.seq LIMIT 1), 0))
-   AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
-                    WHERE NOT EXISTS (SELECT 1 FROM labels AS l
-                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
- ORDER BY n.seq DESC;
-
--- name: history_of_sessions
--- Over all sessions in a range of ids, by place. CROSS JOIN keeps SQLite from sorting.
-SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
-  FROM snapshots AS n
- CROSS JOIN scopes AS s ON s.pk = n.scope_pk
- CROSS JOIN sessions AS x ON x.pk = s.session_pk
- WHERE n.seq < :before
-   AND n.kept
-   AND (:status IS NULL OR n.status = :status)
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
- ORDER BY n.seq DESC;
-
--- name: history_by_label
--- The same for those that carry a label, read from its index; the other labels are checked.
-SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
-  FROM labels AS f
- CROSS JOIN snapshots AS n ON n.seq = f.seq
- CROSS JOIN scopes AS s ON s.pk = n.scope_pk
- CROSS JOIN sessions AS x ON x.pk = s.session_pk
- WHERE f.name = :name AND f.value = :value AND f.seq < :before
-   AND n.kept
-   AND (:status IS NULL OR n.status = :status)
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
-   AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
-                    WHERE NOT EXISTS (SELECT 1 FROM labels AS l
-                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
- ORDER BY f.seq DESC;
-
--- name: find
-SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
-  FROM snapshots AS n
- CROSS JOIN scopes AS s ON s.pk = n.scope_pk
- CROSS JOIN sessions AS x ON x.pk = s.session_pk
- WHERE n.id = :id
-   AND n.seq < :before
-   AND n.kept
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
- ORDER BY n.seq DESC;
-
--- name: list_ids
-SELECT n.id
-  FROM snapshots AS n
- WHERE n.scope_pk = :pk AND n.id > :after AND n.kept
- ORDER BY n.id;
-
--- name: list_sessions
--- A session counts if one of its scopes holds a snapshot, a note or a lease.
-SELECT x.session_id
-  FROM sessions AS x
- WHERE x.session_id > :after
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
-   AND EXISTS (SELECT 1 FROM scopes AS s
-                WHERE s.session_pk = x.pk
-                  AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
-                       OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk)))
- ORDER BY x.session_id;
-
--- name: list_scopes
-SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.pk, x.session_id, s.scope_id, s.kind
-  FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk
-  LEFT JOIN snapshots AS n ON n.seq = s.head_seq
- WHERE x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
-   AND (:kind IS NULL OR s.kind = :kind)
-   AND (x.session_id, s.kind, s.scope_id) > (:after_session, :after_kind, :after_scope)
-   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
-        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
- ORDER BY x.session_id, s.kind, s.scope_id;
-
 -- name: has_notes
 SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
-
--- name: count_everything
-SELECT count(DISTINCT s.session_pk), count(*)
-  FROM scopes AS s
-  JOIN sessions AS x ON x.pk = s.session_pk
- WHERE (:session_id IS NULL OR x.session_id = :session_id)
-   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
-        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk));
-
--- name: stored_bytes
-SELECT coalesce(sum(length(body)), 0) FROM bodies;
-
--- name: sizes_by_session
--- What each session holds, the biggest first; length() reads no more than a row's header.
-SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
-  FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk
-  JOIN snapshots AS n ON n.scope_pk = s.pk
-  LEFT JOIN bodies AS b ON b.seq = n.seq
- WHERE (:session_id IS NULL OR x.session_id = :session_id)
- GROUP BY x.pk
- ORDER BY stored DESC, x.session_id;
 
 -- name: seqs_of_scope
 SELECT seq FROM snapshots WHERE scope_pk = ?;
@@ -309,10 +188,6 @@ VALUES (:pk, :on, :name, :rev, :nonce, :updated_at, :value, :checksum)
 ON CONFLICT (scope_pk, on_id, name) DO UPDATE
    SET rev = excluded.rev, nonce = excluded.nonce, updated_at = excluded.updated_at,
        value = excluded.value, checksum = excluded.checksum;
-
--- name: list_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
-  FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;
 
 -- name: remove_note
 DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;

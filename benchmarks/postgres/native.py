@@ -1,0 +1,212 @@
+"""A prototype, to be measured and thrown away: saves on psycopg's own asyncio connections.
+
+It does what `PostgresBackend.commit` does, by the same functions and the same statements. The one
+statement of a writer that is alone is awaited on the event loop. The ordinary way, which few saves
+take, runs in a thread, as its code is synchronous; each of its questions is awaited on the loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, cast
+
+import psycopg
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+from psycopg_pool import AsyncConnectionPool
+
+import holdfast
+from holdfast.backends._postgres_quick import Line, quick_save
+from holdfast.backends._postgres_tables import PostgresTables
+from holdfast.backends._postgres_turn import PostgresTurn, statements_of
+from holdfast.backends._relational.commit import Ready, carry_out
+from holdfast.backends.postgres import PostgresBackend
+from holdfast.core import prepare
+from holdfast.core.rows import info_of
+from holdfast.opening import CLOCK, draw
+from holdfast.protocol import Commit
+
+Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+STATE_BYTES_MAX = 1 << 30
+WAIT_S_MAX = 120  # for a connection, while all sessions begin at once
+
+
+class Answer:
+    """What a statement returned, once it was sent."""
+
+    rows: Sequence[Any] = ()
+    rowcount = -1
+
+    def fetchone(self) -> Any:
+        """Return the first row, or None."""
+        return self.rows[0] if self.rows else None
+
+
+class NativeTurn:
+    """A transaction whose questions are put from a thread and awaited on the loop."""
+
+    def __init__(
+        self, conn: Connection, statements: Any, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._conn = conn
+        self._statements = statements
+        self._loop = loop
+        self._waiting: list[tuple[Answer, bytes, Any]] = [(Answer(), BEGIN, None)]
+
+    def later(self, name: str, values: Any = ()) -> Answer:
+        """Say something together with what is asked next."""
+        self._waiting.append((Answer(), self._statements[name], _plain(values)))
+        return self._waiting[-1][0]
+
+    def _ask(self, name: str, values: Any) -> Answer:
+        answer = self.later(name, values)
+        asyncio.run_coroutine_threadsafe(self._send(), self._loop).result()
+        return answer
+
+    async def _send(self, last: bytes | None = None) -> None:
+        waiting, self._waiting = self._waiting, []
+        cursors = []
+        async with self._conn.pipeline():
+            for answer, text, values in waiting:
+                cursor = self._conn.cursor(binary=True)
+                await cursor.execute(text, values)
+                cursors.append((answer, cursor))
+            if last is not None:
+                await self._conn.execute(last)
+        for answer, cursor in cursors:
+            answer.rowcount = cursor.rowcount
+            if cursor.description is not None:
+                answer.rows = await cursor.fetchall()
+
+    async def commit(self) -> None:
+        """Send what waits and end the transaction."""
+        await self._send(b"COMMIT")
+
+    def one(self, name: str, values: Any = ()) -> Any:
+        """Return the first row of a statement, or None."""
+        return self._ask(name, values).fetchone()
+
+    def all(self, name: str, values: Any = ()) -> list[Any]:
+        """Return all rows of a statement."""
+        return list(self._ask(name, values).rows)
+
+    def count(self, name: str, values: Any = ()) -> int:
+        """Write, and return how many rows were touched."""
+        return self._ask(name, values).rowcount
+
+    def do(self, name: str, values: Any = ()) -> None:
+        """Write, together with what is asked next."""
+        self.later(name, values)
+
+    def do_many(self, name: str, rows: Iterable[Any]) -> None:
+        """Write the same with each of several rows of values."""
+        for row in rows:
+            self.later(name, row)
+
+    def many(self, keys: Iterable[int]) -> Any:
+        """Return several keys as one value."""
+        return list(keys)
+
+
+class NativeStore:
+    """`save`, and nothing else."""
+
+    def __init__(
+        self,
+        backend: PostgresBackend,
+        statements: Mapping[str, bytes],
+        pool: "AsyncConnectionPool[Connection]",
+        workers: int,
+    ) -> None:
+        self._backend = backend
+        self._pool = pool
+        self._statements = statements
+        self._threads = ThreadPoolExecutor(workers)
+
+    async def save(self, key: holdfast.ScopeKey, state: holdfast.JSON) -> holdfast.SnapshotInfo:
+        """Save a state as `Scope.save` does without options."""
+        commit = prepare.save(
+            key,
+            state,
+            id=None,
+            parent=holdfast.HEAD,
+            keep=True,
+            head=True,
+            overwrite=False,
+            status="completed",
+            labels=None,
+            metadata=None,
+            created_at=None,
+            forked_from=None,
+            expect=holdfast.ANY,
+            stamp=draw(),
+            state_bytes_max=STATE_BYTES_MAX,
+        )
+        return await self._commit(commit)
+
+    async def _commit(self, commit: Commit) -> holdfast.SnapshotInfo:
+        backend = self._backend
+        ready = backend._prepare(commit)
+        line = backend._lines.get(commit.scope)
+        quick = None if line is None else quick_save(line, commit, ready)
+        async with self._pool.connection() as conn:
+            landed = False
+            if quick is not None:
+                text = self._statements["save_in_one"]
+                cursor = await conn.execute(text, quick.values, binary=True)
+                landed = await cursor.fetchone() is not None
+            if quick is not None and landed:
+                row, body, moved = quick.row, quick.body, quick.moved
+            else:
+                row, body, moved = await self._ordinary(conn, commit, ready)
+        backend._lines.put(commit.scope, None if moved is None else Line(moved, True))
+        if body is not None:
+            backend._cache.put(commit.scope, row.nonce, body)
+        return info_of(commit.scope, row)
+
+    async def _ordinary(self, conn: Connection, commit: Commit, ready: Ready | None) -> Any:
+        loop = asyncio.get_running_loop()
+        turn = NativeTurn(conn, self._statements, loop)
+        tables = PostgresTables(cast(PostgresTurn, turn))
+        work: Callable[[], Any] = lambda: carry_out(tables, commit, ready)  # noqa: E731
+        row, body = await loop.run_in_executor(self._threads, work)
+        await turn.commit()
+        return row, body, tables.moved
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._threads.shutdown()
+
+
+@asynccontextmanager
+async def open_native(dsn: str, schema: str, connections: int) -> AsyncIterator[NativeStore]:
+    """Open the prototype; the tables are made by the engine itself."""
+    backend = PostgresBackend(dsn, clock=CLOCK, schema=schema)
+    pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        dsn,
+        kwargs={"autocommit": True, "prepare_threshold": 2},
+        min_size=connections,
+        max_size=connections,
+        timeout=WAIT_S_MAX,
+        configure=_adapt,
+        open=False,
+    )
+    async with pool:
+        await pool.wait()
+        store = NativeStore(backend, statements_of(schema), pool, connections)
+        try:
+            yield store
+        finally:
+            store.close()
+            backend.close()
+
+
+async def _adapt(conn: Connection) -> None:
+    # As the engine does: one prepared statement, however large its numbers are.
+    conn.adapters.register_dumper(int, Int8Dumper)
+    conn.adapters.register_dumper(int, Int8BinaryDumper)
+
+
+def _plain(values: Any) -> Any:
+    return tuple(values) if isinstance(values, tuple) else values

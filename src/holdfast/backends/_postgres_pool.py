@@ -1,0 +1,91 @@
+"""Connections for many threads: the one used last is used next, and none beyond a number.
+
+A connection is made by the thread that needs it, so that the reason why it cannot be made reaches
+the caller, and the first call after an outage finds the server again. Nothing runs in between.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from holdfast.backends._postgres_turn import Connection
+from holdfast.errors import InvalidInput, Unavailable
+from holdfast.protocol import Clock
+
+_IDLE_S_MAX = 600.0  # then a connection is given back to the server
+
+
+class Pool:
+    """Up to `size` connections."""
+
+    def __init__(self, connect: Callable[[], Connection], size: int, clock: Clock) -> None:
+        self._connect = connect
+        self._size = size
+        self._clock = clock
+        self._free = threading.BoundedSemaphore(size)
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the connections that are idle; those in use are closed when they are let go."""
+        self._closed = True
+        self._close_idle()
+
+    @contextmanager
+    def connection(self, wait_s: float) -> Iterator[Connection]:
+        """Have a connection that nobody else uses.
+
+        Raises:
+            psycopg.Error: it cannot be made.
+            Unavailable: all were in use for so long.
+        """
+        if self._closed:
+            raise InvalidInput("the store is closed")
+        if not self._free.acquire(timeout=max(0.0, wait_s)):
+            raise Unavailable(f"all connections are in use. connections=`{self._size}`")
+        conn = None
+        try:
+            conn = self._take() or self._connect()
+            yield conn
+        finally:
+            if conn is not None:
+                self._give_back(conn)
+            self._free.release()
+
+    def _take(self) -> Connection | None:
+        try:
+            conn, _ = self._idle.pop()
+        except IndexError:
+            return None
+        return conn
+
+    def _give_back(self, conn: Connection) -> None:
+        if conn.closed:
+            return
+        if conn.pgconn.transaction_status != TransactionStatus.IDLE:
+            try:
+                conn.execute(b"ROLLBACK")
+            except psycopg.Error:
+                conn.close()
+                return
+        now = self._clock.monotonic()
+        self._idle.append((conn, now))
+        if self._closed:
+            self._close_idle()
+            return
+        try:
+            oldest, since = self._idle.popleft()
+        except IndexError:
+            return
+        if now - since > _IDLE_S_MAX:
+            oldest.close()
+        else:
+            self._idle.appendleft((oldest, since))
+
+    def _close_idle(self) -> None:
+        while (conn := self._take()) is not None:
+            conn.close()

@@ -1,0 +1,148 @@
+-- The statements that list and count, on a PostgreSQL server. The columns of a snapshot come in the
+-- order of core.rows.Row, then its checksum.
+
+-- name: history_of_scope
+-- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, %(session_id)s::text, %(scope_id)s::text, %(kind)s::text
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %(pk)s
+   AND n.seq < %(before)s
+   AND n.kept
+   AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
+   AND (%(id)s::text IS NULL OR n.id = %(id)s::text)
+   AND NOT (%(leaves)s AND EXISTS (SELECT 1 FROM holdfast.snapshots AS c
+                                    WHERE c.scope_pk = n.scope_pk AND c.parent_id = n.id AND c.apart
+                                      AND c.kept))
+   AND NOT (%(leaves)s AND coalesce((SELECT c.parent_id = n.id AND c.kept
+                                       FROM holdfast.snapshots AS c
+                                      WHERE c.scope_pk = n.scope_pk AND c.seq > n.seq
+                                      ORDER BY c.seq LIMIT 1), false))
+   AND (%(labels)s::text = '{}'
+        OR NOT EXISTS (SELECT 1 FROM json_each_text(%(labels)s::json) AS w
+                        WHERE NOT EXISTS (SELECT 1 FROM holdfast.labels AS l
+                                           WHERE l.name = w.key AND l.value = w.value
+                                             AND l.seq = n.seq)))
+ ORDER BY n.seq DESC
+ LIMIT %(limit)s;
+
+-- name: history_of_sessions
+-- Over all sessions in a range of ids, by place.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.snapshots AS n
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE n.seq < %(before)s
+   AND n.kept
+   AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+ ORDER BY n.seq DESC
+ LIMIT %(limit)s;
+
+-- name: history_by_label
+-- The same for those that carry a label, read from its index; the other labels are checked.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.labels AS f
+  JOIN holdfast.snapshots AS n ON n.seq = f.seq
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE f.name = %(name)s AND f.value = %(value)s AND f.seq < %(before)s
+   AND n.kept
+   AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND NOT EXISTS (SELECT 1 FROM json_each_text(%(labels)s::json) AS w
+                    WHERE NOT EXISTS (SELECT 1 FROM holdfast.labels AS l
+                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
+ ORDER BY f.seq DESC
+ LIMIT %(limit)s;
+
+-- name: find
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.snapshots AS n
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE n.id = %(id)s
+   AND n.seq < %(before)s
+   AND n.kept
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+ ORDER BY n.seq DESC
+ LIMIT %(limit)s;
+
+-- name: list_ids
+SELECT n.id
+  FROM holdfast.snapshots AS n
+ WHERE n.scope_pk = %(pk)s AND n.id > %(after)s AND n.kept
+ ORDER BY n.id
+ LIMIT %(limit)s;
+
+-- name: list_sessions
+-- A session counts if one of its scopes holds a snapshot, a note or a lease.
+SELECT x.session_id
+  FROM holdfast.sessions AS x
+ WHERE x.session_id > %(after)s
+   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND EXISTS (SELECT 1 FROM holdfast.scopes AS s
+                WHERE s.session_pk = x.pk
+                  AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+                       OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk)))
+ ORDER BY x.session_id
+ LIMIT %(limit)s;
+
+-- name: list_scopes
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.pk, x.session_id, s.scope_id, s.kind
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN holdfast.snapshots AS n ON n.seq = s.head_seq
+ WHERE x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND (%(kind)s::text IS NULL OR s.kind = %(kind)s::text)
+   AND (x.session_id, s.kind, s.scope_id) > (%(after_session)s, %(after_kind)s, %(after_scope)s)
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk))
+ ORDER BY x.session_id, s.kind, s.scope_id
+ LIMIT %(limit)s;
+
+-- name: totals
+-- Everything, or one session. octet_length() does not fetch what it measures.
+SELECT count(DISTINCT s.session_pk), count(*),
+       coalesce(sum(t.snapshots), 0)::bigint, coalesce(sum(t.size), 0)::bigint,
+       coalesce(sum(t.stored), 0)::bigint
+  FROM holdfast.scopes AS s
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ CROSS JOIN LATERAL (SELECT count(*) AS snapshots, sum(n.size) AS size,
+                            sum(octet_length(b.body)) AS stored
+                       FROM holdfast.snapshots AS n
+                       LEFT JOIN holdfast.bodies AS b ON b.seq = n.seq
+                      WHERE n.scope_pk = s.pk) AS t
+ WHERE (%(session_id)s::text IS NULL OR x.session_id = %(session_id)s::text)
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk));
+
+-- name: stored_bytes
+SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM holdfast.bodies;
+
+-- name: largest_sessions
+SELECT x.session_id, coalesce(sum(octet_length(b.body)), 0)::bigint AS stored
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  JOIN holdfast.snapshots AS n ON n.scope_pk = s.pk
+  LEFT JOIN holdfast.bodies AS b ON b.seq = n.seq
+ GROUP BY x.session_id
+ ORDER BY stored DESC, x.session_id
+ LIMIT %s;
+
+-- name: list_notes
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s AND name > %(after)s
+ ORDER BY name
+ LIMIT %(limit)s;
