@@ -90,9 +90,7 @@ def marks_of(plan: Plan) -> list[int]:
     return [mark for mark in MARKS if mark < plan.turns] + [plan.turns]
 
 
-def race(
-    plan: Plan, entries: Sequence[Entry] | None = None, dsn: str = ""
-) -> dict[str, Runner]:
+def race(plan: Plan, entries: Sequence[Entry] | None = None, dsn: str = "") -> dict[str, Runner]:
     """Run the peers in turn, as often as the plan says; the order moves on each time.
 
     These are the peers of the catalogue, unless others are given; likewise the PostgreSQL server.

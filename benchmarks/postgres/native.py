@@ -46,9 +46,7 @@ class Answer:
 class NativeTurn:
     """A transaction whose questions are put from a thread and awaited on the loop."""
 
-    def __init__(
-        self, conn: Connection, statements: Any, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, conn: Connection, statements: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._conn = conn
         self._statements = statements
         self._loop = loop

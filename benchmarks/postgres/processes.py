@@ -14,7 +14,6 @@ from benchmarks.postgres.threads import Slice
 from tests.servers.postgres import Postgres
 
 START_S_MAX = 120
-WARMUP_S = 0.6
 SIDES = (SAVE, BARE)
 Found: TypeAlias = "tuple[int, str, Slice]"
 
@@ -66,7 +65,7 @@ def work(
     with crowds(dsn, schema, material_of(size), threads, f"process {number} ") as sides:
         for side in SIDES:
             begin.wait(START_S_MAX)
-            sides[side].work(WARMUP_S)
+            sides[side].work(sizes.warmup_s)
         for repetition in range(sizes.repetitions):
             for side in order_of(SIDES, repetition):
                 begin.wait(START_S_MAX)

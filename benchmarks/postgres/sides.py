@@ -1,4 +1,4 @@
-"""What is compared: `save` of a state, and a bare INSERT of the very bytes that were handed over."""
+"""What is compared: `save` of a state, and a bare INSERT of the bytes that it is encoded to."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -17,18 +17,34 @@ class Sizes:
     repetitions: int = 5
     slice_s: float = 2.0
     """For so long one side has the machine for itself, before the other one has it."""
+    warmup_s: float = 0.6
+    """First saves and preparing statements are behind each thread then."""
     processes: int = 4
     turns: int = 500
+    conversations: int = 8
+    """At the same time, of as many turns."""
     trips: int = 100
     """Saves of which the round trips are counted; of other verbs a quarter."""
     sessions: int = 1_000
     saves: int = 8
     """Of each of the sessions at once, in a repetition."""
+    paced_s: float = 3.0
+    """For so long the sessions save at a steady pace."""
     quick: bool = False
 
 
 def quick_sizes(repetitions: int) -> Sizes:
     """Return the sizes of a run of less than a minute."""
     return Sizes(
-        repetitions, slice_s=0.5, turns=100, trips=40, sessions=200, saves=5, quick=True
+        repetitions,
+        slice_s=0.3,
+        warmup_s=0.3,
+        processes=2,
+        turns=100,
+        conversations=2,
+        trips=20,
+        sessions=200,
+        saves=3,
+        paced_s=0.5,
+        quick=True,
     )

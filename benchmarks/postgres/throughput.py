@@ -15,7 +15,6 @@ from benchmarks.report import NONE, Result, milliseconds, spread
 from tests.servers.postgres import Connection, Postgres, one
 
 SHARE_MIN = 0.7
-WARMUP_S = 0.6  # first saves and prepared statements are behind each thread then
 Repetition = Mapping[str, Slice]
 
 
@@ -41,7 +40,7 @@ def measure(server: Postgres, folder: Path, sizes: Sizes) -> Iterator[Result]:
     """Yield how throughput compares, for each size of state."""
     for name, size in STATES:
         yield from _rows(_in_threads(server, folder, size, sizes), name)
-    for name, size in STATES:
+    for name, size in STATES[1:2] if sizes.quick else STATES:
         rates = Rates(processes.measure(server, size, sizes))
         what = f"{sizes.processes} processes of {CONNECTIONS // sizes.processes} connections"
         yield _row(rates, BARE, f"`save` of {name}, {what}, against a bare INSERT", None)
@@ -54,7 +53,7 @@ def _in_threads(server: Postgres, folder: Path, size: int, sizes: Sizes) -> Rate
         make_tables(connection, name)
         with crowds(server.url, name, material_of(size), CONNECTIONS) as sides:
             for crowd in sides.values():
-                crowd.work(WARMUP_S)
+                crowd.work(sizes.warmup_s)
             for number in range(sizes.repetitions):
                 # Else what one side left behind would be written while the other is measured.
                 connection.execute(b"CHECKPOINT")

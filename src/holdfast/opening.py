@@ -228,12 +228,13 @@ def _opened(
 
 def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
     try:
-        from holdfast.backends.postgres import PostgresBackend
+        from holdfast.backends.postgres import PostgresBackend, check_url
     except ImportError as cause:
         raise Unsupported("PostgreSQL needs an extra: pip install 'holdfast[postgres]'") from cause
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
-    return lambda: PostgresBackend(f"postgresql:{address}", clock=CLOCK, **options)
+    url = check_url(f"postgresql:{address}")
+    return lambda: PostgresBackend(url, clock=CLOCK, **options)
 
 
 def _over(bucket: Any, root: str) -> Backend:

@@ -121,7 +121,7 @@ def test_every_error_has_an_exit_code() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["stats", "--url", f"postgres://bob:{SECRET}@host/db"],
+        ["stats", "--url", f"postgres://bob:{SECRET}@127.0.0.1:1/db"],
         ["stats", "--url", f"sqlite://bob:{SECRET}@host/db"],
         ["check", "--url", f"sqlite:///x.db?password={SECRET}"],
         ["stats", "--url", "memory:", f"postgres://bob:{SECRET}@host/db"],
@@ -131,13 +131,13 @@ def test_every_error_has_an_exit_code() -> None:
 )
 def test_secrets_never_appear(command: Command, arguments: list[str]) -> None:
     done = command(*arguments)
-    assert done.returncode in (1, 2)
+    assert done.returncode in (1, 2, 4)
     assert SECRET not in done.stdout + done.stderr
 
 
 def test_secrets_in_the_environment_never_appear(command: Command) -> None:
     for arguments in (["stats"], ["stats", "--help"], ["doctor"]):
-        done = command(*arguments, HOLDFAST_URL=f"postgres://bob:{SECRET}@host/db")
+        done = command(*arguments, HOLDFAST_URL=f"postgres://bob:{SECRET}@127.0.0.1:1/db")
         assert SECRET not in done.stdout + done.stderr
 
 

@@ -20,7 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from holdfast.backends._postgres_errors import is_gone, is_race, translated
 from holdfast.backends._postgres_evidence import Evidence
 from holdfast.backends._postgres_pool import Pool
-from holdfast.backends._postgres_tables import PostgresTables, Wider
+from holdfast.backends._postgres_tables import Again, PostgresTables, Wider
 from holdfast.backends._postgres_turn import Connection, PostgresTurn, statements_of
 from holdfast.errors import InvalidInput, Unavailable
 from holdfast.protocol import Clock
@@ -42,6 +42,7 @@ _DEFAULTS = {
     "keepalives_count": "4",
     "tcp_user_timeout": "40000",
 }
+_HARMLESS = {*_DEFAULTS, "host", "hostaddr", "port", "dbname", "user", "service"}
 _IDLE_S_MAX = 60  # inside a transaction: then the server lets the scope go that a client holds
 
 
@@ -62,6 +63,7 @@ class PostgresServer:
         self._settings = settings
         self._clock = clock
         self._conninfo = _complete(conninfo, settings)
+        self._secrets = _secrets(self._conninfo)
         self._statements = statements_of(settings.schema)
         self._begin = [_WRITE]
         if settings.pooler:  # behind one, what is set for a connection would be set for strangers
@@ -83,11 +85,16 @@ class PostgresServer:
 
     def connect(self) -> Connection:
         """Return a new connection."""
-        conn = psycopg.connect(
-            self._conninfo,
-            autocommit=True,  # transactions are begun and ended by us alone
-            prepare_threshold=None if self._settings.pooler else 2,
-        )
+        try:
+            conn = psycopg.connect(
+                self._conninfo,
+                autocommit=True,  # transactions are begun and ended by us alone
+                prepare_threshold=None if self._settings.pooler else 2,
+            )
+        except psycopg.Error as cause:
+            if any(each in str(cause) for each in self._secrets):
+                raise psycopg.OperationalError("an option of the URL is not acceptable") from None
+            raise
         # All whole numbers are sent as bigint, so that a statement is prepared once and not once
         # for each size that its numbers happen to have.
         conn.adapters.register_dumper(int, Int8Dumper)
@@ -130,7 +137,7 @@ class PostgresServer:
                 result = action(tables)
             except Wider:
                 wide = True
-                raise _Repeat from None
+                raise
             try:
                 turn.commit()
             except psycopg.Error as cause:
@@ -181,8 +188,10 @@ class PostgresServer:
             try:
                 with self._pool.connection(self._settings.retry_s - waited_s) as conn:
                     return attempt(conn, number)
-            except _Repeat:
+            except Wider:
                 continue
+            except Again:
+                pass
             except psycopg.Error as cause:
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
@@ -211,22 +220,30 @@ class _Doubt(Generic[T]):
         self.lost = lost
 
 
-class _Repeat(Exception):
-    """The transaction did not take place; it is to be tried again."""
+def check_url(url: str) -> str:
+    """Return a URL that libpq understands, or raise InvalidInput."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:
+        # Its message quotes the text, which may hold a password.
+        raise InvalidInput("the URL or one of its options is not one of PostgreSQL's") from None
+    return url
 
 
 def _complete(conninfo: str, settings: Settings) -> str:
     """Return what libpq is told, with our defaults where nothing was said."""
-    try:
-        given = conninfo_to_dict(conninfo)
-    except psycopg.Error:
-        # Its message quotes the text, which may hold a password.
-        raise InvalidInput("the URL or one of its options is not one of PostgreSQL's") from None
+    given = conninfo_to_dict(check_url(conninfo))
     extra: dict[str, Any] = {name: each for name, each in _DEFAULTS.items() if name not in given}
     if not settings.pooler:
         switches = " ".join(f"-c {each.replace(' ', '')}" for each in _session_settings(settings))
         extra["options"] = f"{switches} {given.get('options', '')}".strip()
     return make_conninfo(conninfo, **extra)
+
+
+def _secrets(conninfo: str) -> list[str]:
+    """Return what no message may show: it may be a password, in its place or in a wrong one."""
+    given = conninfo_to_dict(conninfo)
+    return [str(each) for name, each in given.items() if name not in _HARMLESS and each]
 
 
 def _session_settings(settings: Settings) -> list[str]:

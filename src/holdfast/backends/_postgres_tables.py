@@ -5,11 +5,12 @@ from: such scopes are a family, and who removes or replaces a state locks the wh
 order of keys. A place is a time (`core.ids.place`), so that no counter is shared by all writers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.backends._postgres_evidence import STAMPS_BYTES, Evidence, Marked, Removed
 from holdfast.backends._postgres_turn import PostgresTurn
+from holdfast.backends._relational.bodies import Bodies
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
 from holdfast.core.notes import NoteRow
@@ -23,8 +24,23 @@ _TOP = _SHOWN + _COLUMNS
 _EXISTING = _TOP + 5
 
 
-class Wider(Exception):
-    """The transaction must begin again with the lock of the whole family."""
+class Again(Exception):
+    """Somebody else was in the way: the transaction must begin again."""
+
+
+class Wider(Again):
+    """It must do so with the lock of the whole family."""
+
+
+class PostgresBodies(Bodies):
+    """Bodies of which several transactions may let go at the same time."""
+
+    def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
+        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
+        keys = list(seqs)
+        # Two forks may both let go of a state that each sees the other use: one waits, and sees.
+        self._turn.do("bodies.lock", (self._turn.many(keys),))
+        return super().unused(keys)
 
 
 class PostgresTables(Tables):
@@ -40,7 +56,7 @@ class PostgresTables(Tables):
         attempt: int = 0,
         mark: bytes = b"",
     ) -> None:
-        super().__init__(turn)
+        super().__init__(turn, PostgresBodies(turn))
         self._wide = wide
         self._attempt = attempt
         self._mark = mark
@@ -96,13 +112,14 @@ class PostgresTables(Tables):
     def scope_to_commit(self, commit: Commit) -> Scope | None:
         """Return a scope that is locked, with what a commit needs to know beside it."""
         self.begins(commit)
-        if self._wide:
-            self._locked_family(commit.scope)
         key = commit.scope._asdict()
         while True:
+            family = self._locked_family(commit.scope) if self._wide else None
             locked = self.turn.later("lock_scope", key)
             found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
-            if found is None or locked.fetchone() == found[:1]:
+            if found is None:
+                break
+            if locked.fetchone() == found[:1] and (not self._wide or _is_same(family, found)):
                 break
         scope = None
         if found is not None:
@@ -146,6 +163,14 @@ class PostgresTables(Tables):
         super().insert(scope, row, head)
         self._added = (*row, row_checksum(row, scope.pk))
 
+    def add_scope(self, key: ScopeKey) -> Scope:
+        """Create a scope, and its session if that is missing."""
+        self.turn.do("add_session", key._asdict())
+        found = self.turn.one("add_scope", key._asdict())
+        if found is None:
+            raise Again  # the session that was there is being deleted
+        return Scope(found[0], None, None, 1, "", None)
+
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope, and who was here."""
         stamps = self.stamped(scope)
@@ -168,7 +193,10 @@ class PostgresTables(Tables):
         return super().session_to_remove(session_id)
 
     def remove_empty_session(self, session_id: str) -> None:
-        """Remove a session that has no scope, unless somebody is about to add one."""
+        """Remove a session that has no scope, unless somebody is about to add one.
+
+        Two who delete its last scopes at the same moment may both leave it, empty and unlisted.
+        """
         # Not waited for: who deletes a session locks it first and its scopes after it.
         if self.turn.one("lock_session_if_free", (session_id,)) is not None:
             super().remove_empty_session(session_id)
@@ -221,6 +249,10 @@ class PostgresTables(Tables):
         if not self._existing or self._existing[0] is None:
             return None
         return verified(self._existing, scope.pk)
+
+
+def _is_same(scope: Scope | None, found: Sequence[Any]) -> bool:
+    return scope is not None and bool(scope.pk == found[0])
 
 
 def _scope_of(found: Sequence[Any], top: Sequence[Any]) -> Scope:

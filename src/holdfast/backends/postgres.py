@@ -15,7 +15,13 @@ from holdfast.backends._postgres_errors import translated
 from holdfast.backends._postgres_evidence import Marked
 from holdfast.backends._postgres_quick import Line, Lines, quick_save
 from holdfast.backends._postgres_schema import make_ready
-from holdfast.backends._postgres_server import Lost, NoAnswer, PostgresServer, Settings
+from holdfast.backends._postgres_server import (
+    Lost,
+    NoAnswer,
+    PostgresServer,
+    Settings,
+    check_url,
+)
 from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.backend import RelationalBackend
 from holdfast.backends._relational.bodies import in_order
@@ -27,6 +33,8 @@ from holdfast.core.rows import Row, info_of
 from holdfast.errors import Corrupt
 from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Clock, Commit, Found
+
+__all__ = ["PostgresBackend", "check_url"]
 
 T = TypeVar("T")
 

@@ -46,16 +46,16 @@ class Scope(NamedTuple):
 class Tables:
     """What one transaction can do. Asking for a damaged row raises Corrupt."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, bodies: Bodies | None = None) -> None:
         self.turn = turn
-        self.deltas = Deltas(Bodies(turn))
+        self.deltas = Deltas(bodies or Bodies(turn))
 
     # Scopes
 
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope, or None if there is none."""
         found = self.turn.one("scope", key)
-        return None if found is None else Scope._make((*found[:7], found[7:], None, ()))
+        return None if found is None else Scope._make((*found[:7], found[7:], None, (), None, b""))
 
     def scope_to_change(self, key: ScopeKey) -> Scope | None:
         """Return a scope that nobody else changes before this transaction ends.
@@ -79,7 +79,7 @@ class Tables:
             return None
         middle = 8 + _COLUMNS
         place, top = found[middle : middle + 2], found[middle + 2 :]
-        return Scope._make((*found[:7], found[7:middle], place, top))
+        return Scope._make((*found[:7], found[7:middle], place, top, None, b""))
 
     def kin_to_change(self, scope: Scope) -> None:
         """Keep others from building on the states of a scope, as its forks may."""

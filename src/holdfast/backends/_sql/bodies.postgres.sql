@@ -46,6 +46,9 @@ SELECT b.seq, b.base
    AND NOT EXISTS (SELECT 1 FROM holdfast.snapshots AS n WHERE n.seq = b.seq)
    AND NOT EXISTS (SELECT 1 FROM holdfast.bodies AS d WHERE d.base = b.seq);
 
+-- name: lock
+SELECT seq FROM holdfast.bodies WHERE seq = ANY (%s::bigint[]) ORDER BY seq FOR UPDATE;
+
 -- name: add
 INSERT INTO holdfast.bodies (seq, base, encoding, body, checksum) VALUES (%s, %s, %s, %s, %s);
 

@@ -187,8 +187,23 @@ INSERT INTO holdfast.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT D
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
-INSERT INTO holdfast.scopes (pk, session_pk, kind, scope_id, next_seq)
-SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1 FROM holdfast.sessions AS x WHERE x.session_id = %(session_id)s
+-- Its states may build on those of others, or theirs on its own: they become one family.
+WITH kin AS (
+    SELECT DISTINCT o.scope_pk AS pk
+      FROM holdfast.snapshots AS n
+      JOIN holdfast.bodies AS b ON b.seq = n.seq
+      JOIN holdfast.bodies AS k ON k.base = b.seq OR k.seq = b.base
+      JOIN holdfast.snapshots AS o ON o.seq = k.seq
+     WHERE n.scope_pk = %(pk)s AND o.scope_pk <> %(pk)s
+), joined AS (
+    UPDATE holdfast.scopes AS s SET family = %(pk)s
+     WHERE s.pk IN (SELECT pk FROM kin)
+        OR s.family IN (SELECT o.family FROM holdfast.scopes AS o WHERE o.pk IN (SELECT pk FROM kin))
+)
+INSERT INTO holdfast.scopes (pk, session_pk, kind, scope_id, next_seq, family)
+SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1,
+       CASE WHEN EXISTS (SELECT 1 FROM kin) THEN %(pk)s END
+  FROM holdfast.sessions AS x WHERE x.session_id = %(session_id)s
     ON CONFLICT DO NOTHING;
 
 -- name: add_label

@@ -1,0 +1,76 @@
+"""The page that the benchmark prints and writes."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.postgres.sizes import CONNECTIONS, Sizes
+from benchmarks.postgres.tried import TRIED
+from benchmarks.report import NONE, Result, table
+
+PREFACE = """\
+# PostgreSQL: against bare inserts, LangGraph and the network
+
+Written by `make bench` (`python -m benchmarks.postgres --write`). Client and server share one
+machine. Timings differ from machine to machine, so what counts are the ratios: the sides of a
+comparison had the machine in turn, in the same run and on the same server. A figure is the median
+of {repetitions} repetitions; in brackets stand the least and the greatest of them. CPU is that of
+the client alone. A goal that is missed stays in the table, marked **no**.
+
+- **A bare INSERT** is one prepared statement of psycopg that commits by itself, into a table of a
+  `bigint` and a `bytea` without an index. It is handed the very bytes that `save` makes of the
+  state: nothing is encoded, compared, checked or found again. The server compresses such values
+  from 2 KB on, which takes it long; the row *not compressed* is without that (`STORAGE EXTERNAL`).
+  States are windows of messages that slide by one message from save to save.
+- **{connections} threads** of one Python process share its lock: what counts there is the CPU of
+  a call. The rows of several processes are without that; client and server share the cores.
+- **LangGraph**: one `put` a turn with the whole list, as `PostgresSaver` is documented, each side
+  in a process of its own. Times are the median of the last 20 turns.
+- **All tables** is `pg_total_relation_size` of every table: rows, indexes, what is stored out of
+  line, and maps. **Text** is the text of the messages, once.
+- **A round trip** is counted by a proxy that lets each direction take longer. *Alone* is a writer
+  that continues its own line; else somebody else has saved in the scope just before each call.
+- **Async**: the face of Holdfast hands each call to one of {connections} threads. *asyncio alone*
+  is a prototype that sends the same statements by psycopg's own async connections
+  ([decision 0020](../decisions/0020-async-on-postgres.md)). Latencies at once are those of a queue:
+  everybody waits for the same connections.
+- *Contended* counts the repetitions in which the sync of a small file took more than 1 ms in the
+  median. What is within its goal is then *not judged*, if most were: both sides waited for
+  the same disk.
+"""
+
+
+TITLES = {
+    "throughput": "Throughput",
+    "chat": "A long conversation",
+    "disk": "Disk",
+    "trips": "Round trips",
+    "sessions": "Many sessions, awaited",
+}
+
+
+def page(found: Mapping[str, Sequence[Result]], machine: Sequence[str], sizes: Sizes) -> str:
+    """Return the whole page: the goals first, then what else was found, part by part."""
+    preface = PREFACE.format(repetitions=sizes.repetitions, connections=CONNECTIONS)
+    parts = [preface, f"Machine: {'; '.join(machine)}.\n"]
+    if sizes.quick:
+        parts.append("A quick run: short, few and small, so nothing is judged.\n")
+    goals = [each for rows in found.values() for each in rows if each.goal != NONE]
+    parts.append(f"## Goals\n\n{table(goals)}\n")
+    parts += _tried(goals)
+    for name, rows in found.items():
+        others = [each for each in rows if each.goal == NONE]
+        if others:
+            parts.append(f"## {TITLES[name]}, for information\n\n{_plain(others)}\n")
+    return "\n".join(parts)
+
+
+def _plain(results: Sequence[Result]) -> str:
+    """Return rows that have no goal."""
+    rows = [("measure", "measured", "ratio"), ("---",) * 3]
+    rows += [(each.measure, each.measured, each.ratio) for each in results]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _tried(goals: Sequence[Result]) -> list[str]:
+    missed = [each.measure for each in goals if each.met is False]
+    told = [text for start, text in TRIED.items() if any(each.startswith(start) for each in missed)]
+    return ["\n".join(f"- {text}" for text in told) + "\n"] if told else []

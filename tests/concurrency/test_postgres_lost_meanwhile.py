@@ -1,0 +1,240 @@
+"""Answers that are lost while others go on: what they wrote stays, and nothing is done twice.
+
+An engine whose answer was lost pauses before it asks again; here it is in the pause that others
+write, as many as the test says.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdfast import Conflict, Scope, Store, Unavailable
+from holdfast.backends.postgres import PostgresBackend
+from holdfast.opening import store_over
+from holdfast.protocol import Clock
+from tests.concurrency.pg_tools import Background, opened
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.postgres import Postgres, Schemas
+
+SAYS = "t"  # is in SELECT, INSERT, UPDATE, DELETE and COMMIT, and not where nothing is said
+REMEMBERED = 15  # changes by others after which it is still known what became of one
+
+
+@pytest.fixture
+def direct(postgres: Postgres, schemas: Schemas) -> Iterator[Store]:
+    """The store, past the proxy."""
+    with opened(postgres, schemas.url()) as store:
+        yield store
+
+
+class Pausing:
+    """A clock; what `meanwhile` is set to is run in the next pause."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] | None = None
+        self.clock = Clock(time.monotonic, self._sleep, random.random)
+
+    def _sleep(self, seconds: float) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        time.sleep(seconds)
+
+
+@contextmanager
+def pausing(proxy: PgProxy, schemas: Schemas) -> Iterator[tuple[Store, Pausing]]:
+    """Open a store behind the proxy, with the clock of its pauses."""
+    pauses = Pausing()
+    backend = PostgresBackend(
+        proxy.url, clock=pauses.clock, schema=schemas.name(), connections=1, retry_s=20
+    )
+    with store_over(backend) as store:
+        yield store, pauses
+
+
+def is_mine(state: Any) -> bool:
+    return bool(state == {"by": "me"})
+
+
+def times_saved(scope: Scope) -> int:
+    return sum(is_mine(found.state) for found in scope.load_many(scope.ids()))
+
+
+def times_appended(scope: Scope) -> int:
+    found = scope.load()
+    return 0 if found is None else found.state.get("items", []).count("mine")
+
+
+def times_counted(scope: Scope) -> int:
+    found = scope.note("n")
+    return 0 if found is None else found.value["mine"]
+
+
+def times_updated(scope: Scope) -> int:
+    found = scope.load("first")
+    assert found is not None
+    return int(found.state["mine"])
+
+
+def count(who: str) -> Callable[[Any], Any]:
+    return lambda value: {**value, who: value[who] + 1}
+
+
+def expecting(scope: Scope) -> None:
+    head = scope.info()
+    scope.save({"by": "me"}, expect=None if head is None else head.revision)
+
+
+# What I do once, what others do meanwhile, and how often mine can be seen to have been done.
+Work = tuple[Callable[[Scope], object], Callable[[Scope], object], Callable[[Scope], int]]
+WORK: dict[str, Work] = {
+    "save": (lambda s: s.save({"by": "me"}), lambda s: s.save({"by": "others"}), times_saved),
+    "expect": (expecting, lambda s: s.save({"by": "others"}), times_saved),
+    "append": (
+        lambda s: s.append("items", ["mine"]),
+        lambda s: s.append("items", ["theirs"]),
+        times_appended,
+    ),
+    "counter": (
+        lambda s: s.set_note("n", count("mine")),
+        lambda s: s.set_note("n", count("theirs")),
+        times_counted,
+    ),
+    "update": (
+        lambda s: s.update("first", lambda f: f.with_(state=count("mine")(f.state))),
+        lambda s: s.update("first", lambda f: f.with_(state=count("theirs")(f.state))),
+        times_updated,
+    ),
+}
+
+
+# What can be said of it, and how often it may have been done then.
+POSSIBLE = {"done": {1}, "conflict": {0}, "nothing": {0}, "doubt": {0, 1}}
+
+
+def attempt(work: Callable[[Scope], object], scope: Scope) -> str:
+    try:
+        work(scope)
+    except Conflict:
+        return "conflict"
+    except Unavailable as error:
+        return "nothing" if error.outcome_known else "doubt"
+    return "done"
+
+
+def prepare(scope: Scope) -> None:
+    scope.set_note("n", {"mine": 0, "theirs": 0})
+    scope.save({"mine": 0, "theirs": 0}, id="first")
+
+
+FAST = {("reply", 1), ("reply", REMEMBERED)}
+CASES = [
+    pytest.param(work, kind, others, marks=[] if (kind, others) in FAST else pytest.mark.slow)
+    for work in WORK
+    for kind in ("reply", "request")
+    for others in (1, REMEMBERED, REMEMBERED + 1, 3 * REMEMBERED)
+]
+
+
+@pytest.mark.parametrize(("work", "kind", "others"), CASES)
+def test_others_move_on_before_it_is_asked_what_became(
+    pg_proxy: PgProxy, schemas: Schemas, direct: Store, work: str, kind: str, others: int
+) -> None:
+    """Promises 3, 4 and 6, at every batch; doubt is allowed only when too many came in between."""
+    mine, theirs, times_done = WORK[work]
+    with pausing(pg_proxy, schemas) as (store, pauses):
+        for at in range(1, 30):
+            scope, rival = store.scope(f"s{at}"), direct.scope(f"s{at}")
+            prepare(scope)
+            drop = pg_proxy.drop_reply if kind == "reply" else pg_proxy.drop_request
+            drop(text=SAYS, nth=at)
+            pg_proxy.drop_request(text=SAYS, nth=at + 1)  # so that it pauses before it is answered
+            pauses.meanwhile = lambda rival=rival: [theirs(rival) for _ in range(others)]  # type: ignore[misc]
+            outcome = attempt(mine, scope)
+            left = pg_proxy.faults_left()
+            pg_proxy.forget()
+            pauses.meanwhile = None
+            assert times_done(rival) in POSSIBLE[outcome], f"batch {at}: {outcome}"
+            assert outcome != "conflict" or work == "expect"
+            assert outcome != "doubt" or others > REMEMBERED
+            if left == 2:
+                assert at > 1
+                return
+    raise AssertionError("there is no end to it")
+
+
+MINE_GOES: dict[str, Callable[[Scope], object]] = {
+    "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
+    "delete": lambda scope: scope.delete(),
+    "delete_session": lambda scope: scope._store.delete_session(scope.session_id),
+}
+
+
+@pytest.mark.parametrize("work", MINE_GOES)
+def test_what_others_made_anew_is_not_deleted(
+    pg_proxy: PgProxy, schemas: Schemas, direct: Store, work: str
+) -> None:
+    """A deletion whose answer was lost is not made again over what came after it."""
+    with pausing(pg_proxy, schemas) as (store, pauses):
+        for at in range(1, 30):
+            scope, rival = store.scope(f"s{at}"), direct.scope(f"s{at}")
+            scope.save("old", id="a")
+            scope.save("old", id="b")
+            pg_proxy.drop_reply(text=SAYS, nth=at)
+            pg_proxy.drop_request(text=SAYS, nth=at + 1)
+            begun = []
+
+            def meanwhile(rival: Scope = rival, begun: list[str] = begun) -> None:
+                if rival.info("b") is None:  # it is gone, so the deletion has taken place
+                    begun.append(rival.save("new", id="b").id)
+
+            pauses.meanwhile = meanwhile
+            MINE_GOES[work](scope)
+            left = pg_proxy.faults_left()
+            pg_proxy.forget()
+            pauses.meanwhile = None
+            found = rival.load("b")
+            assert (found is not None) == bool(begun), f"batch {at}"
+            if left == 2:
+                return
+    raise AssertionError("there is no end to it")
+
+
+def test_many_writers_on_a_bad_line(pg_proxy: PgProxy, schemas: Schemas, direct: Store) -> None:
+    """Promise 6: threads on both sides of a proxy that loses something all the time."""
+    scope = direct.scope("s")
+    prepare(scope)
+    stop = threading.Event()
+
+    def spoil() -> None:
+        chance = random.Random(5)
+        while not stop.is_set():
+            fault = chance.choice((pg_proxy.drop_reply, pg_proxy.drop_request))
+            if pg_proxy.faults_left() < 2:
+                fault(text=SAYS, nth=chance.randrange(1, 9))
+            stop.wait(0.003)
+
+    def work(store: Store, who: str) -> None:
+        for _ in range(15):
+            store.scope("s").set_note("n", count(who))
+            store.scope("s", "list").append("items", [who])
+
+    with pausing(pg_proxy, schemas) as (behind, _):
+        spoiler = Background(spoil)
+        lanes = [(behind, "mine"), (behind, "mine"), (direct, "theirs"), (direct, "theirs")]
+        for thread in [Background(partial(work, *lane)) for lane in lanes]:
+            thread.result()
+        stop.set()
+        spoiler.result()
+        pg_proxy.forget()
+    note, listed = scope.note("n"), direct.scope("s", "list").load()
+    assert note is not None
+    assert note.value == {"mine": 30, "theirs": 30}
+    assert listed is not None
+    assert sorted(listed.state["items"]) == ["mine"] * 30 + ["theirs"] * 30

@@ -1,0 +1,339 @@
+"""A server that restarts, crashes, is full, busy or gone: one clear error or none, and then on.
+
+Nobody opens the store again: what was acknowledged is there, what was refused is not, and the same
+store works when the cause is over.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from holdfast import Scope, Snapshot, Store, Unavailable
+from tests.concurrency.pg_tools import (
+    WRITES,
+    Background,
+    everything,
+    fill,
+    opened,
+    outage,
+    until,
+    waiters,
+)
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.postgres import PrivatePostgres, Schemas, with_option
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivatePostgres]:
+    """A server that the tests of this file may ill-treat."""
+    # What is not asked to be durable stays in memory for long, to be lost by a crash.
+    with PrivatePostgres(settings={"wal_writer_delay": "10s"}) as server:
+        yield server
+
+
+@pytest.fixture
+def space(server: PrivatePostgres) -> Iterator[Schemas]:
+    with server.schemas() as schemas:
+        yield schemas
+
+
+@pytest.fixture
+def url(space: Schemas) -> str:
+    return space.url()
+
+
+# Restarts
+
+
+class Writer:
+    """Writes in a thread, and knows what was acknowledged."""
+
+    def __init__(self, store: Store, name: str, stop: threading.Event) -> None:
+        self.scope = store.scope("s", name)
+        self._shared = store.scope("s", "shared")
+        self._stop = stop
+        self.saved: list[str] = []
+        self.counted = 0
+        self.thread = Background(self._run)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.saved.append(self.scope.append("n", [len(self.saved)]).id)
+            self._shared.set_note("count", lambda n: (n or 0) + 1)
+            self.counted += 1
+
+
+ACCIDENTS: dict[str, Callable[[PrivatePostgres], object]] = {
+    "a restart": lambda server: (server.stop("fast"), server.start()),
+    "an immediate restart": lambda server: (server.stop("immediate"), server.start()),
+    "a crash": lambda server: (server.kill(), server.start()),
+    "killed connections": lambda server: [server.kill_connections() for _ in range(5)],
+}
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_writers_go_on(server: PrivatePostgres, url: str, accident: str) -> None:
+    """Promises 1, 4 and 6: no error, nothing lost, nothing twice, whatever happens meanwhile."""
+    stop = threading.Event()
+    with opened(server, url, connections=3) as store:
+        writers = [Writer(store, f"w{number}", stop) for number in range(4)]
+        for _ in range(2):
+            goal = [len(writer.saved) + 5 for writer in writers]
+            until(lambda goal=goal: [len(w.saved) for w in writers] >= goal)  # type: ignore[misc]
+            ACCIDENTS[accident](server)
+        time.sleep(0.2)
+        stop.set()
+        for writer in writers:
+            writer.thread.result()
+        for writer in writers:
+            head = writer.scope.load()
+            assert head is not None
+            assert head.state["n"] == list(range(len(writer.saved)))
+            assert [info.id for info in writer.scope.history()] == writer.saved[::-1]
+        note = store.scope("s", "shared").note("count")
+        assert note is not None
+        assert note.value == sum(writer.counted for writer in writers)
+
+
+def test_a_crash_makes_nobody_believe_what_is_lost(
+    server: PrivatePostgres, space: Schemas, url: str
+) -> None:
+    """Promise 1: after a crash the server gives the numbers of transactions again to others."""
+    with PgProxy(server.url) as proxy, opened(server, url) as direct:
+        direct.scope("s").save(1)
+        with opened(server, space.url(server_url=proxy.url)) as store:
+            scope = store.scope("s")
+            proxy.hold_request(60, text="commit", nth=2)  # the first one only says how it is read
+            writing = Background(lambda: scope.set_note("n", "mine"))
+            until(lambda: not proxy.faults_left())
+            server.kill()
+            server.start()
+            for number in range(20):
+                direct.scope("other").save(number)
+            assert writing.result().value == "mine"
+            proxy.cut()
+            note = direct.scope("s").note("n")
+            assert note is not None
+            assert note.value == "mine"
+
+
+def test_connections_that_died_while_idle_are_not_noticed(
+    server: PrivatePostgres, url: str
+) -> None:
+    with opened(server, url, retry_s=5) as store:
+        begin = threading.Barrier(4)
+
+        def use(number: int) -> None:
+            begin.wait()
+            store.scope(f"s{number}").save(number)
+
+        for each in [Background(lambda n=n: use(n)) for n in range(4)]:  # type: ignore[misc]
+            each.result()
+        server.kill_connections()
+        for number in range(4):
+            found = store.scope(f"s{number}").load()
+            assert found is not None
+            assert found.state == number
+            store.scope(f"s{number}").save(number)
+
+
+# Outages
+
+
+def test_a_server_that_is_away(server: PrivatePostgres, url: str) -> None:
+    """Calls fail as soon as they are tired of waiting, and the first one after it works."""
+    with opened(server, url, retry_s=0.4) as store:
+        fill(store.scope("s"))
+        before = everything(store)
+        server.stop()
+        with pytest.raises(Unavailable):
+            store.scope("s").save({})  # its connection is found dead: perhaps it was too late
+        try:
+            for verb in WRITES:
+                begin = time.monotonic()
+                with pytest.raises(Unavailable) as caught:
+                    WRITES[verb](store.scope("s"))
+                assert caught.value.outcome_known, verb
+                assert time.monotonic() - begin < 5
+            with pytest.raises(Unavailable):
+                store.scope("s").load()
+        finally:
+            server.start()
+        assert everything(store) == before
+        store.scope("s").save({})
+
+
+@pytest.mark.slow
+def test_a_long_outage_is_over_when_it_is_over(server: PrivatePostgres, url: str) -> None:
+    """However long others have tried in vain."""
+    with opened(server, url, retry_s=0.3) as store:
+        store.scope("s").save(0)
+        server.stop()
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            with pytest.raises(Unavailable):
+                store.scope("s").load()
+        server.start()
+        store.scope("s").load()
+
+
+def test_a_database_that_was_dropped(server: PrivatePostgres) -> None:
+    """The store works again when there is a database with tables, which it does not make itself."""
+    with server.database() as url, opened(server, url, retry_s=0.3) as store:
+        name = url.rpartition("/")[2]
+        fill(store.scope("s"))
+        with server.connect() as conn:
+            conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        with pytest.raises(Unavailable):
+            store.scope("s").save({})
+        with pytest.raises(Unavailable) as caught:
+            store.scope("s").save({})
+        assert caught.value.outcome_known
+        with server.connect() as conn:
+            conn.execute(f"CREATE DATABASE {name}")
+        with pytest.raises(Unavailable, match="setup=True") as caught:
+            store.scope("s").save({})
+        assert caught.value.outcome_known
+        with opened(server, url):
+            pass
+        assert everything(store) == []
+        fill(store.scope("s"))
+
+
+def test_tables_that_are_made_anew_in_mid_use(server: PrivatePostgres, url: str) -> None:
+    """Nothing that a connection or the store remembers of the old ones is in the way."""
+    name = url.rpartition("=")[2]
+    with opened(server, url) as store:
+        for _ in range(3):
+            store.scope("s").save({"n": 1}, id="a")
+            store.scope("s").append("n2", [1])
+            store.scope("s").load()
+            with server.connect() as conn:
+                conn.execute(f"DROP SCHEMA {name} CASCADE")
+            with pytest.raises(Unavailable, match="setup=True"):
+                store.scope("s").save({"n": 2})
+            with opened(server, url):
+                pass
+            assert everything(store) == []
+
+
+# Limits of the server and of the store
+
+
+@pytest.fixture
+def held(server: PrivatePostgres, url: str) -> Iterator[Callable[[], None]]:
+    """Somebody holds the scopes of session `s` from the first call on, until the test ends."""
+    schema = url.rpartition("=")[2]
+    with server.connect() as conn:
+
+        def hold() -> None:
+            conn.execute("BEGIN")
+            conn.execute(f"SELECT * FROM {schema}.sessions, {schema}.scopes FOR UPDATE")
+
+        yield hold
+
+
+BLOCKED = [verb for verb in WRITES if verb != "first save"]
+
+
+@pytest.mark.parametrize("verb", BLOCKED)
+def test_a_scope_that_others_hold_for_too_long(
+    server: PrivatePostgres, url: str, held: Callable[[], None], verb: str
+) -> None:
+    """It is waited for once; reads go on meanwhile."""
+    with opened(server, url, lock_wait_s=0.3) as store:
+        fill(store.scope("s"))
+        held()
+        begin = time.monotonic()
+        error = outage(WRITES[verb], store)
+        assert "55P03" in str(error)
+        assert time.monotonic() - begin < 0.59
+        server.kill_connections()
+        WRITES[verb](store.scope("s"))
+
+
+@pytest.mark.parametrize("verb", ["save", "update", "delete_session"])
+def test_a_statement_that_takes_too_long(
+    server: PrivatePostgres, url: str, held: Callable[[], None], verb: str
+) -> None:
+    """The limit is the server's, and what it says is passed on, not tried again for long."""
+    limited = with_option(url, "options", "-c%20statement_timeout%3D300")
+    with opened(server, limited) as store:
+        fill(store.scope("s"))
+        held()
+        assert "57014" in str(outage(WRITES[verb], store))
+        server.kill_connections()
+        WRITES[verb](store.scope("s"))
+
+
+def test_all_connections_are_in_use(
+    server: PrivatePostgres, url: str, held: Callable[[], None]
+) -> None:
+    with opened(server, url, connections=2, retry_s=0.3) as store:
+        fill(store.scope("s"))
+        held()
+        waiting = [Background(lambda: store.scope("s").set_note("a", 1)) for _ in range(2)]
+        until(lambda: waiters(server) == 2)
+        verbs: list[Callable[[Scope], object]] = [*WRITES.values(), lambda scope: scope.load()]
+        for verb in verbs:
+            with pytest.raises(Unavailable, match="connections=`2`") as caught:
+                verb(store.scope("s"))
+            assert caught.value.outcome_known
+        server.kill_connections()
+        for each in waiting:
+            each.result()
+        store.scope("s").save({})
+
+
+def test_more_threads_than_connections(server: PrivatePostgres, url: str) -> None:
+    """They take turns, also one that uses the store inside of its own update."""
+    with opened(server, url, connections=1) as store:
+        store.scope("s").save({"n": 0}, id="a")
+
+        def work() -> None:
+            for _ in range(5):
+                store.scope("s").update("a", add)
+
+        def add(found: Snapshot) -> Snapshot:
+            again = store.scope("s").load("a")
+            assert again is not None
+            return found.with_(state={"n": found.state["n"] + 1})
+
+        for each in [Background(work) for _ in range(8)]:
+            each.result()
+        found = store.scope("s").load("a")
+        assert found is not None
+        assert found.state == {"n": 40}
+
+
+def test_a_server_with_no_connection_left(server: PrivatePostgres, url: str) -> None:
+    """Who has some shares them; who has none is told so, and finds one as soon as there is one."""
+    role = url.rpartition("=")[2]
+    with server.connect() as conn:
+        conn.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
+        conn.execute(f"CREATE ROLE {role}_few LOGIN CONNECTION LIMIT 2; GRANT {role} TO {role}_few")
+        conn.execute(f"CREATE SCHEMA {role} AUTHORIZATION {role}_few")
+    try:
+        limited = url.replace("postgres@", f"{role}_few@")
+        with opened(server, limited, connections=8, retry_s=10) as store:
+
+            def work(number: int) -> None:
+                for _ in range(5):
+                    store.scope(f"s{number}").append("n", [1])
+
+            for each in [Background(lambda n=n: work(n)) for n in range(6)]:  # type: ignore[misc]
+                each.result()
+            server.kill_connections()
+        with opened(server, limited, retry_s=0.3) as store, opened(server, limited) as other:
+            other.scope("s").save(1)
+            with opened(server, limited) as third:
+                third.scope("s").save(2)
+                with pytest.raises(Unavailable) as caught:
+                    store.scope("s").save(3)
+                assert caught.value.outcome_known
+            store.scope("s").save(3)
+    finally:
+        with server.connect() as conn:
+            conn.execute(f"DROP SCHEMA {role} CASCADE; DROP ROLE {role}_few; DROP ROLE {role}")
