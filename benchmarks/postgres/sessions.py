@@ -70,7 +70,7 @@ async def _measure(dsn: str, pooled: str, native: str, sizes: Sizes) -> Found:
 
         sides = {POOLED: Side(save, sizes.sessions), NATIVE: Side(prototype.save, sizes.sessions)}
         for side in sides.values():
-            await side.crowd(sizes.sessions, 2)  # the first of a session, and one more
+            await side.begin(sizes.stagger)
 
         async def repeated(way: Callable[[Side], Awaitable[Load]]) -> list[Mapping[str, Load]]:
             return [
@@ -94,6 +94,18 @@ class Side:
         self._keys = [holdfast.ScopeKey(f"session {number}", "main") for number in range(sessions)]
         self._turns = [number * APART for number in range(sessions)]
         self._waits: list[float] = []
+
+    async def begin(self, stagger: int) -> None:
+        """Save each session a few times, one more often than the other.
+
+        Now and then a save packs those before it. That must not happen to all at once.
+        """
+
+        async def session(number: int) -> None:
+            for _ in range(2 + number % stagger):
+                await self._one(number)
+
+        await asyncio.gather(*(session(number) for number in range(len(self._keys))))
 
     async def crowd(self, sessions: int, saves: int) -> Load:
         """Let sessions save one state after the other, all at once."""

@@ -28,6 +28,8 @@ class Sizes:
     sessions: int = 1_000
     saves: int = 8
     """Of each of the sessions at once, in a repetition."""
+    stagger: int = 32
+    """So many saves the sessions are apart at most, before they are measured."""
     paced_s: float = 3.0
     """For so long the sessions save at a steady pace."""
     quick: bool = False
@@ -45,6 +47,7 @@ def quick_sizes(repetitions: int) -> Sizes:
         trips=20,
         sessions=200,
         saves=3,
+        stagger=4,
         paced_s=0.5,
         quick=True,
     )

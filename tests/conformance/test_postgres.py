@@ -7,11 +7,17 @@ import pytest
 from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
+from holdfast.testing.conformance import Face
+from holdfast.testing.conformance.promises import Promises
+from holdfast.testing.conformance.saving import Saving
+from holdfast.testing.conformance.threads import Threads
 from tests.servers.fixtures import postgres, schemas  # noqa: F401
 from tests.servers.postgres import Postgres, Schemas
 
 
-class TestPostgres(conformance.Suite):
+class OnPostgres(conformance.Kit):
+    """Gives each test a schema of its own."""
+
     @pytest.fixture(autouse=True)
     def _places(self, postgres: Postgres, schemas: Schemas) -> None:  # noqa: F811
         self.postgres = postgres
@@ -30,3 +36,26 @@ class TestPostgres(conformance.Suite):
             for row in spoiled:
                 conn.execute(f"UPDATE {schema}.bodies SET body = %s WHERE seq = %s", row)
         return len(spoiled)
+
+
+class TestPostgres(OnPostgres, conformance.Suite):
+    """Every chapter."""
+
+    @pytest.fixture(params=["sync"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face
+
+
+class TestPostgresAsync(OnPostgres, Promises, Saving, Threads):
+    """A few chapters; the other face only hands the calls to threads."""
+
+    @pytest.fixture(params=["async"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face
+
+
+@pytest.mark.slow
+class TestPostgresAtLength(OnPostgres, conformance.Suite):
+    """Every chapter, in both faces."""

@@ -124,3 +124,8 @@ class TestMotoAtLength(OnMoto, conformance.Sequential):
     """Every chapter but that of threads, without the one promise that is about them."""
 
     test_promise_06_atomic_update = None  # type: ignore[assignment]
+
+    @pytest.fixture(params=["sync"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face

@@ -59,8 +59,6 @@ SELECT setval(pg_get_serial_sequence('{0}.sessions', 'pk'), 10000),
 
 def fill(conn: Connection, schema: str) -> None:
     """Make the rows by SQL: what they hold is never decoded here, but there is as much of it."""
-    for table in sorted(BIG):  # so that statistics are gathered when a test says so
-        conn.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
     with conn.transaction():
         conn.execute(_FILL.format(schema))
 

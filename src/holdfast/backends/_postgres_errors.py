@@ -30,6 +30,13 @@ def is_race(cause: Exception) -> bool:
     return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
 
 
+def is_place_taken(cause: Exception) -> bool:
+    """Tell whether another scope had taken the very place; the next attempt takes another one."""
+    if not isinstance(cause, psycopg.errors.UniqueViolation):
+        return False
+    return cause.diag.constraint_name in ("snapshots_pkey", "bodies_pkey")
+
+
 def is_gone(cause: Exception) -> bool:
     """Tell whether the connection is lost, so that another one may do."""
     if not isinstance(cause, psycopg.Error):

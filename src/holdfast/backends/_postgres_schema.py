@@ -79,6 +79,8 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
         conn.execute(b"SELECT pg_advisory_xact_lock(%s::int, %s::int)", (_LOCK, key))
     version = _version_inside(conn, schema)
     for number, name, script in _sql.load_migrations("postgres"):
+        if number == 0 and not _exists(conn, b"to_regnamespace", f'"{schema}"'):
+            conn.execute(_sql.in_schema(script, schema).encode())
         if number > version:
             conn.execute(_sql.in_schema(script, schema).encode())
             note = "INSERT INTO holdfast.schema_migrations (version, name) VALUES (%s, %s);"
@@ -88,9 +90,13 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
 
 def _version_inside(conn: Connection, schema: str) -> int:
     """Return the version inside a transaction, which an error would end."""
-    name = f'"{schema}".schema_migrations'
-    found = conn.execute(b"SELECT to_regclass(%s) IS NOT NULL", (name,)).fetchone()
-    return _version(conn, schema) if found == (True,) else 0
+    there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
+    return _version(conn, schema) if there else 0
+
+
+def _exists(conn: Connection, lookup: bytes, name: str) -> bool:
+    found = conn.execute(b"SELECT %b(%%s) IS NOT NULL" % lookup, (name,)).fetchone()
+    return found == (True,)
 
 
 def _roll_back(conn: Connection) -> None:

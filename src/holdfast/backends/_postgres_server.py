@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from holdfast.backends._postgres_errors import is_gone, is_race, translated
+from holdfast.backends._postgres_errors import is_gone, is_place_taken, is_race, translated
 from holdfast.backends._postgres_evidence import Evidence
 from holdfast.backends._postgres_pool import Pool
 from holdfast.backends._postgres_tables import Again, PostgresTables, Wider
@@ -197,6 +197,8 @@ class PostgresServer:
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
                 if not (race or gone) or waited_s >= patience_s:
                     raise translated(cause) from cause
+                if is_place_taken(cause):
+                    continue
             self._clock.sleep(pause_s * (0.5 + self._clock.jitter()))
             pause_s = min(pause_s * 1.5, _PAUSE_S_MAX)
         raise AssertionError  # it counts for ever

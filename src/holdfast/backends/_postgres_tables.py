@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.backends._postgres_evidence import STAMPS_BYTES, Evidence, Marked, Removed
-from holdfast.backends._postgres_turn import PostgresTurn
-from holdfast.backends._relational.bodies import Bodies
+from holdfast.backends._postgres_turn import Cursor, PostgresTurn
+from holdfast.backends._relational.bodies import Bodies, in_order
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
+from holdfast.core.chains import BodyRow
 from holdfast.core.notes import NoteRow
 from holdfast.core.rows import Row, row_checksum
 from holdfast.model import ScopeKey
@@ -35,6 +36,18 @@ class Wider(Again):
 class PostgresBodies(Bodies):
     """Bodies of which several transactions may let go at the same time."""
 
+    _foreseen: Cursor | None = None
+
+    def foresee(self, chain: Cursor) -> None:
+        """Take the answer to what is likely to be asked next, which came along with another."""
+        self._foreseen = chain
+
+    def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
+        """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
+        found, self._foreseen = self._foreseen, None
+        rows = [] if found is None or until is not None else in_order(seq, found.fetchall())
+        return rows or super().chain(seq, until)
+
     def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
         """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
         keys = list(seqs)
@@ -56,13 +69,17 @@ class PostgresTables(Tables):
         attempt: int = 0,
         mark: bytes = b"",
     ) -> None:
-        super().__init__(turn, PostgresBodies(turn))
+        self._bodies = PostgresBodies(turn)
+        super().__init__(turn, self._bodies)
         self._wide = wide
         self._attempt = attempt
         self._mark = mark
         self._existing: Sequence[Any] = ()
         self._added: Sequence[Any] = ()
         self._session_id = ""
+        self.is_new = (
+            False  # to this process: a commit had better make the scope, and read its state
+        )
         self.evidence: Evidence | None = None
         self.found: Scope | None = None  # the scope as it was found
         self.moved: Scope | None = None  # and as a commit left it
@@ -115,7 +132,12 @@ class PostgresTables(Tables):
         key = commit.scope._asdict()
         while True:
             family = self._locked_family(commit.scope) if self._wide else None
+            if self.is_new and commit.source is None and commit.replaces is None:
+                self.turn.do("add_session", key)
+                self.turn.do("add_scope_if_missing", key)
             locked = self.turn.later("lock_scope", key)
+            if self.is_new and isinstance(commit.body, bytes):
+                self._bodies.foresee(self.turn.later("chain_of_head", key))
             found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
             if found is None:
                 break
@@ -135,7 +157,7 @@ class PostgresTables(Tables):
     def _will_mark(self, key: ScopeKey, scope: Scope | None) -> None:
         self._session_id = key.session_id
         self.found = scope
-        self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps)
+        self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps or None)
 
     def mark_scope(self, scope: Scope | None) -> None:
         """Leave a mark in a scope, by which this change of it is found again."""
@@ -203,7 +225,7 @@ class PostgresTables(Tables):
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's, under the locks of all that build on it."""
-        found = self.turn.one("unlisted", (after,))
+        found = self.turn.one("unlisted", {"after": after})
         if found is None:
             return None
         held: list[int] = []
@@ -217,7 +239,7 @@ class PostgresTables(Tables):
         return super().drop_unlisted(after) if self._is_still(found[0], after) else int(found[0])
 
     def _is_still(self, seq: int, after: int) -> bool:
-        now = self.turn.one("unlisted", (after,))
+        now = self.turn.one("unlisted", {"after": after})
         return now is not None and bool(now[0] == seq)
 
     # Notes

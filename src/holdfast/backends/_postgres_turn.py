@@ -5,6 +5,7 @@ together with it in one go: a save is two round trips, whatever it writes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -47,10 +48,27 @@ class PostgresTurn:
         cursor = self._conn.cursor(binary=True)
         if not self._waiting:
             return cursor.execute(self._statements[name], values)
-        with self._conn.pipeline():
+        with self._together():
             self._send()
             cursor.execute(self._statements[name], values)
         return cursor
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Send what is said inside in one go, and raise the first error that comes back."""
+        first: psycopg.Error | None = None
+        try:
+            with self._conn.pipeline():
+                try:
+                    yield
+                except psycopg.Error as cause:
+                    first = (
+                        cause  # the end of a pipeline must not see it: it would log what follows
+                    )
+        except psycopg.Error as cause:
+            raise first or cause from None
+        if first is not None:
+            raise first
 
     def _send(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -59,7 +77,7 @@ class PostgresTurn:
 
     def commit(self) -> None:
         """Send what waits and end the transaction; it is durable when this returns."""
-        with self._conn.pipeline():
+        with self._together():
             self._send()
             self.committing = True
             self._conn.execute(b"COMMIT")
@@ -75,7 +93,7 @@ class PostgresTurn:
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
         """Yield rows by a cursor on the server, until the reader stops."""
         if self._waiting:
-            with self._conn.pipeline():
+            with self._together():
                 self._send()
         with self._conn.cursor(name=f"holdfast_{id(values)}", binary=True) as cursor:
             cursor.itersize = _FETCH

@@ -129,6 +129,7 @@ class PostgresBackend(RelationalBackend):
         self, commit: Commit, ready: Ready | None, line: Line | None, lost: "Lost[_Saved] | None"
     ) -> "_Saved":
         def write(tables: PostgresTables) -> _Saved:
+            tables.is_new = line is None or not line.alone
             row, body = carry_out(tables, commit, ready)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found

@@ -54,7 +54,7 @@ def schema(engine: str, name: str, as_json: bool) -> int:
 
 def _noted(engine: str, name: str, version: int, title: str) -> str:
     """Return what makes the migration known, where the tables themselves hold that."""
-    if engine != "postgres":
+    if engine != "postgres" or version == 0:
         return ""
     note = f"INSERT INTO {SCHEMA}.schema_migrations (version, name) VALUES ({version}, '{title}');"
     return "\n" + in_schema(note, name) + "\n"

@@ -220,7 +220,7 @@ class Tables:
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's; return where to go on, None at the end."""
-        found = self.turn.one("unlisted", (after,))
+        found = self.turn.one("unlisted", {"after": after})
         if found is None:
             return None
         seq = int(found[0])

@@ -1,5 +1,6 @@
 -- The statements that list and count, on a PostgreSQL server. The columns of a snapshot come in the
--- order of core.rows.Row, then its checksum.
+-- order of core.rows.Row, then its checksum. An end of a range that may be open is given as a text
+-- that is longer than any id, where an index could not be bounded otherwise.
 
 -- name: history_of_scope
 -- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
@@ -21,9 +22,9 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
                                       ORDER BY c.seq LIMIT 1), false))
    AND (%(labels)s::text = '{}'
         OR NOT EXISTS (SELECT 1 FROM json_each_text(%(labels)s::json) AS w
-                        WHERE NOT EXISTS (SELECT 1 FROM holdfast.labels AS l
-                                           WHERE l.name = w.key AND l.value = w.value
-                                             AND l.seq = n.seq)))
+                         LEFT JOIN holdfast.labels AS l
+                           ON l.name = w.key AND l.value = w.value AND l.seq = n.seq
+                        WHERE l.seq IS NULL))
  ORDER BY n.seq DESC
  LIMIT %(limit)s;
 
@@ -56,8 +57,9 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND (%(status)s::text IS NULL OR n.status = %(status)s::text)
    AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
    AND NOT EXISTS (SELECT 1 FROM json_each_text(%(labels)s::json) AS w
-                    WHERE NOT EXISTS (SELECT 1 FROM holdfast.labels AS l
-                                       WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
+                     LEFT JOIN holdfast.labels AS l
+                       ON l.name = w.key AND l.value = w.value AND l.seq = n.seq
+                    WHERE l.seq IS NULL)
  ORDER BY f.seq DESC
  LIMIT %(limit)s;
 
@@ -87,7 +89,7 @@ SELECT n.id
 SELECT x.session_id
   FROM holdfast.sessions AS x
  WHERE x.session_id > %(after)s
-   AND x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+   AND x.session_id >= %(low)s AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513))
    AND EXISTS (SELECT 1 FROM holdfast.scopes AS s
                 WHERE s.session_pk = x.pk
                   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
@@ -102,7 +104,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
   FROM holdfast.sessions AS x
   JOIN holdfast.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN holdfast.snapshots AS n ON n.seq = s.head_seq
- WHERE x.session_id >= %(low)s AND (%(high)s::text IS NULL OR x.session_id < %(high)s::text)
+ WHERE x.session_id >= %(low)s AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513))
    AND (%(kind)s::text IS NULL OR s.kind = %(kind)s::text)
    AND (x.session_id, s.kind, s.scope_id) > (%(after_session)s, %(after_kind)s, %(after_scope)s)
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
@@ -122,7 +124,8 @@ SELECT count(DISTINCT s.session_pk), count(*),
                        FROM holdfast.snapshots AS n
                        LEFT JOIN holdfast.bodies AS b ON b.seq = n.seq
                       WHERE n.scope_pk = s.pk) AS t
- WHERE (%(session_id)s::text IS NULL OR x.session_id = %(session_id)s::text)
+ WHERE x.session_id >= coalesce(%(session_id)s::text, '')
+   AND x.session_id <= coalesce(%(session_id)s::text, repeat(U&'\+10FFFF', 513))
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
         OR EXISTS (SELECT 1 FROM holdfast.notes AS o WHERE o.scope_pk = s.pk));
 

@@ -76,6 +76,27 @@ INSERT INTO holdfast.scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, %(kind)s, %(scope_id)s, 1 FROM holdfast.sessions WHERE session_id = %(session_id)s
 RETURNING pk;
 
+-- name: add_scope_if_missing
+-- Before it is locked, by one who has not seen it yet: saves a round trip where it is the first.
+INSERT INTO holdfast.scopes (session_pk, kind, scope_id, next_seq)
+SELECT pk, %(kind)s, %(scope_id)s, 1 FROM holdfast.sessions WHERE session_id = %(session_id)s
+    ON CONFLICT DO NOTHING;
+
+-- name: chain_of_head
+-- What the next state of a scope is compared with, by one who has not got it.
+WITH RECURSIVE chain (seq, base) AS (
+    SELECT b.seq, b.base
+      FROM holdfast.sessions AS x
+      JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+      JOIN holdfast.bodies AS b ON b.seq = s.head_seq
+     WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+     UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+)
+SELECT b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN holdfast.bodies AS b ON b.seq = c.seq;
+
 -- name: make_family
 -- A scope is about to build on states of another: from now on one who removes states locks both.
 UPDATE holdfast.scopes SET family = %(family)s WHERE pk IN (%(pk)s, %(origin)s);
@@ -260,7 +281,9 @@ SELECT coalesce(max(seq), 0), 0 FROM holdfast.bodies;
 -- name: unlisted
 -- The next state that is no snapshot's: of a draft that was replaced, on which others build.
 SELECT b.seq FROM holdfast.bodies AS b
- WHERE b.seq > %s AND NOT EXISTS (SELECT 1 FROM holdfast.snapshots AS n WHERE n.seq = b.seq)
+ WHERE b.seq > %(after)s
+   AND NOT EXISTS (SELECT 1 FROM holdfast.snapshots AS n
+                    WHERE n.seq = b.seq AND n.seq > %(after)s)
  ORDER BY b.seq LIMIT 1;
 
 -- name: scopes_above
@@ -274,8 +297,10 @@ SELECT DISTINCT n.scope_pk FROM above AS a JOIN holdfast.snapshots AS n ON n.seq
 
 -- name: lock_scopes
 SELECT s.pk FROM holdfast.scopes AS s
- WHERE s.pk = ANY (%(pks)s::bigint[])
-    OR s.family IN (SELECT o.family FROM holdfast.scopes AS o WHERE o.pk = ANY (%(pks)s::bigint[]))
+ WHERE s.pk IN (SELECT k.pk
+                  FROM holdfast.scopes AS o
+                  JOIN holdfast.scopes AS k ON k.pk = o.pk OR k.family = o.family
+                 WHERE o.pk = ANY (%(pks)s::bigint[]))
  ORDER BY s.pk
    FOR NO KEY UPDATE OF s;
 

@@ -156,7 +156,7 @@ DELETE FROM bodies WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
 -- name: unlisted
 -- The next state that is no snapshot's: of a draft that was replaced, on which others build.
 SELECT b.seq FROM bodies AS b
- WHERE b.seq > ? AND NOT EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = b.seq)
+ WHERE b.seq > :after AND NOT EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = b.seq)
  ORDER BY b.seq LIMIT 1;
 
 -- name: scopes_above

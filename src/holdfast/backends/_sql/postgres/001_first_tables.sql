@@ -3,9 +3,6 @@
 -- points (COLLATE "C"), so that an order does not depend on the server's locale. Wide columns come
 -- first: there is no padding between them.
 
-CREATE SCHEMA IF NOT EXISTS holdfast;
-COMMENT ON SCHEMA holdfast IS 'The state of agents: sessions, their scopes, and snapshots of what each scope was.';
-
 CREATE TABLE holdfast.schema_migrations (
     version    integer PRIMARY KEY,
     name       text NOT NULL,
@@ -101,14 +98,15 @@ COMMENT ON COLUMN holdfast.snapshots.labels IS 'JSON object of texts, in the ord
 COMMENT ON COLUMN holdfast.snapshots.metadata IS 'JSON object. Bytes, since jsonb would reorder it and refuse NUL.';
 COMMENT ON COLUMN holdfast.snapshots.forked_from IS 'JSON [session, scope, kind, id] of the snapshot that a fork began at.';
 
--- Rows are inserted and removed, never updated. What is large is compressed before it comes here.
+-- Rows are inserted and removed, never updated; half of them are written anew once, 32 saves later, so
+-- it pays to vacuum early. What is large is compressed before it comes here.
 CREATE TABLE holdfast.bodies (
     seq      bigint PRIMARY KEY,
     base     bigint,
     checksum bigint NOT NULL,
     encoding smallint NOT NULL,
     body     bytea NOT NULL
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200);
 ALTER TABLE holdfast.bodies ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE INDEX bodies_by_base ON holdfast.bodies (base) WHERE base IS NOT NULL; -- who builds on this
 COMMENT ON TABLE  holdfast.bodies IS 'The states. One without a snapshot was that of a draft, and others build on it.';

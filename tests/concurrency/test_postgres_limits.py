@@ -1,0 +1,236 @@
+"""A server at its limits, or one that refuses: one clear error, and then on.
+
+Locks that others hold for too long, connections that are all in use, a full disk, a replica, roles
+without a permission. Each gives an error that says so, changes nothing, and is over when its cause
+is.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from holdfast import Scope, Snapshot, Store, Unavailable
+from tests.concurrency.pg_tools import (
+    WRITES,
+    Background,
+    everything,
+    fill,
+    opened,
+    outage,
+    until,
+    waiters,
+)
+from tests.servers.postgres import PrivatePostgres, Schemas
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivatePostgres]:
+    """A server whose settings the tests of this file may change."""
+    with PrivatePostgres() as server:
+        yield server
+
+
+@pytest.fixture
+def space(server: PrivatePostgres) -> Iterator[Schemas]:
+    with server.schemas() as schemas:
+        yield schemas
+
+
+@pytest.fixture
+def url(space: Schemas) -> str:
+    return space.url()
+
+
+# Limits of the server and of the store
+
+
+@contextmanager
+def holding(server: PrivatePostgres, url: str) -> Iterator[None]:
+    """Hold all scopes and sessions of a store."""
+    schema = url.rpartition("=")[2]
+    with server.connect() as conn, conn.transaction():
+        conn.execute(f"SELECT * FROM {schema}.sessions, {schema}.scopes FOR UPDATE")
+        yield
+
+
+BLOCKED = [verb for verb in WRITES if verb != "first save"]
+
+
+@pytest.mark.parametrize("verb", BLOCKED)
+def test_a_scope_that_others_hold_for_too_long(
+    server: PrivatePostgres, url: str, verb: str
+) -> None:
+    """It is waited for once; reads go on meanwhile."""
+    with opened(server, url, lock_wait_s=0.3) as store:
+        fill(store.scope("s"))
+        with holding(server, url):
+            begin = time.monotonic()
+            with pytest.raises(Unavailable, match="55P03"):
+                WRITES[verb](store.scope("s"))
+            assert time.monotonic() - begin < 0.59
+            assert "55P03" in str(outage(WRITES[verb], store))
+        WRITES[verb](store.scope("s"))
+
+
+@pytest.mark.parametrize("verb", ["save", "update", "delete_session"])
+def test_a_statement_that_takes_too_long(server: PrivatePostgres, url: str, verb: str) -> None:
+    """The limit is the server's, and what it says is passed on, not tried again for long."""
+    server.configure(statement_timeout="300ms")
+    try:
+        with opened(server, url) as store:
+            fill(store.scope("s"))
+            with holding(server, url):
+                assert "57014" in str(outage(WRITES[verb], store))
+            WRITES[verb](store.scope("s"))
+    finally:
+        server.configure(statement_timeout="0")
+
+
+def test_all_connections_are_in_use(server: PrivatePostgres, url: str) -> None:
+    with opened(server, url, connections=2, retry_s=0.1) as store:
+        fill(store.scope("s"))
+        with holding(server, url):
+            waiting = [Background(lambda: store.scope("s").set_note("a", 1)) for _ in range(2)]
+            until(lambda: waiters(server) == 2)
+            verbs: list[Callable[[Scope], object]] = [*WRITES.values(), lambda scope: scope.load()]
+            for verb in verbs:
+                with pytest.raises(Unavailable, match="connections=`2`") as caught:
+                    verb(store.scope("s"))
+                assert caught.value.outcome_known
+        for each in waiting:
+            each.result()
+        store.scope("s").save({})
+
+
+def test_more_threads_than_connections(server: PrivatePostgres, url: str) -> None:
+    """They take turns, also one that uses the store inside of its own update."""
+    with opened(server, url, connections=1) as store:
+        store.scope("s").save({"n": 0}, id="a")
+
+        def work() -> None:
+            for _ in range(5):
+                store.scope("s").update("a", add)
+
+        def add(found: Snapshot) -> Snapshot:
+            again = store.scope("s").load("a")
+            assert again is not None
+            return found.with_(state={"n": found.state["n"] + 1})
+
+        for each in [Background(work) for _ in range(8)]:
+            each.result()
+        found = store.scope("s").load("a")
+        assert found is not None
+        assert found.state == {"n": 40}
+
+
+def test_a_server_with_no_connection_left(server: PrivatePostgres, url: str) -> None:
+    """Who has some shares them; who has none is told so, and finds one as soon as there is one."""
+    name = url.rpartition("=")[2]
+    with server.connect() as conn:
+        conn.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 2")
+        conn.execute(f"GRANT CREATE ON DATABASE postgres TO {name}")
+    limited = url.replace("postgres@", f"{name}@")
+    with opened(server, limited, connections=8, retry_s=10) as store:
+
+        def work(number: int) -> None:
+            for _ in range(5):
+                store.scope(f"s{number}").append("n", [1])
+
+        for each in [Background(lambda n=n: work(n)) for n in range(6)]:  # type: ignore[misc]
+            each.result()
+    with opened(server, limited, retry_s=0.3) as store:
+        with opened(server, limited) as one, opened(server, limited) as other:
+            one.scope("s").save(1)
+            other.scope("s").save(2)
+            with pytest.raises(Unavailable) as caught:
+                store.scope("s").save(3)
+            assert caught.value.outcome_known
+        store.scope("s").save(3)
+    with server.connect() as conn:
+        conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+# Refusals in the middle of a write
+
+REFUSE = """
+CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{state}'; END $$;
+CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE OR DELETE ON {schema}.{table}
+{when} FOR EACH ROW EXECUTE FUNCTION {schema}.refuse();
+"""
+WHEN = {"at once": "", "at the end": "DEFERRABLE INITIALLY DEFERRED"}
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("state", ["53100", "53200", "58030", "55000"])
+def test_a_server_that_cannot_go_on(
+    server: PrivatePostgres, url: str, state: str, when: str
+) -> None:
+    """Its disk or memory is full, or it cannot write: said so in mid-write or when it commits."""
+    schema = url.rpartition("=")[2]
+    with opened(server, url) as store:
+        fill(store.scope("s"))
+        script = REFUSE.format(schema=schema, state=state, table="scopes", when=WHEN[when])
+        with server.connect() as conn:
+            conn.execute(script)
+        for verb in WRITES.values():
+            assert state in str(outage(verb, store))
+        with server.connect() as conn:
+            conn.execute(f"DROP FUNCTION {schema}.refuse CASCADE")
+        for verb in WRITES.values():
+            verb(store.scope("s"))
+            store.delete_session("s")
+            fill(store.scope("s"))
+
+
+# Replicas
+
+
+def test_a_replica_is_read_and_written_when_it_is_promoted(
+    server: PrivatePostgres, url: str
+) -> None:
+    """It refuses to be written, and nothing else; the same store writes as soon as it may."""
+    with opened(server, url) as store:
+        fill(store.scope("s"))
+        before = everything(store)
+    with server.standby() as standby:
+        standby.catch_up()
+        with opened(standby, url.replace(server.url, standby.url), retry_s=2) as store:
+            assert everything(store) == before
+            assert list(store.check()) == []
+            assert store.stats().snapshots == 3
+            for verb in WRITES.values():
+                assert "replica" in str(outage(verb, store))
+            with standby.connect() as conn:
+                conn.execute("SELECT pg_promote()")
+            for verb in WRITES.values():
+                verb(store.scope("s"))
+                store.delete_session("s")
+                fill(store.scope("s"))
+
+
+def test_a_server_that_is_set_to_be_read_only(server: PrivatePostgres, url: str) -> None:
+    """As those who run a server do when its disk is nearly full. It is respected."""
+    with opened(server, url) as store:
+        fill(store.scope("s"))
+        server.configure(default_transaction_read_only="on")
+        try:
+            until(lambda: is_read_only(store))
+            for verb in WRITES.values():
+                assert "25006" in str(outage(verb, store))
+        finally:
+            server.configure(default_transaction_read_only="off")
+        until(lambda: not is_read_only(store))
+        store.scope("s").save({})
+
+
+def is_read_only(store: Store) -> bool:
+    """A reload of the settings takes a moment."""
+    try:
+        store.scope("probe").save({}, id="probe")
+        store.delete_session("probe")
+    except Unavailable:
+        return True
+    return False

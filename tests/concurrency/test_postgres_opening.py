@@ -1,0 +1,359 @@
+"""Opening a store on PostgreSQL: addresses as libpq reads them, rights, many who open at once."""
+
+import json
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import holdfast
+from holdfast import HoldfastError, InvalidInput, Store, Unavailable, Unsupported
+from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.pooler import Pooler
+from tests.servers.postgres import Connection, Postgres, PrivatePostgres, Schemas, one, with_option
+
+SECRET = "p@ss'w\\or%d-7c1f"
+OPENERS = Path(__file__).with_name("pg_openers.py")
+
+
+# Addresses
+
+
+def setting(store: Store, name: str) -> object:
+    """Return what the connections of a store are set to."""
+    with store._engine.backend._server.connect() as conn:  # type: ignore[attr-defined]
+        return one(conn, "SELECT current_setting(%s)", name)
+
+
+def test_a_service_file(
+    postgres: Postgres, schemas: Schemas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says counts, unless the URL says otherwise: before what we would choose."""
+    file = tmp_path / "services.conf"
+    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname=postgres\n"
+    file.write_text(f"[agents]\n{where}application_name=from-the-file\n[nothing]\nport=1\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    with holdfast.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
+        store.scope("s").save(1)
+        assert setting(store, "application_name") == "from-the-file"
+    with holdfast.open(
+        f"postgresql:///?service=agents&application_name=mine&schema={schemas.name()}"
+    ) as store:
+        store.scope("s").load()
+        assert setting(store, "application_name") == "mine"
+    with pytest.raises(Unavailable):
+        holdfast.open("postgresql:///?service=missing")
+
+
+def test_the_environment(
+    postgres: Postgres, schemas: Schemas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", str(postgres.port))
+    monkeypatch.setenv("PGUSER", "postgres")
+    monkeypatch.setenv("PGDATABASE", "postgres")
+    with holdfast.open(f"postgresql://?schema={schemas.name()}") as store:
+        store.scope("s").save(1)
+        assert setting(store, "application_name") == "holdfast"
+    monkeypatch.setenv("PGAPPNAME", "from-outside")
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    monkeypatch.setenv("PGOPTIONS", "-c work_mem=12345kB")
+    with holdfast.open(f"postgresql://?schema={schemas.name()}") as store:
+        store.scope("\U0001f980").save("\U0001f980", labels={"é": "\U0001f980"})
+        assert list(store.sessions()) == ["s", "\U0001f980"]
+        assert setting(store, "application_name") == "from-outside"
+        assert setting(store, "work_mem") == "12345kB"
+        assert setting(store, "idle_in_transaction_session_timeout") == "1min"
+
+
+ODD = {
+    "bytea_output": "escape",
+    "datestyle": "German",
+    "timezone": "Asia/Kolkata",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_deferrable": "on",
+    "search_path": "pg_catalog",
+    "lc_messages": "C",
+    "extra_float_digits": "-15",
+}
+
+
+def test_odd_settings_of_a_connection(postgres: Postgres, postgres_url: str) -> None:
+    """Nothing depends on what a role or a database is set to."""
+    settings = quote(" ".join(f"-c {name}={value}" for name, value in ODD.items()))
+    url = with_option(postgres_url, "options", settings)
+    with opened(postgres, url) as store:
+        fill(store.scope("s"))
+
+        def work() -> None:
+            for _ in range(10):
+                store.scope("s").set_note("name", lambda n: n + 1)
+                store.scope("s").append("items", [1])
+
+        for each in [Background(work) for _ in range(4)]:
+            each.result()
+        found, note = store.scope("s").load(), store.scope("s").note("name")
+        assert found is not None
+        assert note is not None
+        assert (len(found.state["items"]), note.value) == (40, 40)
+        for verb in WRITES.values():
+            verb(store.scope("s"))
+            store.delete_session("s")
+            fill(store.scope("s"))
+        assert list(store.check()) == []
+
+
+def test_several_hosts(postgres: Postgres, schemas: Schemas) -> None:
+    """The next one is taken where one does not answer, also in mid-run."""
+    with PgProxy(postgres.url) as first, PgProxy(postgres.url) as second:
+        hosts = f"127.0.0.1:1,127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        url = f"postgresql://postgres@{hosts}/postgres?schema={schemas.name()}"
+        with opened(postgres, url) as store:
+            store.scope("s").append("n", [1])
+            assert (first.connections(), second.connections()) == (1, 0)
+            first.close()
+            store.scope("s").append("n", [2])
+            found = store.scope("s").load()
+            assert found is not None
+            assert found.state == {"n": [1, 2]}
+            assert second.connections() == 1
+
+
+def test_encryption_that_a_server_does_not_have(postgres: Postgres, postgres_url: str) -> None:
+    for mode in ("disable", "prefer"):
+        with opened(postgres, with_option(postgres_url, "sslmode", mode)) as store:
+            store.scope("s").save(1)
+    for mode in ("require", "verify-full"):
+        with pytest.raises(Unavailable) as caught:
+            holdfast.open(with_option(postgres_url, "sslmode", mode))
+        assert caught.value.outcome_known
+    with pytest.raises(HoldfastError):
+        holdfast.open(with_option(postgres_url, "sslmode", "perhaps"))
+
+
+# Secrets
+
+
+@contextmanager
+def asking_for_passwords(server: PrivatePostgres, role: str) -> Iterator[None]:
+    """Let a role log in by its password alone."""
+    with server.connect() as conn:
+        conn.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
+        conn.execute(f"ALTER ROLE {role} PASSWORD '{SECRET.replace(chr(39), chr(39) * 2)}'")
+        file = one(conn, "SHOW hba_file")
+        lines = f"host all {role} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust"
+        for line in lines.split("\n"):
+            conn.execute("CREATE TABLE IF NOT EXISTS hba (line text)")
+            conn.execute("INSERT INTO hba VALUES (%s)", [line])
+        conn.execute(f"COPY hba TO '{file}'")
+        conn.execute("SELECT pg_reload_conf()")
+    yield
+
+
+def shown(error: BaseException) -> str:
+    """Return all that a log would show of an error."""
+    return "".join(traceback.format_exception(error)) + repr(error) + str(vars(error))
+
+
+@pytest.fixture(scope="module")
+def secretive() -> Iterator[PrivatePostgres]:
+    """A server at which the role `secretive` needs its password."""
+    with PrivatePostgres() as server, asking_for_passwords(server, "secretive"):
+        yield server
+
+
+def test_a_password_is_never_shown(
+    secretive: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = secretive
+    good = server.url.replace("postgres@", f"secretive:{quote(SECRET, safe='')}@")
+    bad = server.url.replace("postgres@", f"secretive:{quote('x' + SECRET, safe='')}@")
+    wrong: list[tuple[str, dict[str, object]]] = [
+        (bad, {}),
+        (good.replace(f":{server.port}/", ":1/"), {}),
+        (good.rpartition("/")[0] + "/missing", {}),
+        (good + "?sslmode=require", {}),
+        (good + "?sslmode=" + quote(SECRET), {}),
+        (good + "?pasword=" + quote(SECRET), {}),
+        (good + "?schema=" + quote(SECRET), {}),
+        (good + "?passfile=/nowhere&password=" + quote("x" + SECRET), {}),
+        (good.replace("postgresql:", "postgrsql:"), {}),
+        ("postgresql://secretive:p@ss-7c1f@127.0.0.1:1/postgres", {}),  # @ is not escaped
+        (good, {"password": SECRET}),
+    ]
+    for url, options in wrong:
+        with pytest.raises(HoldfastError) as caught:
+            holdfast.open(url, **options)
+        for text in (SECRET, quote(SECRET, safe=""), "7c1f"):
+            assert text not in shown(caught.value), wrong.index((url, options))
+    with opened(server, good, retry_s=0.2) as store:
+        store.scope("s").save(1)
+        backend = store._engine.backend
+        server_side = backend._server  # type: ignore[attr-defined]
+        for each in (store, store.aio, store._engine, backend, server_side, server_side._pool):
+            assert "7c1f" not in repr(each)
+        server.stop()
+        with pytest.raises(Unavailable) as gone:
+            store.scope("s").load()
+        assert "7c1f" not in shown(gone.value)
+        server.start()
+        store.scope("s").load()
+
+
+# Rights
+
+
+@pytest.fixture
+def role(postgres: Postgres, schemas: Schemas) -> Iterator[str]:
+    """A role that may log in, and nothing else."""
+    name = schemas.name("role")
+    with postgres.connect() as conn:
+        conn.execute(f"CREATE ROLE {name} LOGIN")
+    yield name
+    with postgres.connect() as conn:
+        conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+@pytest.fixture
+def as_role(postgres_url: str, role: str) -> str:
+    return postgres_url.replace("postgres@", f"{role}@")
+
+
+def grant(conn: Connection, schema: str, role: str, rights: str) -> None:
+    conn.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    conn.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA {schema} TO {role}")
+
+
+WRITER = "SELECT, INSERT, UPDATE, DELETE"
+
+
+def test_a_role_that_may_only_read(
+    postgres: Postgres, schemas: Schemas, postgres_url: str, as_role: str, role: str
+) -> None:
+    """It reads everything, its writes change nothing, and with more rights the store goes on."""
+    with opened(postgres, postgres_url) as store, postgres.connect() as conn:
+        fill(store.scope("s"))
+        with pytest.raises(Unavailable):
+            holdfast.open(as_role)
+        grant(conn, schemas.name(), role, "SELECT")
+        with opened(postgres, as_role) as reader:
+            assert everything(reader) == everything(store)
+            for verb in WRITES.values():
+                assert "42501" in str(outage(verb, reader))
+            grant(conn, schemas.name(), role, WRITER)
+            for verb in WRITES.values():
+                verb(reader.scope("s"))
+                reader.delete_session("s")
+                fill(reader.scope("s"))
+
+
+def test_a_role_that_may_not_create_tables(
+    postgres: Postgres, schemas: Schemas, as_role: str, role: str
+) -> None:
+    """The error names the command whose SQL somebody else has to run; then it works."""
+    with pytest.raises(Unavailable) as caught:
+        holdfast.open(as_role)
+    assert caught.value.outcome_known
+    run_what_it_says(postgres, str(caught.value))
+    with postgres.connect() as conn:
+        grant(conn, schemas.name(), role, WRITER)
+    for setup in (False, True):  # nothing is left to be set up
+        with opened(postgres, as_role, setup=setup) as store:
+            fill(store.scope(f"s{setup}"))
+
+
+def test_a_role_that_owns_its_schema(
+    postgres: Postgres, schemas: Schemas, as_role: str, role: str
+) -> None:
+    """It may create tables there, though no schemas: somebody else made it."""
+    with postgres.connect() as conn:
+        conn.execute(f"CREATE SCHEMA {schemas.name()} AUTHORIZATION {role}")
+    with opened(postgres, as_role) as store:
+        fill(store.scope("s"))
+
+
+def test_without_setup_nothing_is_made(
+    postgres: Postgres, schemas: Schemas, postgres_url: str
+) -> None:
+    with pytest.raises(Unavailable) as caught:
+        holdfast.open(postgres_url, setup=False)
+    assert caught.value.outcome_known
+    with postgres.connect() as conn:
+        assert one(conn, "SELECT to_regnamespace(%s)", schemas.name()) is None
+    run_what_it_says(postgres, str(caught.value))
+    with opened(postgres, postgres_url, setup=False) as store:
+        fill(store.scope("s"))
+        assert list(store.check()) == []
+
+
+def run_what_it_says(postgres: Postgres, message: str) -> None:
+    """Run the SQL that the command in a message prints."""
+    command = next(part for part in message.split("`") if part.startswith("holdfast schema"))
+    program = Path(sys.executable).with_name("holdfast")
+    printed = subprocess.run([program, *command.split()[1:]], capture_output=True, check=True)
+    with postgres.connect() as conn:
+        conn.execute(printed.stdout)
+
+
+def test_tables_of_a_newer_version(postgres: Postgres, schemas: Schemas, postgres_url: str) -> None:
+    with opened(postgres, postgres_url), postgres.connect() as conn:
+        migrations = f"{schemas.name()}.schema_migrations"
+        conn.execute(f"INSERT INTO {migrations} VALUES (999, 'later')")
+    for setup in (True, False):
+        with pytest.raises(Unsupported, match="999"):
+            holdfast.open(postgres_url, setup=setup)
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("way", ["advisory locks", "no advisory locks", "pooler"])
+def test_ten_processes_open_a_new_store_at_once(
+    postgres: Postgres, schemas: Schemas, pooler: Pooler, way: str
+) -> None:
+    """Each finds the tables made, once, and none fails."""
+    options: dict[str, object] = {"advisory_locks": way != "no advisory locks"}
+    url = schemas.url()
+    if way == "pooler":
+        url, options["pooler"] = schemas.url(server_url=pooler.url), True
+    command = [sys.executable, "-W", "error", str(OPENERS), url, "10", json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with opened(postgres, schemas.url()) as store:
+        assert list(store.sessions()) == [*(f"s{n}" for n in range(10)), "shared"]
+        note = store.scope("shared").note("count")
+        assert note is not None
+        assert note.value == 10
+        assert list(store.check()) == []
+
+
+def test_two_stores_in_one_process(postgres: Postgres, schemas: Schemas) -> None:
+    """Schemas know nothing of each other, also when the same connections could serve both."""
+    with (
+        opened(postgres, schemas.url("a")) as one_store,
+        opened(postgres, schemas.url("b")) as other,
+    ):
+        work: list[Callable[[], object]] = [
+            lambda: [one_store.scope("s").append("n", [1]) for _ in range(20)],
+            lambda: [other.scope("s").append("n", [2]) for _ in range(20)],
+        ]
+        for each in [Background(each) for each in work]:
+            each.result()
+        for store, number in ((one_store, 1), (other, 2)):
+            found = store.scope("s").load()
+            assert found is not None
+            assert found.state == {"n": [number] * 20}
+        assert one_store.delete_session("s") == 20
+        assert len(list(other.scope("s").history())) == 20
+
+
+def test_a_url_that_is_none_of_postgresql() -> None:
+    for url in ("postgresql:", "postgresql:x", "postgresql://%00", "postgresql://[::1/x"):
+        with pytest.raises(InvalidInput):
+            holdfast.open(url)

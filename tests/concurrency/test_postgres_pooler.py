@@ -1,0 +1,181 @@
+"""Behind a pooler in transaction mode: the suite, and what such a pooler does to its clients.
+
+A connection of the server is had for one transaction only: nothing that is prepared, set or locked
+for a connection is there in the next one.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Unavailable, opening
+from holdfast.protocol import Backend
+from holdfast.testing import conformance
+from holdfast.testing.conformance import Face
+from holdfast.testing.conformance.appending import Appending
+from holdfast.testing.conformance.engine import EngineSeam
+from holdfast.testing.conformance.forking import Forking
+from holdfast.testing.conformance.notes import Notes
+from holdfast.testing.conformance.promises import Promises
+from holdfast.testing.conformance.repeating import Repeating
+from holdfast.testing.conformance.threads import Threads
+from holdfast.testing.conformance.updating import Updating
+from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
+from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.pooler import Pooler
+from tests.servers.postgres import Postgres, Schemas, one
+
+SAYS = "t"  # is in SELECT, INSERT, UPDATE, DELETE and COMMIT, and not where nothing is said
+
+
+class Pooled(conformance.Kit):
+    """Opens each store through a pooler that has two connections to the server."""
+
+    @pytest.fixture(autouse=True)
+    def _places(self, postgres: Postgres, schemas: Schemas, pooler: Pooler) -> None:
+        self.postgres = postgres
+        self.schemas = schemas
+        self.pooler = pooler
+
+    def open_backend(self, place: Path) -> Backend:
+        url = self.schemas.url(str(place), server_url=self.pooler.url)
+        return opening.open_backend(url, pooler=True)
+
+    def damage(self, place: Path, text: bytes) -> int:
+        schema = self.schemas.name(str(place))
+        with self.postgres.connect() as conn:
+            rows = conn.execute(f"SELECT seq, body FROM {schema}.bodies").fetchall()
+            spoiled = [
+                (body.replace(text, text[:-1] + b"!"), seq) for seq, body in rows if text in body
+            ]
+            for row in spoiled:
+                conn.execute(f"UPDATE {schema}.bodies SET body = %s WHERE seq = %s", row)
+        return len(spoiled)
+
+
+class TestPooled(
+    Pooled, Promises, Repeating, Appending, Updating, Notes, Forking, Threads, EngineSeam
+):
+    """The chapters in which most is asked of transactions."""
+
+    @pytest.fixture(params=["sync"])
+    def face(self, request: pytest.FixtureRequest) -> Face:
+        face: Face = request.param
+        return face
+
+
+@pytest.mark.slow
+class TestPooledAtLength(Pooled, conformance.Suite):
+    """Every chapter, in both faces."""
+
+
+@pytest.fixture
+def url(schemas: Schemas, pooler: Pooler) -> str:
+    return schemas.url(server_url=pooler.url)
+
+
+def test_without_the_option_the_pooler_refuses(url: str) -> None:
+    """It does not take what would be set for a connection: found out when the store is opened."""
+    with pytest.raises(Unavailable) as caught:
+        holdfast.open(url)
+    assert caught.value.outcome_known
+
+
+def test_many_threads_share_two_connections(postgres: Postgres, pooler: Pooler, url: str) -> None:
+    with opened(postgres, url, pooler=True) as store:
+        fill(store.scope("s"))
+
+        def work() -> None:
+            for _ in range(10):
+                store.scope("s").set_note("name", lambda n: n + 1)
+                store.scope("s").append("items", [1])
+                assert store.scope("s").load() is not None
+
+        for each in [Background(work) for _ in range(8)]:
+            each.result()
+        note = store.scope("s").note("name")
+        assert note is not None
+        assert note.value == 80
+        assert pooler.servers() == 2
+
+
+def test_nothing_is_left_set_for_others(postgres: Postgres, pooler: Pooler, url: str) -> None:
+    """What a store sets ends with its transaction, and it prepares and locks nothing for long."""
+    with opened(postgres, url, pooler=True, lock_wait_s=1.25) as store:
+        fill(store.scope("s"))
+        for _ in range(10):
+            for verb in ("save", "append", "update", "counter"):
+                WRITES[verb](store.scope("s"))
+            store.scope("s").load()
+        with Postgres(pooler.url).connect_plainly() as conn:  # type: ignore[attr-defined]
+            for _ in range(4):
+                assert one(conn, "SHOW lock_timeout") == "0"
+                assert one(conn, "SELECT count(*) FROM pg_prepared_statements") == 0
+
+
+def test_a_scope_that_others_hold_for_too_long(
+    postgres: Postgres, schemas: Schemas, url: str
+) -> None:
+    """The option counts, though it cannot be set for the connection."""
+    with opened(postgres, url, pooler=True, lock_wait_s=0.2) as store:
+        fill(store.scope("s"))
+        with postgres.connect() as conn, conn.transaction():
+            conn.execute(f"SELECT * FROM {schemas.name()}.scopes FOR UPDATE")
+            for verb in ("save", "append", "update", "counter", "delete"):
+                assert "55P03" in str(outage(WRITES[verb], store))
+
+
+@pytest.fixture
+def proxied(postgres: Postgres, schemas: Schemas) -> Iterator[tuple[PgProxy, Pooler]]:
+    """A pooler whose connections to the server go through a proxy."""
+    with PgProxy(postgres.url) as proxy, Pooler(proxy.url) as pooler:
+        yield proxy, pooler
+
+
+@pytest.mark.parametrize(
+    "verb", ["kept", "append", "first", "update", "counter", "delete_snapshot", "delete_session"]
+)
+@pytest.mark.parametrize("kind", ["reply", "request"])
+def test_the_pooler_loses_its_server(
+    postgres: Postgres,
+    schemas: Schemas,
+    proxied: tuple[PgProxy, Pooler],
+    verb: str,
+    kind: str,
+) -> None:
+    """It says so instead of the answer, at each batch in turn: still exactly one."""
+    proxy, pooler = proxied
+    _, answer, after = expected(verb)
+    url = schemas.url(server_url=pooler.url)
+    with opened(postgres, url, pooler=True) as store, opened(postgres, schemas.url()) as direct:
+        for at in range(1, 30):
+            prepare(store.scope(f"s{at}"), verb)
+            proxy.forget()
+            drop = proxy.drop_reply if kind == "reply" else proxy.drop_request
+            drop(text=SAYS, nth=at)
+            assert answer_of(VERBS[verb](store.scope(f"s{at}"))) == answer
+            met = not proxy.faults_left()
+            proxy.forget()
+            assert seen(direct.scope(f"s{at}")) == after, f"batch {at}"
+            if not met:
+                assert at > 1
+                return
+    raise AssertionError("there is no end to it")
+
+
+def test_the_server_behind_the_pooler_loses_its_connections(
+    postgres: Postgres, url: str, schemas: Schemas
+) -> None:
+    query = (
+        "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l"
+        " WHERE l.query LIKE %s AND l.pid <> pg_backend_pid()"
+    )
+    with opened(postgres, url, pooler=True) as store, postgres.connect() as conn:
+        fill(store.scope("s"))
+        before = everything(store)
+        for _ in range(3):
+            assert conn.execute(query, [f"%{schemas.name()}%"]).fetchall()
+            assert everything(store) == before

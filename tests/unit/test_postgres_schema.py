@@ -1,0 +1,96 @@
+"""What people find who look at the tables themselves: comments on everything, readable views."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
+from tests.servers.postgres import Connection, Postgres, Schemas
+
+VIEWS = ("session_list", "scope_list", "snapshot_list", "note_list")
+NUL = "a\0b\U0001f600"
+
+
+@pytest.fixture
+def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:  # noqa: F811
+    with postgres.connect() as conn:
+        yield conn
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[Store]:  # noqa: F811
+    with holdfast.open(postgres_url) as store:
+        yield store
+
+
+def rows(conn: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
+    return conn.execute(query, values).fetchall()
+
+
+def test_everything_has_a_comment(conn: Connection, schemas: Schemas, store: Store) -> None:  # noqa: F811
+    """The schema, each table and view, and each column of a table."""
+    query = """
+        SELECT c.relname, a.attname, c.relkind, d.description
+          FROM pg_class AS c
+          LEFT JOIN pg_attribute AS a
+            ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind = 'r'
+          LEFT JOIN pg_description AS d
+            ON d.objoid = c.oid AND d.classoid = 'pg_class'::regclass
+           AND d.objsubid = coalesce(a.attnum, 0)
+         WHERE c.relnamespace = %(schema)s::regnamespace AND c.relkind IN ('r', 'v')
+         UNION ALL
+        SELECT c.relname, NULL, c.relkind, obj_description(c.oid, 'pg_class')
+          FROM pg_class AS c
+         WHERE c.relnamespace = %(schema)s::regnamespace AND c.relkind = 'r'
+    """
+    found = rows(conn, query, schema=schemas.name())
+    assert {name for name, _, kind, _ in found if kind == "v"} == set(VIEWS)
+    assert len(found) > 50
+    assert [(table, column) for table, column, _, comment in found if not comment] == []
+    (about,) = rows(
+        conn, "SELECT obj_description(%(s)s::regnamespace, 'pg_namespace')", s=schemas.name()
+    )
+    assert about[0]
+
+
+def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store: Store) -> None:  # noqa: F811
+    """Also what JSON of PostgreSQL's own kind would refuse: NUL, and what is beyond the BMP."""
+    scope = store.scope("s")
+    first = scope.save({"n": NUL}, labels={"k": "v"}, metadata={"m": NUL, "n": 1.0}, status="good")
+    scope.save({}, id="draft", keep=False)
+    scope.set_note("name", {"x": NUL}, on=first.id)
+    scope.set_note("plain", [1])
+    fork = scope.fork(first.id, scope_id="fork")
+    schema = schemas.name()
+
+    found = rows(
+        conn,
+        "SELECT id, status, kept, is_head, labels::text, metadata::text, state_bytes,"
+        " forked_from::text, stored_bytes > 0, created IS NOT NULL"
+        f" FROM {schema}.snapshot_list ORDER BY seq",
+    )
+    facts = '{"m":"a\\u0000b\U0001f600","n":1.0}'
+    origin = f'["s","main","agent","{first.id}"]'
+    (copied,) = fork.ids()
+    assert found == [
+        (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True, True),
+        ("draft", "completed", False, True, "{}", "{}", 2, None, True, True),
+        (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True, True),
+    ]
+    assert rows(conn, f"SELECT on_id, name, value::text FROM {schema}.note_list ORDER BY name") == [
+        (first.id, "name", '{"x":"a\\u0000b\U0001f600"}'),
+        (None, "plain", "[1]"),
+    ]
+    assert rows(conn, f"SELECT session_id, scopes, snapshots FROM {schema}.session_list") == [
+        ("s", 2, 3)
+    ]
+    heads = rows(conn, f"SELECT scope_id, head_id, head_kept FROM {schema}.scope_list ORDER BY 1")
+    assert heads == [("fork", copied, True), ("main", "draft", False)]
+
+
+def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store: Store) -> None:  # noqa: F811
+    for view in VIEWS:
+        assert rows(conn, f"SELECT * FROM {schemas.name()}.{view}") == []
