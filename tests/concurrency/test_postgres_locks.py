@@ -343,6 +343,26 @@ def test_a_first_fork_while_a_state_is_removed(
     assert complaints(one) == []
 
 
+@pytest.mark.parametrize("table", ["snapshots", "scopes"])
+def test_a_repair_while_a_save_stands_still(
+    conn: Connection, schema: str, one: Store, two: Store, table: str
+) -> None:
+    """It waits until the save is done, or the save does: both come through."""
+    one.scope("s", "a").save(text(1), id="1")
+    one.scope("s", "b").save(text(1), id="1")
+    with gate(conn, schema, table, "INSERT OR UPDATE") as closed:
+        saving = closed.begin(lambda: two.scope("s", "a").save(near(1, 2), id="2"))
+        repairing = closed.meanwhile(lambda: list(one.repair()))
+        other = closed.meanwhile(lambda: one.scope("s", "b").save(near(1, 2), id="2"))
+        closed.open()
+        saving.result()
+        other.result()
+        assert {found.code for found in repairing.result()} <= {"foreign_trigger"}
+    for at in "ab":
+        assert [info.id for info in one.scope("s", at).history()] == ["2", "1"]
+    assert complaints(one) == []
+
+
 def test_a_deadlock_is_retried(conn: Connection, schema: str, schemas: Schemas, one: Store) -> None:
     """A fork holds its origin and wants the session; who deletes that holds it the other way."""
     one.scope("s", "a").save({}, id="1")

@@ -4,11 +4,13 @@ Whoever reads meanwhile gets exactly what was saved, and so does whoever reads a
 """
 
 import asyncio
+import threading
 from contextlib import ExitStack
 
 import pytest
 
 import holdfast
+from holdfast import Store
 from tests.concurrency import family, storm
 from tests.concurrency.crew import Worker
 from tests.concurrency.storm import SESSION, SHARED, Own
@@ -104,6 +106,34 @@ def test_threads_and_tasks_share_a_store(url: str) -> None:
             lambda: asyncio.run(storm.write_async(store.aio, 3, tasks)),
             lambda: asyncio.run(storm.write_async(store.aio, 4, tasks)),
         )
+    verify(url, owns)
+
+
+def test_repair_beside_writers(url: str) -> None:
+    """Others wait while a part is mended, and nothing that they are about to write is touched."""
+    ended = threading.Event()
+
+    def mend(store: Store) -> int:
+        rounds = 0
+        while not ended.is_set() or rounds < 3:
+            found = list(store.repair())
+            assert [each for each in found if each.severity != "info"] == []
+            rounds += 1
+        return rounds
+
+    def write(store: Store) -> list[Own]:
+        try:
+            return in_threads(
+                lambda: family.Kin(store, 5).run(15),
+                lambda: family.Kin(store, 6).run(15),
+                lambda: storm.write(store, 7, 12),
+            )
+        finally:
+            ended.set()
+
+    with holdfast.open(url) as store, holdfast.open(url) as other:
+        owns, rounds = in_threads(lambda: write(store), lambda: mend(other))
+    assert rounds >= 3
     verify(url, owns)
 
 

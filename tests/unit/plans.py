@@ -17,7 +17,7 @@ FORK = 5013
 
 # Places are one microsecond apart. `i` counts snapshots; those of all scopes are mixed.
 _FILL = """
-SET LOCAL synchronous_commit = off;
+SET LOCAL session_replication_role = replica; -- to check foreign keys would take most of the time
 INSERT INTO {0}.sessions (pk, session_id)
 SELECT n, 'tenant-' || n % 50 || '/s-' || n FROM generate_series(1, 5000) AS n;
 INSERT INTO {0}.scopes (pk, session_pk, kind, scope_id, next_seq, family, stamps)

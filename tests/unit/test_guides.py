@@ -3,24 +3,34 @@
 import inspect
 import json
 import re
+import secrets
 import subprocess
 import sys
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import psycopg
 import pytest
 
-from holdfast import AsyncScope, AsyncStore, Scope, Store
+import holdfast
+from holdfast import AsyncScope, AsyncStore, Scope, Store, Unavailable
+from holdfast.cli import run
+from tests.servers.fixtures import postgres  # noqa: F401
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guides"
 INDEX = GUIDES / "README.md"
 CONCEPTS = GUIDES / "concepts.md"
-ENGINES = GUIDES / "folders_and_s3.md"
+POSTGRES = GUIDES / "postgres.md"
+LONG_PAGES = [CONCEPTS, GUIDES / "folders_and_s3.md", POSTGRES]
 PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
-VERB_PAGES = [page for page in PAGES if page not in (CONCEPTS, ENGINES)]
+VERB_PAGES = [page for page in PAGES if page not in LONG_PAGES]
 PICTURES = sorted((GUIDES / "images").glob("*"))
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGE_LINES = range(30, 101)
@@ -112,10 +122,16 @@ json.dump(printed, sys.stdout)
 """
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+ALONE = [page for page in PAGES if page != POSTGRES]
+
+
+@pytest.mark.parametrize("page", ALONE, ids=names(ALONE))
 def test_examples_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    """A new process, an empty folder, top to bottom; warnings are errors."""
-    all_blocks = blocks(page)
+    check_examples(page, blocks(page), tmp_path)
+
+
+def check_examples(page: Path, all_blocks: list[Block], folder: Path) -> None:
+    """Run a new process in an empty folder, top to bottom; warnings are errors."""
     sources = [block for block in all_blocks if block.language == "python"]
     # What an example prints is shown in the block of text right behind it, and nowhere else.
     shown = {
@@ -129,7 +145,7 @@ def test_examples_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", RUNNER],
         input=json.dumps([page.name, [(block.line, block.text) for block in sources]]),
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=60,
@@ -139,6 +155,207 @@ def test_examples_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     printed = dict(zip([block.line for block in sources], json.loads(done.stdout), strict=True))
     assert {line: text for line, text in printed.items() if text} == shown
+
+
+# PostgreSQL: the examples of its page need a server, and so does what it says.
+
+SERVER = "postgresql://postgres@localhost/agents"  # as the page has it
+STATE = {"messages": [{"role": "user", "content": f"hello {n} " * 5} for n in range(20)]}
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[str]:  # noqa: F811
+    """The URL of an empty database."""
+    with postgres.database() as url:
+        yield url
+
+
+def test_the_examples_on_postgres_run(database: str, tmp_path: Path) -> None:
+    """The tables are where the page says, so it takes a database and not a mere schema."""
+    there = [each._replace(text=each.text.replace(SERVER, database)) for each in blocks(POSTGRES)]
+    assert there != blocks(POSTGRES)
+    check_examples(POSTGRES, there, tmp_path)
+    shell = "".join(each.text for each in there if each.language == "sh")
+    with psycopg.connect(database) as conn:
+        found = [conn.execute(each).fetchall() for each in re.findall(r'-c "(.*)"$', shell, re.M)]
+        assert [len(rows) for rows in found] == [1, 1]
+        table = re.findall(r"^\| `(\w+_list)` \| (\w+) \| (.*) \|$", POSTGRES.read_text("utf-8"), re.M)
+        assert [name for name, _, _ in table] == views(conn)
+        for name, _, columns in table:
+            there = {each.name for each in conn.execute(f"SELECT * FROM holdfast.{name}").description or ()}
+            assert set(re.findall(r"`(\w+)`", columns)) <= there
+
+
+def views(conn: psycopg.Connection[tuple[object, ...]]) -> list[object]:
+    query = "SELECT viewname FROM pg_views WHERE schemaname = 'holdfast' ORDER BY viewname = 'note_list', viewname = 'snapshot_list', viewname = 'scope_list'"
+    return [name for (name,) in conn.execute(query)]
+
+
+@contextmanager
+def roles(database: str) -> Iterator[tuple[str, str, str]]:
+    """Have the page's roles under names of their own; yield these, and its SQL with them."""
+    (grants,) = [each.text for each in blocks(POSTGRES) if each.language == "sql"]
+    writer, reader = (f"{each}_{secrets.token_hex(4)}" for each in ("writer", "reader"))
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(f"CREATE ROLE {writer} LOGIN; CREATE ROLE {reader} LOGIN")
+        yield (
+            writer,
+            reader,
+            grants.replace("agents_writer", writer).replace("agents_reader", reader),
+        )
+        for each in (writer, reader):
+            conn.execute(f"DROP OWNED BY {each}; DROP ROLE {each}")
+
+
+def test_the_grants_on_the_page_are_enough(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["schema", "postgres"]) == 0
+    with roles(database) as (writer, reader, grants), psycopg.connect(database) as conn:
+        conn.execute(capsys.readouterr().out)
+        conn.execute(grants)
+        conn.commit()
+        with holdfast.open(database.replace("postgres@", f"{writer}@"), setup=False) as store:
+            write_everything(store)
+        with holdfast.open(database.replace("postgres@", f"{reader}@"), setup=False) as store:
+            assert read_everything(store) == ["d", "a"]
+            for write in (lambda: store.scope("s").save(1), lambda: list(store.repair())):
+                with pytest.raises(Unavailable, match="42501"):
+                    write()
+
+
+def write_everything(store: Store) -> None:
+    scope = store.scope("s")
+    scope.save(STATE, id="a", labels={"user": "ann"})
+    scope.save({}, id="b", keep=False)
+    scope.save({}, id="c", keep=False)
+    scope.append("messages", ["x"], id="d")
+    scope.update("d", lambda it: it.with_(state={"n": 1}))
+    scope.save({}, id="d", overwrite=True)
+    scope.save({}, id="e", head=False)
+    scope.fork("a").delete()
+    scope.fork("a", to="other")
+    scope.set_note("title", "Lisbon")
+    scope.delete_note("title")
+    scope.delete_snapshot("e")
+    store.delete_session("other")
+    store.compact()
+    assert [each.code for each in store.repair()] == []
+
+
+def read_everything(store: Store) -> list[str]:
+    scope = store.scope("s")
+    assert scope.load("a") is not None
+    assert list(scope.notes()) == list(store.scope("none").history()) == []
+    assert [each.id for each in store.history(labels={"user": "ann"})] == ["a"]
+    assert [each.key.session_id for each in store.scopes()] == list(store.sessions()) == ["s"]
+    assert store.stats().snapshots == len(list(scope.load_many(scope.ids()))) == 2
+    assert list(store.check()) == []
+    return [each.id for each in scope.history()]
+
+
+class Cost(NamedTuple):
+    """What is done in a new scope, mine and theirs, before a verb is counted."""
+
+    verb: Callable[[Scope], object]
+    before: Callable[[Scope, Scope], object] = lambda mine, theirs: None
+
+
+def three(mine: Scope, theirs: Scope) -> None:
+    for id in ("a", "b", "c"):
+        mine.save({**STATE, "id": id}, id=id)
+    mine.set_note("title", "Lisbon")
+
+
+def theirs_first(mine: Scope, theirs: Scope) -> None:
+    three(theirs, mine)
+
+
+def loaded(mine: Scope, theirs: Scope) -> None:
+    theirs_first(mine, theirs)
+    mine.load()
+
+
+def drafted(mine: Scope, theirs: Scope) -> None:
+    three(mine, theirs)
+    mine.save(STATE, keep=False)
+
+
+def overtaken(mine: Scope, theirs: Scope) -> None:
+    three(mine, theirs)
+    theirs.save(STATE)
+
+
+def almost_a_group(mine: Scope, theirs: Scope) -> None:
+    for number in range(33):
+        mine.save({**STATE, "number": number})
+
+
+def save(scope: Scope) -> None:
+    scope.save({**STATE, "last": True})
+
+
+COSTS = [  # in the order of the page's table: what each number of a line is about
+    [Cost(save, three), Cost(lambda s: s.append("messages", ["x"]), three)],
+    [Cost(save, almost_a_group)],
+    [Cost(save, drafted), Cost(lambda s: s.save(STATE, keep=False), drafted)],
+    [Cost(lambda s: s.append("messages", ["x"]), theirs_first), Cost(save, loaded)],
+    [Cost(save, theirs_first)],
+    [Cost(save, overtaken)],
+    [Cost(save)],
+    [Cost(verb, theirs_first) for verb in (Scope.load, lambda s: s.load("b"), Scope.info)],
+    [
+        Cost(verb, theirs_first)
+        for verb in (
+            lambda s: s.info("b"),
+            lambda s: list(s.history(limit=20)),
+            lambda s: list(s.ids()),
+            lambda s: s.note("title"),
+            lambda s: list(s.notes()),
+        )
+    ],
+    [
+        Cost(verb, theirs_first)
+        for verb in (
+            lambda s: s._store.find("b", prefix=s.session_id),
+            lambda s: list(s._store.history(limit=20)),
+            lambda s: list(s._store.history(limit=20, labels={"a": "b"})),
+            lambda s: list(s._store.sessions(limit=20)),
+            lambda s: list(s._store.scopes(s.session_id)),
+        )
+    ],
+    [Cost(lambda s: list(s.load_many(["a", "b", "c"])), theirs_first)],
+    [Cost(lambda s: s.set_note("title", 1), three), Cost(lambda s: s.delete_note("title"), three)],
+    [Cost(lambda s: s.update("c", lambda it: it.with_(status="x")), three)],
+    [Cost(lambda s: s.update("c", lambda it: it.with_(state="x")), three)],
+    [Cost(lambda s: s.fork("b"), three), Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
+    [Cost(lambda s: s.delete_snapshot("b"), three)],
+    [Cost(Scope.delete, three)],
+    [Cost(lambda s: s._store.delete_session(s.session_id), three)],
+]
+
+
+def test_the_round_trips_are_those_of_the_page(database: str) -> None:
+    """Each on a connection that is used, and the least of three: some prepare a statement."""
+    (table,) = re.findall(r"^\| verb \| round trips \|\n(.*?)\n\n", POSTGRES.read_text("utf-8"), re.M | re.S)
+    shown = [line.split(" | ") for line in table.splitlines()[1:]]
+    numbered = count()
+    with PgProxy(database) as proxy, holdfast.open(database) as others, holdfast.open(proxy.url) as store:
+
+        def trips(cost: Cost) -> int:
+            taken = []
+            for _ in range(4):
+                name = f"s{next(numbered)}"
+                cost.before(store.scope(name), others.scope(name))
+                proxy.forget()
+                cost.verb(store.scope(name))
+                taken.append(proxy.round_trips())
+            return min(taken)
+
+        found = [[trips(cost) for cost in costs] for costs in COSTS]
+    assert [(line[0], sorted(set(each))) for line, each in zip(shown, found, strict=True)] == [
+        (line[0], [int(line[1].rstrip(" |"))]) for line in shown
+    ]
 
 
 # Pages.
@@ -180,7 +397,7 @@ def test_a_page_says_the_same_things_in_the_same_order(page: Path) -> None:
     assert len(text.splitlines()) in PAGE_LINES
 
 
-@pytest.mark.parametrize("page", [CONCEPTS, ENGINES], ids=names([CONCEPTS, ENGINES]))
+@pytest.mark.parametrize("page", LONG_PAGES, ids=names(LONG_PAGES))
 def test_a_page_of_no_verb_is_a_page_too(page: Path) -> None:
     assert len(page.read_text("utf-8").splitlines()) <= LONG_PAGE_LINES_MAX
 

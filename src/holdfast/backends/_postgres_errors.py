@@ -9,9 +9,13 @@ from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unavailable, U
 # that was deleted under us.
 _RACES = {"40001", "40P01", "23505", "23503"}
 
+# What was prepared on a connection is not there, or something else is: another connection will do,
+# unless somebody hands them out statement by statement.
+_UNPREPARED = {"26000", "42P05"}
+
 # The server ended the connection: it shuts down, restarts, or waited too long for us. The class 08
 # is that of connections; poolers use all of it.
-_GONE = {"57P01", "57P02", "57P03", "57P05", "25P03"}
+_GONE = {"57P01", "57P02", "57P03", "57P05", "25P03", *_UNPREPARED}
 
 _FACTS = {
     "25006": "the server takes no writes: it is a replica or read-only",
@@ -59,12 +63,14 @@ def translated(cause: Exception, *, outcome_known: bool = True) -> HoldfastError
         )
     if state in _FACTS:
         return Unavailable(f"{_FACTS[state]}. {where}")
+    if state in _UNPREPARED:
+        return Unavailable(f"there is a pooler in between: open with pooler=True. {where}")
     if state in _RACES:
         return Unavailable(f"other writers were in the way for too long. {where}")
     if state is None and isinstance(cause, psycopg.DataError):
         return InvalidInput(f"the driver does not take a value. {where}")
     match (state or "")[:2]:
-        case "XX":
+        case "XX" | "21":
             return Corrupt(f"the database is damaged, or the server failed. {where}")
         case "22" | "54":
             return InvalidInput(f"the server does not take a value. {where}")

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from holdfast.backends._postgres_tables import Again
 from holdfast.backends._postgres_turn import Connection
-from holdfast.errors import InvalidInput, Unavailable
+from holdfast.errors import HoldfastError, InvalidInput, Unavailable
 from holdfast.protocol import Clock
 
 _IDLE_S_MAX = 600.0  # then a connection is given back to the server
@@ -51,6 +52,13 @@ class Pool:
         try:
             conn = self._take() or self._connect()
             yield conn
+        except (HoldfastError, Again):
+            raise  # the server has done nothing wrong
+        except BaseException:
+            # After an error the driver may believe that a statement is prepared which is not.
+            if conn is not None:
+                conn.close()
+            raise
         finally:
             if conn is not None:
                 self._give_back(conn)

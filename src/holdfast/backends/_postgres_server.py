@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from holdfast.backends._postgres_errors import is_gone, is_place_taken, is_race, translated
@@ -32,17 +33,17 @@ _PAUSE_S_MAX = 0.1
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 
-# What libpq is told unless the URL says otherwise: a server that has vanished is noticed within a
-# minute, where the system's own defaults take two hours.
+# What libpq is told unless the URL, a service or the environment says otherwise: a server that has
+# vanished is noticed within a minute, where the system's own defaults take two hours.
 _DEFAULTS = {
-    "application_name": "holdfast",
     "connect_timeout": "10",
     "keepalives_idle": "20",
     "keepalives_interval": "5",
     "keepalives_count": "4",
     "tcp_user_timeout": "40000",
 }
-_HARMLESS = {*_DEFAULTS, "host", "hostaddr", "port", "dbname", "user", "service"}
+_ALWAYS = {"client_encoding": "utf8", "fallback_application_name": "holdfast"}
+_HARMLESS = {*_DEFAULTS, *_ALWAYS, "host", "hostaddr", "port", "dbname", "user", "service"}
 _IDLE_S_MAX = 60  # inside a transaction: then the server lets the scope go that a client holds
 
 
@@ -62,12 +63,12 @@ class PostgresServer:
     def __init__(self, conninfo: str, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._conninfo = _complete(conninfo, settings)
+        self._conninfo = _complete(conninfo)
         self._secrets = _secrets(self._conninfo)
         self._statements = statements_of(settings.schema)
         self._begin = [_WRITE]
         if settings.pooler:  # behind one, what is set for a connection would be set for strangers
-            self._begin += [f"SET LOCAL {each}".encode() for each in _session_settings(settings)]
+            self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
         self._pool = self._new_pool()
         _servers.add(self)
 
@@ -95,11 +96,20 @@ class PostgresServer:
             if any(each in str(cause) for each in self._secrets):
                 raise psycopg.OperationalError("an option of the URL is not acceptable") from None
             raise
+        if not self._settings.pooler:
+            conn.execute("; ".join(f"SET {each}" for each in self._limits()).encode())
         # All whole numbers are sent as bigint, so that a statement is prepared once and not once
         # for each size that its numbers happen to have.
         conn.adapters.register_dumper(int, Int8Dumper)
         conn.adapters.register_dumper(int, Int8BinaryDumper)
         return conn
+
+    def _limits(self) -> list[str]:
+        lock_ms = max(1, int(self._settings.lock_wait_s * 1000))
+        return [
+            f"lock_timeout = {lock_ms}",
+            f"idle_in_transaction_session_timeout = {_IDLE_S_MAX * 1000}",
+        ]
 
     # Transactions
 
@@ -225,20 +235,22 @@ class _Doubt(Generic[T]):
 def check_url(url: str) -> str:
     """Return a URL that libpq understands, or raise InvalidInput."""
     try:
-        conninfo_to_dict(url)
+        given = conninfo_to_dict(url)
     except psycopg.Error:
         # Its message quotes the text, which may hold a password.
         raise InvalidInput("the URL or one of its options is not one of PostgreSQL's") from None
+    if "@" in str(given.get("host", "")):
+        raise InvalidInput("an `@` in a user's name or password is written as %40")
     return url
 
 
-def _complete(conninfo: str, settings: Settings) -> str:
+def _complete(conninfo: str) -> str:
     """Return what libpq is told, with our defaults where nothing was said."""
-    given = conninfo_to_dict(check_url(conninfo))
-    extra: dict[str, Any] = {name: each for name, each in _DEFAULTS.items() if name not in given}
-    if not settings.pooler:
-        switches = " ".join(f"-c {each.replace(' ', '')}" for each in _session_settings(settings))
-        extra["options"] = f"{switches} {given.get('options', '')}".strip()
+    said = {option.keyword.decode() for option in Conninfo.get_defaults() if option.val}
+    said |= conninfo_to_dict(check_url(conninfo)).keys()
+    extra: dict[str, Any] = dict(_ALWAYS)
+    if "service" not in said:
+        extra |= {name: each for name, each in _DEFAULTS.items() if name not in said}
     return make_conninfo(conninfo, **extra)
 
 
@@ -246,14 +258,6 @@ def _secrets(conninfo: str) -> list[str]:
     """Return what no message may show: it may be a password, in its place or in a wrong one."""
     given = conninfo_to_dict(conninfo)
     return [str(each) for name, each in given.items() if name not in _HARMLESS and each]
-
-
-def _session_settings(settings: Settings) -> list[str]:
-    lock_ms = max(1, int(settings.lock_wait_s * 1000))
-    return [
-        f"lock_timeout = {lock_ms}",
-        f"idle_in_transaction_session_timeout = {_IDLE_S_MAX * 1000}",
-    ]
 
 
 _servers: "weakref.WeakSet[PostgresServer]" = weakref.WeakSet()

@@ -145,7 +145,7 @@ WITH RECURSIVE shown AS (
         ON n.scope_pk = s.pk
        AND n.seq = CASE WHEN %(id)s::text IS NULL THEN s.head_seq
                         ELSE (SELECT i.seq FROM holdfast.snapshots AS i
-                               WHERE i.scope_pk = s.pk AND i.id = %(id)s::text) END
+                               WHERE i.scope_pk = s.pk AND i.id = %(id)s::text LIMIT 1) END
      WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
 ), chain (seq, base) AS (
     SELECT b.seq, b.base FROM shown AS n JOIN holdfast.bodies AS b ON b.seq = n.seq
