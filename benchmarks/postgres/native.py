@@ -6,9 +6,11 @@ take, runs in a thread, as its code is synchronous; each of its questions is awa
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from typing import Any, TypeAlias, cast
 
 import psycopg
@@ -41,6 +43,10 @@ class Answer:
     def fetchone(self) -> Any:
         """Return the first row, or None."""
         return self.rows[0] if self.rows else None
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows."""
+        return list(self.rows)
 
 
 class NativeTurn:
@@ -149,28 +155,37 @@ class NativeStore:
         line = backend._lines.get(commit.scope)
         quick = None if line is None else quick_save(line, commit, ready)
         async with self._pool.connection() as conn:
-            landed = False
-            if quick is not None:
-                text = self._statements["save_in_one"]
-                cursor = await conn.execute(text, quick.values, binary=True)
-                landed = await cursor.fetchone() is not None
-            if quick is not None and landed:
+            if quick is not None and await self._landed(conn, quick.values):
                 row, body, moved = quick.row, quick.body, quick.moved
             else:
-                row, body, moved = await self._ordinary(conn, commit, ready)
+                row, body, moved = await self._ordinary(conn, commit, ready, line)
         backend._lines.put(commit.scope, None if moved is None else Line(moved, True))
         if body is not None:
             backend._cache.put(commit.scope, row.nonce, body)
         return info_of(commit.scope, row)
 
-    async def _ordinary(self, conn: Connection, commit: Commit, ready: Ready | None) -> Any:
+    async def _landed(self, conn: Connection, values: dict[str, Any]) -> bool:
+        try:
+            cursor = await conn.execute(self._statements["save_in_one"], values, binary=True)
+            return await cursor.fetchone() is not None
+        except psycopg.errors.UniqueViolation:
+            return False  # another scope took the very place
+
+    async def _ordinary(
+        self, conn: Connection, commit: Commit, ready: Ready | None, line: Line | None
+    ) -> Any:
         loop = asyncio.get_running_loop()
-        turn = NativeTurn(conn, self._statements, loop)
-        tables = PostgresTables(cast(PostgresTurn, turn))
-        work: Callable[[], Any] = lambda: carry_out(tables, commit, ready)  # noqa: E731
-        row, body = await loop.run_in_executor(self._threads, work)
-        await turn.commit()
-        return row, body, tables.moved
+        for attempt in count():
+            turn = NativeTurn(conn, self._statements, loop)
+            tables = PostgresTables(cast(PostgresTurn, turn), attempt=attempt)
+            tables.is_new = line is None
+            work = partial(carry_out, tables, commit, ready)
+            try:
+                row, body = await loop.run_in_executor(self._threads, work)
+                await turn.commit()
+                return row, body, tables.moved
+            except psycopg.errors.UniqueViolation:
+                await conn.execute(b"ROLLBACK")
 
     def close(self) -> None:
         """Let the threads go."""

@@ -7,6 +7,7 @@ for a connection is there in the next one.
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import holdfast
@@ -110,7 +111,7 @@ def test_nothing_is_left_set_for_others(postgres: Postgres, pooler: Pooler, url:
             for verb in ("save", "append", "update", "counter"):
                 WRITES[verb](store.scope("s"))
             store.scope("s").load()
-        with Postgres(pooler.url).connect_plainly() as conn:  # type: ignore[attr-defined]
+        with psycopg.connect(pooler.url, autocommit=True, prepare_threshold=None) as conn:
             for _ in range(4):
                 assert one(conn, "SHOW lock_timeout") == "0"
                 assert one(conn, "SELECT count(*) FROM pg_prepared_statements") == 0

@@ -15,7 +15,7 @@ from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
 from holdfast.core.chains import BodyRow
 from holdfast.core.notes import NoteRow
-from holdfast.core.rows import Row, row_checksum
+from holdfast.core.rows import Row
 from holdfast.model import ScopeKey
 from holdfast.protocol import Commit, Stamp
 
@@ -23,6 +23,9 @@ _COLUMNS = len(Row._fields) + 1
 _SHOWN = 9  # columns of a scope before those of the snapshot it shows
 _TOP = _SHOWN + _COLUMNS
 _EXISTING = _TOP + 5
+
+
+_MANY = 3
 
 
 class Again(Exception):
@@ -36,7 +39,10 @@ class Wider(Again):
 class PostgresBodies(Bodies):
     """Bodies of which several transactions may let go at the same time."""
 
+    _turn: PostgresTurn
+
     _foreseen: Cursor | None = None
+    _listed: tuple[list[int], Cursor] | None = None
 
     def foresee(self, chain: Cursor) -> None:
         """Take the answer to what is likely to be asked next, which came along with another."""
@@ -47,6 +53,29 @@ class PostgresBodies(Bodies):
         found, self._foreseen = self._foreseen, None
         rows = [] if found is None or until is not None else in_order(seq, found.fetchall())
         return rows or super().chain(seq, until)
+
+    def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Return (seq, base, encoding) of all rows that build directly on one of these."""
+        keys = list(seqs)
+        # Who asks this mostly asks next which of them are listed.
+        self._listed = (keys, self._turn.later("bodies.listed", (self._turn.many(keys),)))
+        return super().dependents(keys)
+
+    def listed(self, seqs: Iterable[int]) -> set[int]:
+        """Return those that are the state of a snapshot."""
+        keys, before = list(seqs), self._listed
+        self._listed = None
+        if before is not None and before[0] == keys:
+            return {seq for (seq,) in before[1].fetchall()}
+        return super().listed(keys)
+
+    def add(self, rows: Iterable[BodyRow]) -> None:
+        """Insert rows, many in one statement."""
+        some = list(rows)
+        if len(some) < _MANY:
+            super().add(some)
+        else:
+            self._turn.do("bodies.add_many", tuple(map(list, zip(*some, strict=True))))
 
     def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
         """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
@@ -75,7 +104,6 @@ class PostgresTables(Tables):
         self._attempt = attempt
         self._mark = mark
         self._existing: Sequence[Any] = ()
-        self._added: Sequence[Any] = ()
         self._session_id = ""
         self.is_new = (
             False  # to this process: a commit had better make the scope, and read its state
@@ -180,27 +208,14 @@ class PostgresTables(Tables):
         self.turn.do("make_family", values)
         return scope._replace(family=family)
 
-    def insert(self, scope: Scope, row: Row, head: Row | None) -> None:
-        """Add a snapshot with its labels, and remember it."""
-        super().insert(scope, row, head)
-        self._added = (*row, row_checksum(row, scope.pk))
-
-    def add_scope(self, key: ScopeKey) -> Scope:
-        """Create a scope, and its session if that is missing."""
-        self.turn.do("add_session", key._asdict())
-        found = self.turn.one("add_scope", key._asdict())
-        if found is None:
-            raise Again  # the session that was there is being deleted
-        return Scope(found[0], None, None, 1, "", None)
-
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope, and who was here."""
         stamps = self.stamped(scope)
         self.turn.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
-        if self._added:
+        if self.added:
             # Large or not, what this writer stored itself is not looked at again.
-            top = (self._added[0], None, 0, None, 0)
-            shown = self._added if scope.head_seq == self._added[0] else scope.shown
+            top = (self.added[0], None, 0, None, 0)
+            shown = self.added if scope.head_seq == self.added[0] else scope.shown
             self.moved = scope._replace(stamps=stamps, shown=shown, top=top)
 
     def remove_scopes(self, pks: Sequence[int]) -> int:

@@ -48,6 +48,7 @@ class Tables:
 
     def __init__(self, turn: Turn, bodies: Bodies | None = None) -> None:
         self.turn = turn
+        self.added: Sequence[Any] = ()  # the columns of the snapshot that was added last
         self.deltas = Deltas(bodies or Bodies(turn))
 
     # Scopes
@@ -193,8 +194,8 @@ class Tables:
         """Add a snapshot with its labels. `head` is what the scope shows until now."""
         # With a kept head that is the newest, nothing can ever stand between it and this one.
         follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
-        values = (*row, row_checksum(row, scope.pk), scope.pk, not follows)
-        self.turn.do("add_snapshot", values)
+        self.added = (*row, row_checksum(row, scope.pk))
+        self.turn.do("add_snapshot", (*self.added, scope.pk, not follows))
         self._add_labels(row)
 
     def replace(self, scope: Scope, before: Row, row: Row) -> None:

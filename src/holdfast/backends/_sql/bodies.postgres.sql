@@ -52,5 +52,9 @@ SELECT seq FROM holdfast.bodies WHERE seq = ANY (%s::bigint[]) ORDER BY seq FOR 
 -- name: add
 INSERT INTO holdfast.bodies (seq, base, encoding, body, checksum) VALUES (%s, %s, %s, %s, %s);
 
+-- name: add_many
+INSERT INTO holdfast.bodies (seq, base, encoding, body, checksum)
+SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[]);
+
 -- name: remove
 DELETE FROM holdfast.bodies WHERE seq = ANY (%s::bigint[]);
