@@ -34,7 +34,8 @@ def open(url: str | None = None, **options: Any) -> Store:
     states kept in memory, so that the next ones are compared without reading them); for folders and
     object stores `root` (`sessions/`, or one of the roots of the Strands tools: nothing, or
     `session/`); for folders `sync`; for object stores `timeout_s` of a request, `retry_s` of all
-    attempts and `parallel` requests; for S3 `endpoint_url`, `region`, `profile`, `path_style` and
+    attempts and `parallel` requests; for PostgreSQL `schema`, `setup`, `connections`, `pooler` and
+    more (the guide has them all), beside what libpq knows; for S3 `endpoint_url`, `region`, `profile`, `path_style` and
     keys, which are better left where AWS's own tools look for them.
 
     Raises:

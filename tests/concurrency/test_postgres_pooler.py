@@ -10,8 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import holdfast
-from holdfast import Unavailable, opening
+from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance import Face
@@ -76,13 +75,6 @@ class TestPooledAtLength(Pooled, conformance.Suite):
 @pytest.fixture
 def url(schemas: Schemas, pooler: Pooler) -> str:
     return schemas.url(server_url=pooler.url)
-
-
-def test_without_the_option_the_pooler_refuses(url: str) -> None:
-    """It does not take what would be set for a connection: found out when the store is opened."""
-    with pytest.raises(Unavailable) as caught:
-        holdfast.open(url)
-    assert caught.value.outcome_known
 
 
 def test_many_threads_share_two_connections(postgres: Postgres, pooler: Pooler, url: str) -> None:

@@ -6,7 +6,7 @@ written, and writers of other scopes do not wait. A save is two round trips, a l
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
@@ -14,6 +14,7 @@ from holdfast.backends._postgres_check import check_some
 from holdfast.backends._postgres_errors import translated
 from holdfast.backends._postgres_evidence import Marked
 from holdfast.backends._postgres_quick import Line, Lines, quick_save
+from holdfast.backends._postgres_read import Read
 from holdfast.backends._postgres_schema import make_ready
 from holdfast.backends._postgres_server import (
     Lost,
@@ -24,13 +25,10 @@ from holdfast.backends._postgres_server import (
 )
 from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.backend import RelationalBackend
-from holdfast.backends._relational.bodies import in_order
 from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope, Tables, verified
-from holdfast.core.chains import read_chain
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from holdfast.core.rows import Row, info_of
-from holdfast.errors import Corrupt
 from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Clock, Commit, Found
 
@@ -38,7 +36,6 @@ __all__ = ["PostgresBackend", "check_url"]
 
 T = TypeVar("T")
 
-_COLUMNS = len(Row._fields) + 1
 _CONNECTIONS = 16
 
 
@@ -141,17 +138,29 @@ class PostgresBackend(RelationalBackend):
     # Reading
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        if len(ids) != 1:
+        if len(ids) != 1 and None in ids:
             return super().read_snapshots(scope, ids)
-        asked = {**scope._asdict(), "id": ids[0]}
-        rows = self._look(lambda tables: tables.turn.all("read_snapshot", asked))
-        found = _put_together(rows, asks_for_head=ids[0] is None)
-        if found is None:
-            return []
-        row, body, head_seq = found
-        if row.seq == head_seq:  # who resumes or updates goes on from here
-            self._cache.put(scope, row.nonce, body)
-        return [(info_of(scope, row), body)]
+        name, asked = "read_snapshots", {**scope._asdict(), "ids": list(ids)}
+        if len(ids) == 1:
+            name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
+        rows = self._look(lambda tables: tables.turn.all(name, asked))
+        read = Read(rows)
+        tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
+        found: list[Found] = []
+        for top in tops:
+            if top is not None:
+                body = read.body(top)
+                if top.seq == read.head_seq:  # who resumes or updates goes on from here
+                    self._cache.put(scope, top.nonce, body)
+                found.append((info_of(scope, top), body))
+        return found
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        if snapshot_id is None:
+            return super().read_info(scope, None)
+        asked = {**scope._asdict(), "id": snapshot_id}
+        found = self._look(lambda tables: tables.turn.one("snapshot_info", asked))
+        return None if found is None else info_of(scope, verified(found, found[-1]))
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:
@@ -179,29 +188,3 @@ class _Saved(NamedTuple):
     body: bytes | None
     moved: Scope | None
     alone: bool  # nobody else had changed the scope since we did
-
-
-def _put_together(
-    rows: Sequence[tuple[Any, ...]], *, asks_for_head: bool
-) -> tuple[Row, bytes, int | None] | None:
-    """Return a snapshot, its state, and what its scope shows, from the rows of one statement."""
-    top = next((row for row in rows if row[_COLUMNS] is not None), None)
-    if top is None:
-        return None  # there is no such scope
-    pk, head_seq = top[_COLUMNS : _COLUMNS + 2]
-    if top[0] is None:
-        if asks_for_head and head_seq is not None:
-            raise Corrupt(f"the head of a scope is missing. seq=`{head_seq}`")
-        return None
-    row = verified(top, pk)
-    chain = in_order(row.seq, (_body_of(each) for each in rows))
-    if not chain:
-        raise Corrupt(f"the state of a snapshot is missing. seq=`{row.seq}`")
-    body, _ = read_chain(chain)
-    if len(body) != row.size:
-        raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
-    return row, body, head_seq
-
-
-def _body_of(row: tuple[Any, ...]) -> Any:
-    return row[_COLUMNS + 2 :]

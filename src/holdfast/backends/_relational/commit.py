@@ -274,5 +274,5 @@ def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
         scope.fence,
         next_seq,
         next_saved_at,
-        tables.is_taken(scope),
+        commit.new_scope and tables.is_taken(scope),  # else nobody asks
     )

@@ -159,6 +159,35 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
   JOIN holdfast.bodies AS b ON b.seq = c.seq
   FULL JOIN shown AS n ON n.seq = c.seq;
 
+-- name: read_snapshots
+-- Several snapshots with all that their states build on, each body once however many need it.
+WITH RECURSIVE shown AS (
+    SELECT s.head_seq, s.pk AS owner, n.*
+      FROM holdfast.sessions AS x
+      JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+      JOIN holdfast.snapshots AS n
+        ON n.scope_pk = s.pk AND n.id = ANY (%(ids)s::text[])
+     WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+), chain (seq, base) AS (
+    SELECT b.seq, b.base FROM shown AS n JOIN holdfast.bodies AS b ON b.seq = n.seq
+     UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+)
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.owner, n.head_seq, b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN holdfast.bodies AS b ON b.seq = c.seq
+  FULL JOIN shown AS n ON n.seq = c.seq;
+
+-- name: snapshot_info
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  JOIN holdfast.snapshots AS n ON n.scope_pk = s.pk AND n.id = %(id)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
 -- name: seq_and_size
 SELECT seq, size FROM holdfast.snapshots WHERE scope_pk = %s AND id = %s;
 

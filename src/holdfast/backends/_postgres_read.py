@@ -1,0 +1,45 @@
+"""Snapshots and their states, put together from the rows of one statement."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.backends._relational.bodies import in_order
+from holdfast.backends._relational.tables import verified
+from holdfast.core.chains import read_chain
+from holdfast.core.rows import Row
+from holdfast.errors import Corrupt
+
+_COLUMNS = len(Row._fields) + 1  # of a snapshot; then the key of its scope, its head, and a body
+
+
+class Read:
+    """The rows of `read_snapshot` or `read_snapshots`: those with facts, and those with bodies."""
+
+    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._tops = [row for row in rows if row[_COLUMNS] is not None]
+        self._bodies = [row[_COLUMNS + 2 :] for row in rows if row[_COLUMNS + 2] is not None]
+        self.head_seq: int | None = self._tops[0][_COLUMNS + 1] if self._tops else None
+
+    def head(self) -> Row | None:
+        """Return the snapshot that the scope shows, if there is one."""
+        if self.head_seq is not None and self._tops[0][0] is None:
+            raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
+        return None if self.head_seq is None else self._verified(self._tops[0])
+
+    def named(self, snapshot_id: str) -> Row | None:
+        """Return a snapshot by its id."""
+        found = next((row for row in self._tops if row[1] == snapshot_id), None)
+        return None if found is None else self._verified(found)
+
+    def _verified(self, row: tuple[Any, ...]) -> Row:
+        return verified(row, row[_COLUMNS])
+
+    def body(self, row: Row) -> bytes:
+        """Return the encoded state of a snapshot."""
+        chain = in_order(row.seq, self._bodies)
+        if not chain:
+            raise Corrupt(f"the state of a snapshot is missing. seq=`{row.seq}`")
+        body, _ = read_chain(chain)
+        if len(body) != row.size:
+            raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
+        return body
