@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import count
 from typing import Any, TypeAlias, cast
 
 import psycopg
@@ -175,7 +174,8 @@ class NativeStore:
         self, conn: Connection, commit: Commit, ready: Ready | None, line: Line | None
     ) -> Any:
         loop = asyncio.get_running_loop()
-        for attempt in count():
+        attempt = 0
+        while True:
             turn = NativeTurn(conn, self._statements, loop)
             tables = PostgresTables(cast(PostgresTurn, turn), attempt=attempt)
             tables.is_new = line is None
@@ -186,6 +186,7 @@ class NativeStore:
                 return row, body, tables.moved
             except psycopg.errors.UniqueViolation:
                 await conn.execute(b"ROLLBACK")
+                attempt += 1
 
     def close(self) -> None:
         """Let the threads go."""

@@ -35,8 +35,8 @@ def open(url: str | None = None, **options: Any) -> Store:
     object stores `root` (`sessions/`, or one of the roots of the Strands tools: nothing, or
     `session/`); for folders `sync`; for object stores `timeout_s` of a request, `retry_s` of all
     attempts and `parallel` requests; for PostgreSQL `schema`, `setup`, `connections`, `pooler` and
-    more (the guide has them all), beside what libpq knows; for S3 `endpoint_url`, `region`, `profile`, `path_style` and
-    keys, which are better left where AWS's own tools look for them.
+    more (the guide has them all), beside what libpq knows; for S3 `endpoint_url`, `region`,
+    `profile`, `path_style` and keys, which are better left where AWS's own tools look for them.
 
     Raises:
         InvalidInput: the URL or an option is not understood, or the file is not Holdfast's.

@@ -155,7 +155,7 @@ def test_others_move_on_before_it_is_asked_what_became(
             drop = pg_proxy.drop_reply if kind == "reply" else pg_proxy.drop_request
             drop(text=SAYS, nth=at)
             pg_proxy.drop_request(text=SAYS, nth=at + 1)  # so that it pauses before it is answered
-            pauses.meanwhile = lambda rival=rival: [theirs(rival) for _ in range(others)]  # type: ignore[misc]
+            pauses.meanwhile = lambda rival=rival: [theirs(rival) for _ in range(others)]
             outcome = attempt(mine, scope)
             left = pg_proxy.faults_left()
             pg_proxy.forget()
@@ -188,7 +188,7 @@ def test_what_others_made_anew_is_not_deleted(
             scope.save("old", id="b")
             pg_proxy.drop_reply(text=SAYS, nth=at)
             pg_proxy.drop_request(text=SAYS, nth=at + 1)
-            begun = []
+            begun: list[str] = []
 
             def meanwhile(rival: Scope = rival, begun: list[str] = begun) -> None:
                 if rival.info("b") is None:  # it is gone, so the deletion has taken place

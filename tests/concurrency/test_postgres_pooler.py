@@ -14,14 +14,8 @@ from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance import Face
-from holdfast.testing.conformance.appending import Appending
-from holdfast.testing.conformance.engine import EngineSeam
-from holdfast.testing.conformance.forking import Forking
-from holdfast.testing.conformance.notes import Notes
 from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.threads import Threads
-from holdfast.testing.conformance.updating import Updating
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
 from tests.servers.pg_proxy import PgProxy
@@ -56,9 +50,7 @@ class Pooled(conformance.Kit):
         return len(spoiled)
 
 
-class TestPooled(
-    Pooled, Promises, Repeating, Appending, Updating, Notes, Forking, Threads, EngineSeam
-):
+class TestPooled(Pooled, Promises, Threads):
     """The chapters in which most is asked of transactions."""
 
     @pytest.fixture(params=["sync"])

@@ -65,6 +65,7 @@ NEXT: dict[str, Verb] = {
     "draft": lambda store: store.scope("s", "a").save(near(1, 99), id="next", keep=False),
     "aside": lambda store: store.scope("s", "a").save(near(1, 99), id="next", head=False),
 }
+OTHERS = ("append", "draft", "aside")  # each verb is followed by a save, and by one of these
 
 
 def begin(store: Store) -> None:
@@ -122,7 +123,7 @@ def test_another_one_in_between(
     """Whatever the other one did, the next save of the first does what it does in memory."""
     one, two = stores
     with holdfast.open("memory:") as oracle:
-        for at, verb in NEXT.items():
+        for at in ("save", OTHERS[len(name) % 3]):
             for store in (one, oracle):
                 store.delete_session("s")
                 begin(store)
@@ -134,7 +135,7 @@ def test_another_one_in_between(
                 same = before[pk][1] == after[pk][1]
                 assert same or before[pk][0] != after[pk][0], "changed without a stamp"
             for store in (one, oracle):
-                answer(verb, store)
+                answer(NEXT[at], store)
             assert facts(one) == facts(oracle), at
         assert [found for found in one.check() if found.severity != "info"] == []
 

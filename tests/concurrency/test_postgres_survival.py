@@ -56,10 +56,18 @@ class Writer:
             self.counted += 1
 
 
+def restart(server: PrivatePostgres, mode: str) -> None:
+    if mode == "killed":
+        server.kill()
+    else:
+        server.stop(mode)
+    server.start()
+
+
 ACCIDENTS: dict[str, Callable[[PrivatePostgres], object]] = {
-    "a restart": lambda server: (server.stop("fast"), server.start()),
-    "an immediate restart": lambda server: (server.stop("immediate"), server.start()),
-    "a crash": lambda server: (server.kill(), server.start()),
+    "a restart": lambda server: restart(server, "fast"),
+    "an immediate restart": lambda server: restart(server, "immediate"),
+    "a crash": lambda server: restart(server, "killed"),
     "killed connections": lambda server: [server.kill_connections() for _ in range(5)],
 }
 

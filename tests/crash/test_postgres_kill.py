@@ -45,7 +45,7 @@ def bury(conn: Connection) -> None:
 
 
 def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url: str) -> None:  # noqa: F811
-    """Promises 1, 2 and 5: one store, killed ten times in the middle of all kinds of writes.
+    """Promises 1, 2 and 5: one store, killed seven times in the middle of all kinds of writes.
 
     After each kill the store shows exactly what was acknowledged in all rounds so far, in order,
     with or without the one write that was under way.
@@ -55,7 +55,7 @@ def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url:
     with holdfast.open(postgres_url) as store:
         store.scope("s", "counter").save({"count": 0}, id="counter")
         model = observe(store)
-        for number in range(10):
+        for number in range(7):
             found, done, begun = kill_after(
                 chance.randrange(45), mortal(postgres_url), number, f"{number:02}"
             )
@@ -149,17 +149,17 @@ def killed_in_edits(conn: Connection, url: str, *, rounds: int, seed: int) -> Co
 
 def test_a_chat_that_is_killed_while_it_is_rewritten(conn: Connection, postgres_url: str) -> None:  # noqa: F811
     """Promises 1, 2 and 5, at any moment, and around each save that closes a group."""
-    killed_in_chats(conn, postgres_url, rounds=6, seed=33)
+    killed_in_chats(conn, postgres_url, rounds=4, seed=33)
 
 
 def test_drafts_that_are_killed(conn: Connection, postgres_url: str) -> None:  # noqa: F811
     """Promise 1 for heads that are not kept: the last acknowledged one, or the next, is shown."""
-    killed_in_drafts(conn, postgres_url, rounds=4, seed=34)
+    killed_in_drafts(conn, postgres_url, rounds=3, seed=34)
 
 
 def test_edits_that_are_killed(conn: Connection, postgres_url: str) -> None:  # noqa: F811
     """Promise 5: what is stored against something is whole before that something is gone."""
-    kinds = killed_in_edits(conn, postgres_url, rounds=4, seed=35)
+    kinds = killed_in_edits(conn, postgres_url, rounds=3, seed=35)
     assert kinds.keys() == {"save", "overwrite", "delete", "prune", "fork"}
 
 
@@ -201,7 +201,7 @@ def test_writers_of_a_family_that_are_killed_together(
     postgres_url: str,  # noqa: F811
 ) -> None:
     """No lock outlives its holder, and nothing that forks share is lost with them."""
-    killed_in_a_storm(conn, postgres_url, rounds=3, wait_s=0.7)
+    killed_in_a_storm(conn, postgres_url, rounds=2, wait_s=0.7)
 
 
 @pytest.mark.slow

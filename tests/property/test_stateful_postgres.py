@@ -24,7 +24,7 @@ def machine(schemas: Schemas) -> type[Lockstep]:  # noqa: F811
 
 
 def test_postgres_does_what_memory_does(schemas: Schemas) -> None:  # noqa: F811
-    run_state_machine_as_test(machine(schemas), settings=some(8, 25))
+    run_state_machine_as_test(machine(schemas), settings=some(7, 20))
 
 
 @pytest.mark.slow

@@ -305,19 +305,27 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [Cost(save, three), Cost(lambda s: s.append("messages", ["x"]), three)],
     [Cost(save, almost_a_group)],
     [
+        Cost(save),
         Cost(save, drafted),
         Cost(lambda s: s.save(STATE, keep=False), drafted),
         Cost(save, theirs_first),
         Cost(save, loaded),
         Cost(lambda s: s.append("messages", ["x"]), theirs_first),
     ],
-    [Cost(save)],
     [Cost(save, overtaken)],
-    [Cost(verb, theirs_first) for verb in (Scope.load, lambda s: s.load("b"), Scope.info)],
     [
         Cost(verb, theirs_first)
         for verb in (
+            Scope.load,
+            lambda s: s.load("b"),
+            lambda s: list(s.load_many(["a", "b", "c"])),
+            Scope.info,
             lambda s: s.info("b"),
+        )
+    ],
+    [
+        Cost(verb, theirs_first)
+        for verb in (
             lambda s: list(s.history(limit=20)),
             lambda s: list(s.ids()),
             lambda s: s.note("title"),
@@ -334,11 +342,11 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
             lambda s: list(s._store.scopes(s.session_id)),
         )
     ],
-    [Cost(lambda s: list(s.load_many(["a", "b", "c"])), theirs_first)],
     [Cost(lambda s: s.set_note("title", 1), three), Cost(lambda s: s.delete_note("title"), three)],
     [Cost(lambda s: s.update("c", lambda it: it.with_(status="x")), three)],
     [Cost(lambda s: s.update("c", lambda it: it.with_(state="x")), three)],
-    [Cost(lambda s: s.fork("b"), three), Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
+    [Cost(lambda s: s.fork("b"), three)],
+    [Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],
     [Cost(lambda s: s._store.delete_session(s.session_id), three)],

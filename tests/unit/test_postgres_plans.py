@@ -32,6 +32,8 @@ LAST = SNAPSHOTS * 1024
 SEQ = 60_000 * 1024  # of a snapshot in the long scope
 ID = "id-60000"
 NEW = LAST + 5
+# Snapshots of the short scope, by how the tables are filled.
+SOME = [f"id-{i}" for i in range(SNAPSHOTS) if i % 5 and 2 + i * 7919 % 5499 == SHORT][-16:]
 
 ROW: dict[str, Any] = {
     "seq": NEW, "id": "new", "rev": 0, "nonce": "n", "kept": True, "parent_id": ID,
@@ -59,6 +61,7 @@ VALUES: dict[str, Any] = {
         "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
     },
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},
+    "read_snapshots": {**SCOPE, "ids": SOME}, "snapshot_info": {**SCOPE, "id": SOME[0]},
     "seq_and_size": (LONG, ID), "snapshot_by_seq": (LONG, SEQ),
     "snapshot_by_nonce": (SHORT, "not there"),
     "add_snapshot": (*ROW.values(), LONG, False), "replace_snapshot": {**ROW, "seq": SEQ},
@@ -77,7 +80,7 @@ VALUES: dict[str, Any] = {
     "bodies.glance": (SEQ,), "bodies.dependents": ([SEQ, NEW],), "bodies.bases": ([SEQ, NEW],),
     "bodies.listed": ([SEQ, NEW],), "bodies.unused": ([SEQ + 1, SEQ],),
     "bodies.lock": ([SEQ + 1, SEQ],), "bodies.add": (NEW, SEQ, 2, b"x", 0),
-    "bodies.remove": ([SEQ, NEW],),
+    "bodies.add_many": ([NEW], [SEQ], [2], [b"x"], [0]), "bodies.remove": ([SEQ, NEW],),
     "check.tables": ("x",), "check.indexes": ("x",), "check.triggers": ("x",),
     **{f"check.walk_{each}": WALK for each in ("owners", "scopes", "sessions", "watermark")},
     **{

@@ -208,6 +208,14 @@ class PostgresTables(Tables):
         self.turn.do("make_family", values)
         return scope._replace(family=family)
 
+    def add_scope(self, key: ScopeKey) -> Scope:
+        """Create a scope, and its session if that is missing."""
+        self.turn.do("add_session", key._asdict())
+        found = self.turn.one("add_scope", key._asdict())
+        if found is None:
+            raise Again  # the session that was there is being deleted
+        return Scope(found[0], None, None, 1, "", None)
+
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope, and who was here."""
         stamps = self.stamped(scope)
