@@ -39,6 +39,7 @@ from tests.servers.pg_wire import (
 CHUNK_BYTES = 65_536
 START_S_MAX = 10.0
 AUTHENTICATION, KEY, PARAMETER, FAILED, END = b"R", b"K", b"S", b"E", b"X"
+FLUSH = b"H"
 ANSWERED_READY = {b"Q", b"S", b"F"}
 TAKEN = {
     "user",
@@ -168,6 +169,8 @@ class _Client:
             for each in take_messages(buffer):
                 if each.kind == END:
                     return
+                if self.link is None and each.kind == FLUSH:
+                    continue  # what it would flush has been answered
                 if self.link is None:
                     self.link = await pool.take()
                     self.link.client = self
@@ -221,8 +224,9 @@ class _Link:
         self._in_batch = False  # the client has sent something that it has not finished
 
     def send(self, request: Message) -> None:
-        self._in_batch = request.kind not in ANSWERED_READY
-        self._unanswered += not self._in_batch
+        if request.kind != FLUSH:  # it asks for nothing by itself
+            self._in_batch = request.kind not in ANSWERED_READY
+            self._unanswered += not self._in_batch
         self.writer.write(request.data)
 
     def close(self) -> None:

@@ -172,9 +172,14 @@ class PostgresServer:
         sent = False
         try:
             with self._pool.connection(self._settings.retry_s) as conn:
-                cursor = conn.cursor(binary=True)
+                # Behind a pooler it is a transaction, so that its limits are its own.
+                turn = self._turn(conn, *(self._begin if self._settings.pooler else ()))
                 sent = True
-                return cursor.execute(self._statements[name], values).fetchone() is not None
+                if not self._settings.pooler:
+                    return turn.one(name, values) is not None
+                answer = turn.later(name, values)
+                turn.commit()
+                return answer.fetchone() is not None
         except psycopg.Error as cause:
             if is_gone(cause):
                 if sent:
