@@ -10,6 +10,7 @@ import holdfast
 from holdfast.cli import doctor
 from holdfast.cli._app import run
 from tests.cli.conftest import Command
+from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,3 +83,15 @@ def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Comman
 def test_it_knows_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert doctor.EXTRAS.keys() == project["optional-dependencies"].keys() - {"all"}
+
+
+def test_a_server(command: Command, postgres_url: str) -> None:  # noqa: F811
+    done = command("doctor", "--url", postgres_url)
+    assert done.returncode == 4
+    assert "holdfast schema postgres" in done.stdout
+    holdfast.open(postgres_url).close()
+    for url in (postgres_url, f"{postgres_url}&setup=false"):
+        done = command("doctor", "--url", url, "--json")
+        assert [each["ok"] for each in json.loads(done.stdout)["checks"]] == [True, True, True]
+    with holdfast.open(postgres_url) as store:
+        assert list(store.sessions()) == []

@@ -3,7 +3,10 @@
 import json
 import sqlite3
 
+import holdfast
 from tests.cli.conftest import Command
+from tests.servers.fixtures import postgres, schemas  # noqa: F401
+from tests.servers.postgres import Postgres, Schemas
 
 
 def test_the_sql_makes_the_tables(command: Command) -> None:
@@ -31,3 +34,21 @@ def test_another_engine_is_usage(command: Command) -> None:
     done = command("schema", "oracle")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("holdfast: Invalid value")
+
+
+def test_the_sql_for_a_server(command: Command, postgres: Postgres, schemas: Schemas) -> None:  # noqa: F811
+    """A role that may create runs it; others then open the store without setup."""
+    name = schemas.name("made")
+    done = command("schema", "postgres", "--schema", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    with postgres.connect() as conn:
+        conn.execute(done.stdout.encode())
+    with holdfast.open(schemas.url("made"), setup=False) as store:
+        store.scope("s").save({"n": 1})
+    shape = json.loads(command("schema", "postgres", "--json").stdout)
+    assert [each["version"] for each in shape["migrations"]] == [0, 1]
+
+
+def test_a_schema_that_is_no_name(command: Command) -> None:
+    done = command("schema", "postgres", "--schema", 'x"; DROP SCHEMA public; --')
+    assert (done.returncode, done.stdout) == (2, "")

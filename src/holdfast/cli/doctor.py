@@ -103,7 +103,8 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store,
             return
         name = f".holdfast-doctor-{draw().nonce}"
         options = _without_setup(url)
-        beside = url if options else f"{address.rstrip('/')}/{name}{mark}{rest}"
+        on_server = scheme_of(url) == "postgresql"
+        beside = url if on_server else f"{address.rstrip('/')}/{name}{mark}{rest}"
         with holdfast.open(beside, **options) as one, holdfast.open(beside, **options) as other:
             try:
                 yield one, other, name
@@ -121,7 +122,8 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store,
 
 def _without_setup(url: str) -> dict[str, bool]:
     """Return what keeps a server from being given tables by a mere look."""
-    return {"setup": False} if scheme_of(url) == "postgresql" else {}
+    says_so = "setup=" in url.partition("?")[2]
+    return {} if says_so or scheme_of(url) != "postgresql" else {"setup": False}
 
 
 def _compare_and_set(one: holdfast.Store, other: holdfast.Store, session_id: str) -> Examined:
