@@ -7,6 +7,7 @@ write, as many as the test says.
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -133,9 +134,13 @@ def prepare(scope: Scope) -> None:
     scope.save({"mine": 0, "theirs": 0}, id="first")
 
 
-FAST = {("reply", 1), ("reply", REMEMBERED)}
+FAST = {
+    *((work, "reply", 1) for work in WORK),
+    *((work, "reply", REMEMBERED) for work in ("save", "counter")),
+}
+SLOW = pytest.mark.slow
 CASES = [
-    pytest.param(work, kind, others, marks=[] if (kind, others) in FAST else pytest.mark.slow)
+    pytest.param(work, kind, others, marks=[] if (work, kind, others) in FAST else SLOW)
     for work in WORK
     for kind in ("reply", "request")
     for others in (1, REMEMBERED, REMEMBERED + 1, 3 * REMEMBERED)
@@ -220,21 +225,30 @@ def test_many_writers_on_a_bad_line(pg_proxy: PgProxy, schemas: Schemas, direct:
                 fault(text=SAYS, nth=chance.randrange(1, 9))
             stop.wait(0.003)
 
-    def work(store: Store, who: str) -> None:
+    def work(store: Store, who: str) -> Counter[tuple[str, str]]:
+        outcomes: Counter[tuple[str, str]] = Counter()
         for _ in range(15):
-            store.scope("s").set_note("n", count(who))
-            store.scope("s", "list").append("items", [who])
+            outcomes["note", attempt(lambda s: s.set_note("n", count(who)), store.scope("s"))] += 1
+            listed = store.scope("s", "list")
+            outcomes["list", attempt(lambda s: s.append("items", [who]), listed)] += 1
+        return outcomes
 
     with pausing(pg_proxy, schemas) as (behind, _):
         spoiler = Background(spoil)
         lanes = [(behind, "mine"), (behind, "mine"), (direct, "theirs"), (direct, "theirs")]
-        for thread in [Background(partial(work, *lane)) for lane in lanes]:
-            thread.result()
+        threads = [Background(partial(work, *lane)) for lane in lanes]
+        mine = threads[0].result() + threads[1].result()
+        theirs = threads[2].result() + threads[3].result()
         stop.set()
         spoiler.result()
         pg_proxy.forget()
     note, listed = scope.note("n"), direct.scope("s", "list").load()
     assert note is not None
-    assert note.value == {"mine": 30, "theirs": 30}
     assert listed is not None
-    assert sorted(listed.state["items"]) == ["mine"] * 30 + ["theirs"] * 30
+    found = {"note": note.value["mine"], "list": listed.state["items"].count("mine")}
+    for what, times in found.items():
+        # With so many others there may be doubt, which is no more than that.
+        assert mine[what, "done"] <= times <= mine[what, "done"] + mine[what, "doubt"]
+        assert mine[what, "done"] + mine[what, "doubt"] == 30
+    assert theirs == {("note", "done"): 30, ("list", "done"): 30}
+    assert (note.value["theirs"], listed.state["items"].count("theirs")) == (30, 30)

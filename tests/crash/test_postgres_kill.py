@@ -132,13 +132,17 @@ def killed_in_edits(conn: Connection, url: str, *, rounds: int, seed: int) -> Co
                 kinds[change[0]] += 1
                 if change[0] == "overwrite":
                     changed[change[1]] = change[2] + 1
+                elif change[0] == "save":  # under the number of one that was deleted, maybe
+                    changed.pop(change[1], None)
             begun = tried[len(done) :]
             found = [int(id) for id in scope.ids()]
             possible = [numbers, *(predict_edit(change, numbers) for change in begun)]
             assert found in possible, f"killed during {begun}"
             numbers = found
             for change in begun:  # an overwrite that was under way has happened or has not
-                if change[0] == "overwrite":
+                if change[0] == "save":
+                    changed.pop(change[1], None)
+                elif change[0] == "overwrite":
                     state = next(scope.load_many([name_of(change[1])])).state
                     if state == state_of(change[1], change[2] + 1):
                         changed[change[1]] = change[2] + 1

@@ -12,6 +12,7 @@ from holdfast.model import ScopeKey
 
 if TYPE_CHECKING:
     from holdfast.backends._postgres_tables import PostgresTables
+    from holdfast.backends._relational.tables import Scope
 
 STAMP_BYTES = 8
 STAMPS_BYTES = 16 * STAMP_BYTES
@@ -38,7 +39,10 @@ class Marked(NamedTuple):
 
     def holds(self, tables: "PostgresTables") -> bool:
         """Look for the mark, and for the last one before it."""
-        scope = tables.scope_to_fork(self.key)
+        return self.is_in(tables.scope_to_fork(self.key))
+
+    def is_in(self, scope: "Scope | None") -> bool:
+        """Look into a scope whose lock is held."""
         if scope is None:
             if self.known is None:
                 return False

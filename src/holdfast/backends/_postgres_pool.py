@@ -4,10 +4,11 @@ A connection is made by the thread that needs it, so that the reason why it cann
 the caller, and the first call after an outage finds the server again. Nothing runs in between.
 """
 
-import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -20,6 +21,18 @@ from holdfast.protocol import Clock
 _IDLE_S_MAX = 600.0  # then a connection is given back to the server
 
 
+class _Slot:
+    """The right to one connection. It comes back by itself, wherever an interrupt strikes."""
+
+    def __init__(self, slots: "weakref.ref[SimpleQueue[_Slot]]") -> None:
+        self._slots = slots
+
+    def __del__(self) -> None:
+        slots = self._slots()
+        if slots is not None:
+            slots.put(_Slot(self._slots))
+
+
 class Pool:
     """Up to `size` connections."""
 
@@ -27,7 +40,9 @@ class Pool:
         self._connect = connect
         self._size = size
         self._clock = clock
-        self._free = threading.BoundedSemaphore(size)
+        self._slots: SimpleQueue[_Slot] = SimpleQueue()
+        for _ in range(size):
+            self._slots.put(_Slot(weakref.ref(self._slots)))
         self._idle: deque[tuple[Connection, float]] = deque()
         self._closed = False
 
@@ -46,8 +61,11 @@ class Pool:
         """
         if self._closed:
             raise InvalidInput("the store is closed")
-        if not self._free.acquire(timeout=max(0.0, wait_s)):
-            raise Unavailable(f"all connections are in use. connections=`{self._size}`")
+        try:
+            slot = self._slots.get(timeout=max(0.0, wait_s))
+        except Empty:
+            count = self._size
+            raise Unavailable(f"all connections are in use. connections=`{count}`") from None
         conn = None
         try:
             conn = self._take() or self._connect()
@@ -62,7 +80,7 @@ class Pool:
         finally:
             if conn is not None:
                 self._give_back(conn)
-            self._free.release()
+            del slot
 
     def _take(self) -> Connection | None:
         try:

@@ -21,7 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from holdfast.backends._postgres_errors import is_gone, is_place_taken, is_race, translated
 from holdfast.backends._postgres_evidence import Evidence
 from holdfast.backends._postgres_pool import Pool
-from holdfast.backends._postgres_tables import Again, PostgresTables, Wider
+from holdfast.backends._postgres_tables import Again, Landed, PostgresTables, Wider
 from holdfast.backends._postgres_turn import Connection, PostgresTurn, statements_of
 from holdfast.errors import InvalidInput, Unavailable
 from holdfast.protocol import Clock
@@ -141,13 +141,19 @@ class PostgresServer:
             turn = self._turn(conn, *self._begin)
             tables = PostgresTables(turn, wide=wide, attempt=number, mark=self._mark())
             # That there is no trace is final only when this attempt has been committed.
-            if doubt.lost is not None and doubt.lost.evidence.holds(tables):
-                return doubt.lost.result
+            if doubt.lost is not None:
+                tables.doubt = doubt.lost.evidence
+                if tables.doubt.holds(tables):
+                    return doubt.lost.result
             try:
                 result = action(tables)
             except Wider:
                 wide = True
                 raise
+            except Landed:
+                if doubt.lost is None:
+                    raise
+                return doubt.lost.result
             try:
                 turn.commit()
             except psycopg.Error as cause:

@@ -32,6 +32,10 @@ class Again(Exception):
     """Somebody else was in the way: the transaction must begin again."""
 
 
+class Landed(Exception):
+    """What was in doubt has taken place."""
+
+
 class Wider(Again):
     """It must do so with the lock of the whole family."""
 
@@ -108,6 +112,7 @@ class PostgresTables(Tables):
         self.is_new = (
             False  # to this process: a commit had better make the scope, and read its state
         )
+        self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
         self.evidence: Evidence | None = None
         self.found: Scope | None = None  # the scope as it was found
         self.moved: Scope | None = None  # and as a commit left it
@@ -183,6 +188,8 @@ class PostgresTables(Tables):
         self._mark = bytes.fromhex(commit.stamp.nonce)
 
     def _will_mark(self, key: ScopeKey, scope: Scope | None) -> None:
+        if isinstance(self.doubt, Marked) and self.doubt.key == key and self.doubt.is_in(scope):
+            raise Landed  # while this one waited for it
         self._session_id = key.session_id
         self.found = scope
         self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps or None)
