@@ -211,6 +211,7 @@ def test_what_others_made_anew_is_not_deleted(
     raise AssertionError("there is no end to it")
 
 
+@pytest.mark.slow
 def test_many_writers_on_a_bad_line(pg_proxy: PgProxy, schemas: Schemas, direct: Store) -> None:
     """Promise 6: threads on both sides of a proxy that loses something all the time."""
     scope = direct.scope("s")

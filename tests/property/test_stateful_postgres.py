@@ -24,10 +24,10 @@ def machine(schemas: Schemas) -> type[Lockstep]:  # noqa: F811
 
 
 def test_postgres_does_what_memory_does(schemas: Schemas) -> None:  # noqa: F811
-    run_state_machine_as_test(machine(schemas), settings=some(7, 20))
+    run_state_machine_as_test(machine(schemas), settings=some(5, 20))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_postgres_does_what_memory_does_for_long(schemas: Schemas) -> None:  # noqa: F811
-    run_state_machine_as_test(machine(schemas), settings=some(120, 50))
+    run_state_machine_as_test(machine(schemas), settings=some(60, 40))
