@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from holdfast import opening
 from holdfast.protocol import Backend
@@ -17,8 +17,23 @@ def machine(schemas: Schemas) -> type[Lockstep]:  # noqa: F811
     """Return a machine whose places are schemas of one server, each used by one program."""
 
     class Postgres(Lockstep):
+        text_order = False  # only across scopes: there the order is that of the clocks
+
         def open_backend(self, place: Path) -> Backend:
             return opening.open_backend(schemas.url(str(place)))
+
+        @invariant()
+        def names_are_in_the_order_of_text(self) -> None:
+            store = self._twins._tested.store
+            sessions = list(store.sessions())
+            assert sessions == sorted(sessions)
+            keys = [info.key for info in store.scopes()]
+            assert keys == sorted(keys, key=lambda key: (key.session_id, key.kind, key.scope_id))
+            for key in keys:
+                scope = store.scope(*key)
+                ids, names = list(scope.ids()), [note.name for note in scope.notes()]
+                assert ids == sorted(ids)
+                assert names == sorted(names)
 
     return Postgres
 

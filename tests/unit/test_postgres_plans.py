@@ -78,6 +78,8 @@ VALUES: dict[str, Any] = {
     "remove_note": NOTE, "remove_notes_on": {"pk": LONG, "on": ID},
     "bodies.chain": {"seq": SEQ, "until": None}, "bodies.links": (SEQ,), "bodies.row": (SEQ,),
     "bodies.glance": (SEQ,), "bodies.dependents": ([SEQ, NEW],), "bodies.bases": ([SEQ, NEW],),
+    "bodies.dependents_of_group": {"seq": SEQ, "until": None},
+    "bodies.listed_of_group": {"seq": SEQ, "until": None},
     "bodies.listed": ([SEQ, NEW],), "bodies.unused": ([SEQ + 1, SEQ],),
     "bodies.lock": ([SEQ + 1, SEQ],), "bodies.add": (NEW, SEQ, 2, b"x", 0),
     "bodies.add_many": ([NEW], [SEQ], [2], [b"x"], [0]), "bodies.remove": ([SEQ, NEW],),

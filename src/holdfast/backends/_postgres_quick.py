@@ -17,12 +17,14 @@ from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope
 from holdfast.core.rows import Row
+from holdfast.core.trail import Trail
 from holdfast.errors import HoldfastError
 from holdfast.model import ScopeKey
 from holdfast.protocol import Commit, Copy
 
 _LINES_MAX = 2048
 _LINE_BYTES_MAX = 16 * 1024  # of facts that are remembered with a scope
+_FACTS = len(Row._fields)
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 _BODY = ("seq", "base", "encoding", "body", "body_checksum")
 
@@ -32,6 +34,12 @@ class Line(NamedTuple):
 
     scope: Scope
     alone: bool  # nobody else had changed it just before
+
+    @property
+    def kept_trail(self) -> Trail | None:
+        """What is remembered of its last body, unless a draft is about to be covered."""
+        head = None if self.scope.head_seq is None else Row._make(self.scope.shown[:_FACTS])
+        return self.scope.trail if head is not None and head.kept else None
 
 
 class Lines:
@@ -157,7 +165,7 @@ class _KnownTables(PostgresTables):
         return self._scope
 
     def head(self, scope: Scope) -> Row | None:
-        return None if scope.head_seq is None else Row._make(scope.shown[: len(Row._fields)])
+        return None if scope.head_seq is None else Row._make(scope.shown[:_FACTS])
 
     def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
         return None  # if it does exist, the statement fails, and the ordinary way finds out

@@ -5,17 +5,17 @@ from: such scopes are a family, and who removes or replaces a state locks the wh
 order of keys. A place is a time (`core.ids.place`), so that no counter is shared by all writers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from holdfast.backends._postgres_bodies import PostgresBodies
 from holdfast.backends._postgres_evidence import STAMPS_BYTES, Evidence, Marked, Removed
-from holdfast.backends._postgres_turn import Cursor, PostgresTurn
-from holdfast.backends._relational.bodies import Bodies, in_order
+from holdfast.backends._postgres_turn import PostgresTurn
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
-from holdfast.core.chains import BodyRow
 from holdfast.core.notes import NoteRow
 from holdfast.core.rows import Row
+from holdfast.core.trail import Trail
 from holdfast.model import ScopeKey
 from holdfast.protocol import Commit, Stamp
 
@@ -23,9 +23,6 @@ _COLUMNS = len(Row._fields) + 1
 _SHOWN = 9  # columns of a scope before those of the snapshot it shows
 _TOP = _SHOWN + _COLUMNS
 _EXISTING = _TOP + 5
-
-
-_MANY = 3
 
 
 class Again(Exception):
@@ -38,55 +35,6 @@ class Landed(Exception):
 
 class Wider(Again):
     """It must do so with the lock of the whole family."""
-
-
-class PostgresBodies(Bodies):
-    """Bodies of which several transactions may let go at the same time."""
-
-    _turn: PostgresTurn
-
-    _foreseen: Cursor | None = None
-    _listed: tuple[list[int], Cursor] | None = None
-
-    def foresee(self, chain: Cursor) -> None:
-        """Take the answer to what is likely to be asked next, which came along with another."""
-        self._foreseen = chain
-
-    def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
-        """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
-        found, self._foreseen = self._foreseen, None
-        rows = [] if found is None or until is not None else in_order(seq, found.fetchall())
-        return rows or super().chain(seq, until)
-
-    def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Return (seq, base, encoding) of all rows that build directly on one of these."""
-        keys = list(seqs)
-        # Who asks this mostly asks next which of them are listed.
-        self._listed = (keys, self._turn.later("bodies.listed", (self._turn.many(keys),)))
-        return super().dependents(keys)
-
-    def listed(self, seqs: Iterable[int]) -> set[int]:
-        """Return those that are the state of a snapshot."""
-        keys, before = list(seqs), self._listed
-        self._listed = None
-        if before is not None and before[0] == keys:
-            return {seq for (seq,) in before[1].fetchall()}
-        return super().listed(keys)
-
-    def add(self, rows: Iterable[BodyRow]) -> None:
-        """Insert rows, many in one statement."""
-        some = list(rows)
-        if len(some) < _MANY:
-            super().add(some)
-        else:
-            self._turn.do("bodies.add_many", tuple(map(list, zip(*some, strict=True))))
-
-    def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
-        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
-        keys = list(seqs)
-        # Two forks may both let go of a state that each sees the other use: one waits, and sees.
-        self._turn.do("bodies.lock", (self._turn.many(keys),))
-        return super().unused(keys)
 
 
 class PostgresTables(Tables):
@@ -112,6 +60,7 @@ class PostgresTables(Tables):
         self.is_new = (
             False  # to this process: a commit had better make the scope, and read its state
         )
+        self.full: Trail | None = None  # whose group is likely to be closed by a commit
         self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
         self.evidence: Evidence | None = None
         self.found: Scope | None = None  # the scope as it was found
@@ -170,7 +119,9 @@ class PostgresTables(Tables):
                 self.turn.do("add_scope_if_missing", key)
             locked = self.turn.later("lock_scope", key)
             if self.is_new and isinstance(commit.body, bytes):
-                self._bodies.foresee(self.turn.later("chain_of_head", key))
+                self._bodies.foresee_head(self.turn.later("chain_of_head", key))
+            elif self.full is not None:
+                self._bodies.foresee_group(self.full, below=isinstance(commit.body, bytes))
             found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
             if found is None:
                 break

@@ -127,6 +127,8 @@ class PostgresBackend(RelationalBackend):
     ) -> "_Saved":
         def write(tables: PostgresTables) -> _Saved:
             tables.is_new = line is None or not line.alone
+            # A writer alone that cannot do without asking mostly has a group to close.
+            tables.full = None if line is None or tables.is_new else line.kept_trail
             row, body = carry_out(tables, commit, ready)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found

@@ -31,6 +31,28 @@ SELECT seq, base, encoding, CASE WHEN octet_length(body) <= 65536 THEN body END,
 -- name: dependents
 SELECT b.seq, b.base, b.encoding FROM holdfast.bodies AS b WHERE b.base = ANY (%s::bigint[]);
 
+-- name: dependents_of_group
+-- The same for a chain down to one on top of `until`.
+WITH RECURSIVE chain (seq, base) AS (
+    SELECT seq, base FROM holdfast.bodies WHERE seq = %(seq)s
+    UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+     WHERE c.base IS DISTINCT FROM %(until)s::bigint
+)
+SELECT b.seq, b.base, b.encoding FROM chain AS c JOIN holdfast.bodies AS b ON b.base = c.seq;
+
+-- name: listed_of_group
+-- Those of such a chain, and `until` itself, that are the state of a snapshot.
+WITH RECURSIVE chain (seq, base) AS (
+    SELECT seq, base FROM holdfast.bodies WHERE seq = %(seq)s
+    UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN holdfast.bodies AS b ON b.seq = c.base
+     WHERE c.base IS DISTINCT FROM %(until)s::bigint
+)
+SELECT n.seq FROM chain AS c JOIN holdfast.snapshots AS n ON n.seq = c.seq
+ UNION ALL
+SELECT n.seq FROM holdfast.snapshots AS n WHERE n.seq = %(until)s::bigint;
+
 -- name: bases
 SELECT DISTINCT b.base
   FROM holdfast.bodies AS b
