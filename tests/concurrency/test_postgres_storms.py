@@ -96,6 +96,7 @@ def test_a_family_in_a_longer_storm(
     check_nothing_is_left(url, conn, schemas.name())
 
 
+@pytest.mark.slow
 def test_threads_and_tasks_share_a_store(url: str) -> None:
     """What the store remembers of a scope is never another moment's, in threads and in tasks."""
     count, tasks = 15, 40
@@ -137,6 +138,7 @@ def test_repair_beside_writers(url: str) -> None:
     verify(url, owns)
 
 
+@pytest.mark.slow
 def test_processes_append_to_one_list(url: str) -> None:
     """Promise 6, and that each state in between reads back exactly."""
     writers, count = 3, 40

@@ -88,7 +88,7 @@ def in_threads(url: str) -> None:
             done.result()
 
 
-@pytest.mark.parametrize("write_all", [in_tasks, in_threads])
+@pytest.mark.parametrize("write_all", [in_tasks, pytest.param(in_threads, marks=pytest.mark.slow)])
 def test_a_thousand_sessions_over_sixteen_connections(
     conn: Connection, postgres_url: str, write_all: Callable[[str], None]
 ) -> None:
@@ -202,6 +202,7 @@ def test_the_tables_are_made_by_many_at_once(
         assert ids == [f"by-{n}" for n in range(SIZE)]
 
 
+@pytest.mark.slow
 def test_threads_and_processes_mix(crew: Crew, postgres_url: str) -> None:
     """Promise 6 again: four processes with four threads each, three kinds of writes at once."""
     size, threads, count = 4, 4, 6

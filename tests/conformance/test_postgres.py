@@ -9,7 +9,6 @@ from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance import Face
 from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from tests.servers.fixtures import postgres, schemas  # noqa: F401
 from tests.servers.postgres import Postgres, Schemas
@@ -47,8 +46,8 @@ class TestPostgres(OnPostgres, conformance.Suite):
         return face
 
 
-class TestPostgresAsync(OnPostgres, Promises, Saving, Threads):
-    """A few chapters; the other face only hands the calls to threads."""
+class TestPostgresAsync(OnPostgres, Promises, Threads):
+    """Two chapters; the other face only hands the calls to threads."""
 
     @pytest.fixture(params=["async"])
     def face(self, request: pytest.FixtureRequest) -> Face:
