@@ -14,7 +14,6 @@ from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance import Face
-from holdfast.testing.conformance.promises import Promises
 from holdfast.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
@@ -50,8 +49,8 @@ class Pooled(conformance.Kit):
         return len(spoiled)
 
 
-class TestPooled(Pooled, Promises, Threads):
-    """The chapters in which most is asked of transactions."""
+class TestPooled(Pooled, Threads):
+    """The chapter in which most is asked of transactions."""
 
     @pytest.fixture(params=["sync"])
     def face(self, request: pytest.FixtureRequest) -> Face:

@@ -13,6 +13,8 @@ from psycopg.pq import ExecStatus
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connect, Postgres, one
 
+pytestmark = pytest.mark.slow  # what they serve is tested by all who use them
+
 
 @pytest.fixture
 def proxy(pg_proxy: PgProxy) -> PgProxy:

@@ -9,6 +9,8 @@ from psycopg import errors
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Connect, Postgres, one
 
+pytestmark = pytest.mark.slow  # what they serve is tested by all who use them
+
 
 def test_many_clients_share_few_connections(pooler: Pooler, connect: Connect, table: str) -> None:
     def work(number: int) -> None:

@@ -13,6 +13,8 @@ from psycopg import errors
 from tests.servers.pg_programs import find_programs, in_the_wheel, processes
 from tests.servers.postgres import Connect, Postgres, PrivatePostgres, Schemas, one
 
+pytestmark = pytest.mark.slow  # what they serve is tested by all who use them
+
 
 def test_the_shared_server_is_durable(postgres: Postgres) -> None:
     with postgres.connect() as connection:
