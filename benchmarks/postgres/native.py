@@ -158,7 +158,7 @@ class NativeStore:
                 row, body, moved = quick.row, quick.body, quick.moved
             else:
                 row, body, moved = await self._ordinary(conn, commit, ready, line)
-        backend._lines.put(commit.scope, None if moved is None else Line(moved, True))
+        backend._lines.keep(commit.scope, None if moved is None else Line(moved, True))
         if body is not None:
             backend._cache.put(commit.scope, row.nonce, body)
         return info_of(commit.scope, row)

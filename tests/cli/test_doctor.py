@@ -10,7 +10,6 @@ import holdfast
 from holdfast.cli import doctor
 from holdfast.cli._app import run
 from tests.cli.conftest import Command
-from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,7 +84,7 @@ def test_it_knows_every_extra() -> None:
     assert doctor.EXTRAS.keys() == project["optional-dependencies"].keys() - {"all"}
 
 
-def test_a_server(command: Command, postgres_url: str) -> None:  # noqa: F811
+def test_a_server(command: Command, postgres_url: str) -> None:
     done = command("doctor", "--url", postgres_url)
     assert done.returncode == 4
     assert "holdfast schema postgres" in done.stdout

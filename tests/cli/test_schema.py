@@ -5,7 +5,6 @@ import sqlite3
 
 import holdfast
 from tests.cli.conftest import Command
-from tests.servers.fixtures import postgres, schemas  # noqa: F401
 from tests.servers.postgres import Postgres, Schemas
 
 
@@ -36,7 +35,7 @@ def test_another_engine_is_usage(command: Command) -> None:
     assert done.stderr.splitlines()[-1].startswith("holdfast: Invalid value")
 
 
-def test_the_sql_for_a_server(command: Command, postgres: Postgres, schemas: Schemas) -> None:  # noqa: F811
+def test_the_sql_for_a_server(command: Command, postgres: Postgres, schemas: Schemas) -> None:
     """A role that may create runs it; others then open the store without setup."""
     name = schemas.name("made")
     done = command("schema", "postgres", "--schema", name)

@@ -3,10 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.concurrency.crew import Crew
-from tests.servers.fixtures import pg_proxy, pooler, postgres, postgres_url, schemas
 from tests.servers.postgres import Connection, Postgres, Schemas
-
-__all__ = ["pg_proxy", "pooler", "postgres", "postgres_url", "schemas"]
 
 
 @pytest.fixture(scope="session")

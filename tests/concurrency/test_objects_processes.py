@@ -13,7 +13,6 @@ import holdfast
 from holdfast import Store
 from tests.concurrency.crew import SIZE, Crew, Worker
 from tests.concurrency.objects_worker import DONE, SCOPE
-from tests.servers.fixtures import seaweedfs  # noqa: F401
 from tests.servers.service import Service
 
 SCRIPT = Path(__file__).with_name("objects_worker.py")

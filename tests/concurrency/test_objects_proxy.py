@@ -17,7 +17,6 @@ import pytest
 import holdfast
 from holdfast import Scope, Snapshot, Store, Unavailable
 from tests.crash.mortal_objects import sealed, shown_id
-from tests.servers.fixtures import seaweedfs  # noqa: F401
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 
@@ -27,18 +26,18 @@ LABELS = {"colour": "red"}
 
 
 @pytest.fixture(scope="module")
-def proxy(seaweedfs: Service) -> Iterator[Proxy]:  # noqa: F811
+def proxy(seaweedfs: Service) -> Iterator[Proxy]:
     with Proxy(seaweedfs.port) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
-def root(seaweedfs: Service) -> str:  # noqa: F811
+def root(seaweedfs: Service) -> str:
     return f"s3://{seaweedfs.name}/{uuid.uuid4()}"
 
 
 @pytest.fixture(scope="module")
-def stores(seaweedfs: Service, proxy: Proxy, root: str) -> Iterator[dict[bool, Store]]:  # noqa: F811
+def stores(seaweedfs: Service, proxy: Proxy, root: str) -> Iterator[dict[bool, Store]]:
     """Stores behind the proxy that have written before: the service is proved."""
     opened = {}
     with ExitStack() as stack:
@@ -51,7 +50,7 @@ def stores(seaweedfs: Service, proxy: Proxy, root: str) -> Iterator[dict[bool, S
 
 
 @pytest.fixture(scope="module")
-def direct(seaweedfs: Service, root: str) -> Iterator[Store]:  # noqa: F811
+def direct(seaweedfs: Service, root: str) -> Iterator[Store]:
     """The same store, past the proxy."""
     with holdfast.open(f"{root}?{urlencode(seaweedfs.options)}") as store:
         store.scope("warm").save({})

@@ -6,7 +6,6 @@ a line that stays dead from one batch on. What became of it is looked up past th
 with the memory engine.
 """
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ import pytest
 
 from holdfast import Scope, Store, Unavailable
 from holdfast.testing.conformance._faces import Face, close_loop, through
-from tests.concurrency.pg_tools import opened
+from tests.concurrency.pg_tools import opened, until
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed
 from tests.servers.pg_proxy import PgProxy
@@ -98,8 +97,7 @@ def lose(proxy: PgProxy, kind: str, at: int) -> None:
 def is_met(proxy: PgProxy, kind: str) -> bool:
     """Tell whether something was lost since; if it arrives late, wait until it has."""
     met = proxy.faults_left() < (BATCHES_MAX if kind.startswith("all") else 1)
-    if met and "late" in kind:
-        time.sleep(1.5 * HELD_S)
+    until(lambda: not proxy.holds())
     return met
 
 

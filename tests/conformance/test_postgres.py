@@ -10,7 +10,6 @@ from holdfast.testing import conformance
 from holdfast.testing.conformance import Face
 from holdfast.testing.conformance.promises import Promises
 from holdfast.testing.conformance.threads import Threads
-from tests.servers.fixtures import postgres, schemas  # noqa: F401
 from tests.servers.postgres import Postgres, Schemas
 
 
@@ -18,7 +17,7 @@ class OnPostgres(conformance.Kit):
     """Gives each test a schema of its own."""
 
     @pytest.fixture(autouse=True)
-    def _places(self, postgres: Postgres, schemas: Schemas) -> None:  # noqa: F811
+    def _places(self, postgres: Postgres, schemas: Schemas) -> None:
         self.postgres = postgres
         self.schemas = schemas
 

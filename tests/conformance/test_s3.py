@@ -27,7 +27,6 @@ from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
-from tests.servers.fixtures import moto, seaweedfs  # noqa: F401
 from tests.servers.service import Service
 
 
@@ -58,7 +57,7 @@ def _prefix(place: Path) -> str:
 
 class OnSeaweedFS(OnService):
     @pytest.fixture(autouse=True)
-    def _served(self, seaweedfs: Service) -> None:  # noqa: F811
+    def _served(self, seaweedfs: Service) -> None:
         self.service = seaweedfs
 
     def order(self, name: str, *, folder: bool = False) -> str:
@@ -103,7 +102,7 @@ class OnMoto(OnService):
     """A mock that looks first and writes then, so nothing that races is asked of it."""
 
     @pytest.fixture(autouse=True)
-    def _served(self, moto: Service) -> None:  # noqa: F811
+    def _served(self, moto: Service) -> None:
         self.service = moto
 
     def order(self, name: str, *, folder: bool = False) -> str:

@@ -18,7 +18,6 @@ from tests.crash.mortal_chat import SESSION, name_of, save, state_of
 from tests.crash.mortal_chat import predict as predict_edit
 from tests.crash.test_kill import kill_after
 from tests.crash.test_seal import check_order, check_states, kill, moments
-from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
 from tests.servers.postgres import Connection, Postgres, Schemas, with_option
 
 MORTAL = "mortal"  # the name of the connections of those who are killed
@@ -26,7 +25,7 @@ WAIT_S_MAX = 20.0
 
 
 @pytest.fixture
-def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:  # noqa: F811
+def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:
     with postgres.connect() as conn:
         yield conn
 
@@ -44,7 +43,7 @@ def bury(conn: Connection) -> None:
         time.sleep(0.002)
 
 
-def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url: str) -> None:  # noqa: F811
+def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url: str) -> None:
     """Promises 1, 2 and 5: one store, killed seven times in the middle of all kinds of writes.
 
     After each kill the store shows exactly what was acknowledged in all rounds so far, in order,
@@ -151,17 +150,17 @@ def killed_in_edits(conn: Connection, url: str, *, rounds: int, seed: int) -> Co
     return kinds
 
 
-def test_a_chat_that_is_killed_while_it_is_rewritten(conn: Connection, postgres_url: str) -> None:  # noqa: F811
+def test_a_chat_that_is_killed_while_it_is_rewritten(conn: Connection, postgres_url: str) -> None:
     """Promises 1, 2 and 5, at any moment, and around each save that closes a group."""
     killed_in_chats(conn, postgres_url, rounds=4, seed=33)
 
 
-def test_drafts_that_are_killed(conn: Connection, postgres_url: str) -> None:  # noqa: F811
+def test_drafts_that_are_killed(conn: Connection, postgres_url: str) -> None:
     """Promise 1 for heads that are not kept: the last acknowledged one, or the next, is shown."""
     killed_in_drafts(conn, postgres_url, rounds=3, seed=34)
 
 
-def test_edits_that_are_killed(conn: Connection, postgres_url: str) -> None:  # noqa: F811
+def test_edits_that_are_killed(conn: Connection, postgres_url: str) -> None:
     """Promise 5: what is stored against something is whole before that something is gone."""
     kinds = killed_in_edits(conn, postgres_url, rounds=3, seed=35)
     assert kinds.keys() == {"save", "overwrite", "delete", "prune", "fork"}
@@ -202,7 +201,7 @@ def look(store: Store) -> None:
 
 def test_writers_of_a_family_that_are_killed_together(
     conn: Connection,
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
 ) -> None:
     """No lock outlives its holder, and nothing that forks share is lost with them."""
     killed_in_a_storm(conn, postgres_url, rounds=2, wait_s=0.7)
@@ -211,7 +210,7 @@ def test_writers_of_a_family_that_are_killed_together(
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(2))
-def test_many_more_kills(conn: Connection, schemas: Schemas, seed: int) -> None:  # noqa: F811
+def test_many_more_kills(conn: Connection, schemas: Schemas, seed: int) -> None:
     killed_in_chats(conn, schemas.url("chats"), rounds=30, seed=seed)
     killed_in_drafts(conn, schemas.url("drafts"), rounds=30, seed=seed)
     killed_in_edits(conn, schemas.url("edits"), rounds=30, seed=seed)

@@ -9,7 +9,6 @@ from tests.interop import node
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Below, Place
 from tests.interop.sdk import Sdk
-from tests.servers.fixtures import seaweedfs  # noqa: F401
 
 PROJECT = Path(__file__).parent / "strands"
 

@@ -9,11 +9,10 @@ from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing.stateful import Lockstep
 from tests.property.test_stateful import some
-from tests.servers.fixtures import postgres, schemas  # noqa: F401
 from tests.servers.postgres import Schemas
 
 
-def machine(schemas: Schemas) -> type[Lockstep]:  # noqa: F811
+def machine(schemas: Schemas) -> type[Lockstep]:
     """Return a machine whose places are schemas of one server, each used by one program."""
 
     class Postgres(Lockstep):
@@ -38,11 +37,11 @@ def machine(schemas: Schemas) -> type[Lockstep]:  # noqa: F811
     return Postgres
 
 
-def test_postgres_does_what_memory_does(schemas: Schemas) -> None:  # noqa: F811
+def test_postgres_does_what_memory_does(schemas: Schemas) -> None:
     run_state_machine_as_test(machine(schemas), settings=some(5, 20))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_postgres_does_what_memory_does_for_long(schemas: Schemas) -> None:  # noqa: F811
+def test_postgres_does_what_memory_does_for_long(schemas: Schemas) -> None:
     run_state_machine_as_test(machine(schemas), settings=some(60, 40))

@@ -4,10 +4,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.servers.fixtures import pg_proxy, pooler, postgres, schemas
 from tests.servers.postgres import Connect, Connection, Postgres, Schemas
-
-__all__ = ["pg_proxy", "pooler", "postgres", "schemas"]
 
 
 @pytest.fixture

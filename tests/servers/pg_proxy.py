@@ -132,6 +132,11 @@ class PgProxy:
         with self._lock:
             return len(self._open)
 
+    def holds(self) -> bool:
+        """Tell whether a batch that is held is still to be carried out by the server."""
+        with self._lock:
+            return any(each.holds for each in self._open)
+
     def forget(self) -> None:
         """Begin to count anew, and give up faults that are left."""
         with self._lock:
@@ -213,6 +218,10 @@ class _Connection(threading.Thread):
         self._fault: _Fault | None = None
         self._quiet_from = 0  # with a fault, replies are lost after so many times
         self._executes = 0  # that the batch of the fault has, when nothing else ends its reply
+
+    @property
+    def holds(self) -> bool:
+        return self._fault is not None and self._fault.kind == "hold"
 
     def end(self) -> None:
         end(self._client)

@@ -19,7 +19,6 @@ import pytest
 import holdfast
 from holdfast import AsyncScope, AsyncStore, Scope, Store, Unavailable
 from holdfast.cli._app import run
-from tests.servers.fixtures import postgres  # noqa: F401
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres
 
@@ -164,7 +163,7 @@ STATE = {"messages": [{"role": "user", "content": f"hello {n} " * 5} for n in ra
 
 
 @pytest.fixture
-def database(postgres: Postgres) -> Iterator[str]:  # noqa: F811
+def database(postgres: Postgres) -> Iterator[str]:
     """The URL of an empty database."""
     with postgres.database() as url:
         yield url

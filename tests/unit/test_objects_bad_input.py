@@ -17,7 +17,6 @@ import pytest
 
 import holdfast
 from holdfast import Conflict, HoldfastError, InvalidInput, NotFound, Store, Unavailable
-from tests.servers.fixtures import seaweedfs  # noqa: F401
 from tests.servers.service import Service
 
 IDS = [
@@ -357,7 +356,7 @@ def test_a_folder_that_vanishes_between_drafts(store: Store, root: Path) -> None
 
 
 def test_a_bucket_that_vanishes_is_an_error_and_not_an_empty_store(
-    seaweedfs: Service,  # noqa: F811
+    seaweedfs: Service,
 ) -> None:
     name = f"vanishing-{uuid.uuid4()}"
     client: Any = boto3.client(

@@ -17,7 +17,6 @@ from holdfast.core.layout import Layout
 from holdfast.model import ANY, Expect
 from holdfast.opening import CLOCK, draw, store_over
 from holdfast.protocol import Query
-from tests.servers.fixtures import seaweedfs  # noqa: F401
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 

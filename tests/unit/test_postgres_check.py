@@ -3,26 +3,32 @@
 Every code of docs/check.md that can be true of a server is a case here.
 """
 
-from collections.abc import Callable, Iterator, Set
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from holdfast.backends._relational.findings import SEVERITIES
 from holdfast.core import codec
 from holdfast.core.rows import Row, row_checksum
-from holdfast.model import ScopeKey
 from holdfast.opening import open_backend
 from holdfast.protocol import Backend
-from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
 from tests.servers.postgres import Connection, Postgres, Schemas
-from tests.unit.test_sqlite_check import (
-    IDS,
+from tests.unit.damaged import (
+    ALL_OF_S,
+    HIT,
+    LAST_DRAFT,
+    WHERE_IT_HITS,
+    Case,
     S,
+    check_damage,
     codes,
     fill,
     inspect,
+    mended,
     readable,
+    run,
+    stays,
 )
 
 TABLES = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
@@ -40,7 +46,7 @@ ONLY_OF_FILES = {
 
 
 @pytest.fixture
-def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:  # noqa: F811
+def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:
     """A connection that sees our tables, and for which foreign keys do not hold."""
     with postgres.connect() as conn:
         conn.execute(f"SET search_path = {schemas.name()}")
@@ -49,7 +55,7 @@ def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:  # noqa:
 
 
 @pytest.fixture
-def backend(postgres_url: str) -> Iterator[Backend]:  # noqa: F811
+def backend(postgres_url: str) -> Iterator[Backend]:
     backend = open_backend(postgres_url)
     fill(backend)
     yield backend
@@ -69,14 +75,6 @@ def dump(conn: Connection) -> list[Any]:
 # Damage. `%(seq)s` and `%(pk)s` are the snapshot id-1 of `s`, and its scope.
 
 Damage = Callable[[Connection, int, int], None]
-
-
-def run(*statements: str) -> Damage:
-    def damage(conn: Connection, pk: int, seq: int) -> None:
-        for statement in statements:
-            conn.execute(statement, {"pk": pk, "seq": seq})
-
-    return damage
 
 
 def another_body(encoding: int, body: bytes, base: int | None = None) -> Damage:
@@ -109,27 +107,7 @@ def another_row(**changes: Any) -> Damage:
     return damage
 
 
-class Case(NamedTuple):
-    """Damage, what check finds, what a check after repair still finds, and what is out of reach."""
-
-    damage: Damage
-    found: set[str]
-    left: Set[str] = frozenset()
-    lost: Set[tuple[ScopeKey, str]] = frozenset()
-
-
-HIT = {(S, "id-1")}
-ALL_OF_S = {(S, id) for id in (*IDS, "first")}
-LAST_DRAFT = "(SELECT max(seq) FROM snapshots WHERE NOT kept)"
 ORPHAN = "INSERT INTO bodies (seq, checksum, encoding, body) VALUES (999, 0, 0, '{}')"
-
-
-def stays(code: str, damage: Damage, lost: set[tuple[ScopeKey, str]] = HIT) -> Case:
-    return Case(damage, {code}, {code}, lost)
-
-
-def mended(code: str, *statements: str) -> Case:
-    return Case(run(*statements), {code})
 
 
 FOREIGN_TRIGGER = (
@@ -285,12 +263,9 @@ CASES = {
 
 
 def damage(conn: Connection, case: Case) -> None:
-    ((pk, seq),) = conn.execute(
-        "SELECT n.scope_pk, n.seq FROM snapshots AS n JOIN scopes AS s ON s.pk = n.scope_pk"
-        " JOIN sessions AS x ON x.pk = s.session_pk WHERE x.session_id = 's' AND n.id = 'id-1'"
-    ).fetchall()
+    (hit,) = conn.execute(WHERE_IT_HITS).fetchall()
     with conn.transaction():
-        case.damage(conn, pk, seq)
+        case.damage(conn, *hit)
 
 
 def test_every_code_is_a_case() -> None:
@@ -309,29 +284,7 @@ def test_damage(backend: Backend, conn: Connection, name: str) -> None:
     case = CASES[name]
     before = readable(backend)
     damage(conn, case)
-    damaged = dump(conn)
-
-    found = inspect(backend)
-    assert codes(found) == sorted(case.found)
-    assert not any(each.repaired for each in found)
-    assert dump(conn) == damaged
-
-    repaired = inspect(backend, repair=True)
-    assert set(codes(repaired)) <= case.found
-    assert {each.code for each in repaired if not each.repaired} == case.left
-    if not any(each.repaired for each in repaired):
-        assert dump(conn) == damaged
-
-    after = dump(conn)
-    left = inspect(backend)
-    assert codes(left) == sorted(case.left)
-    assert inspect(backend, repair=True) == left
-    assert dump(conn) == after
-    kept = {key: each for key, each in before.items() if key not in case.lost}
-    assert readable(backend).items() >= kept.items()
-    for each in [*found, *repaired]:
-        assert each.severity == SEVERITIES[each.code]
-        assert each.message[0].islower()
+    check_damage(backend, case, lambda: dump(conn), before)
 
 
 @pytest.mark.parametrize("name", ["metadata", "body gone", "body flipped", "label not indexed"])

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
 from tests.servers.postgres import Connection, Postgres
 from tests.unit.plans import BIG, FORK, LONG, SHORT, SNAPSHOTS, Node, Planner, fill
 
@@ -155,8 +154,8 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def filled(postgres: Postgres) -> Iterator[tuple[Connection, str]]:  # noqa: F811
-    with postgres.schemas() as schemas, postgres.connect() as conn:  # noqa: F811
+def filled(postgres: Postgres) -> Iterator[tuple[Connection, str]]:
+    with postgres.schemas() as schemas, postgres.connect() as conn:
         holdfast.open(schemas.url()).close()
         fill(conn, schemas.name())
         for table in BIG:
@@ -165,7 +164,7 @@ def filled(postgres: Postgres) -> Iterator[tuple[Connection, str]]:  # noqa: F81
 
 
 @pytest.fixture(scope="module")
-def store(postgres: Postgres) -> Iterator[tuple[Connection, str]]:  # noqa: F811
+def store(postgres: Postgres) -> Iterator[tuple[Connection, str]]:
     with filled(postgres) as found:
         yield found
 

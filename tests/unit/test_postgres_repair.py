@@ -1,80 +1,27 @@
 """What repair makes of damage to PostgreSQL's tables: nothing less than there was before."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.model import ScopeKey
-from holdfast.opening import open_backend, store_over
+from holdfast.opening import store_over
 from holdfast.protocol import Backend, Query
-from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
-from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.servers.postgres import Connection
+from tests.unit import test_postgres_check
+from tests.unit.damaged import Harm, Repairs, S, codes, inspect, save
 from tests.unit.test_postgres_check import CASES, damage, dump
-from tests.unit.test_sqlite_check import DRAFTED, IDS, S, codes, fill, inspect, save
+
+backend = test_postgres_check.backend
+conn = test_postgres_check.conn
 
 
 @pytest.fixture
-def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:  # noqa: F811
-    """A connection that sees our tables, and for which foreign keys do not hold."""
-    with postgres.connect() as conn:
-        conn.execute(f"SET search_path = {schemas.name()}")
-        conn.execute("SET session_replication_role = replica")
-        yield conn
+def harm(conn: Connection) -> Harm:
+    return lambda name: damage(conn, CASES[name])
 
 
-@pytest.fixture
-def backend(postgres_url: str) -> Iterator[Backend]:  # noqa: F811
-    backend = open_backend(postgres_url)
-    fill(backend)
-    yield backend
-    backend.close()
-
-
-def test_a_lost_head_is_the_draft_if_there_is_one(backend: Backend, conn: Connection) -> None:
-    for name in ("head of nothing, with a draft", "head of nothing"):
-        damage(conn, CASES[name])
-    inspect(backend, repair=True)
-
-    heads = [backend.read_info(scope, None) for scope in (DRAFTED, S)]
-    assert [head and head.id for head in heads] == ["draft", "first"]
-
-
-def test_a_lost_scope_is_found_again(backend: Backend, conn: Connection) -> None:
-    """With all that belonged to it, under a name that says so."""
-    before = backend.read_snapshots(S, IDS)
-    notes = backend.list_notes(S, on=[None, *IDS], name=None, after="", limit=99)
-    minted = save(backend, S, None)
-    damage(conn, CASES["scope gone"])
-    found = {each.code: each for each in inspect(backend, repair=True)}
-
-    key = found["snapshots_without_scope"].scope
-    assert key is not None
-    assert key == found["notes_without_scope"].scope
-    assert key.session_id == "lost+found"
-    states = backend.read_snapshots(key, IDS)
-    assert [body for _, body in states] == [body for _, body in before]
-    assert [info.revision for info, _ in states] == [info.revision for info, _ in before]
-    assert backend.list_notes(key, on=[None, *IDS], name=None, after="", limit=99) == notes
-    head = backend.read_info(key, None)
-    assert head is not None
-    assert head.id == minted
-    assert save(backend, key, None) > minted
-    assert backend.delete_session("lost+found") == len(IDS) + 3
-    assert backend.delete_session("s") == 0
-    assert inspect(backend) == []
-
-
-def test_a_lost_session_is_found_again(backend: Backend, conn: Connection) -> None:
-    before = backend.read_snapshots(S, IDS)
-    damage(conn, CASES["session gone"])
-    (found,) = inspect(backend, repair=True)
-
-    assert found.scope is not None
-    assert found.scope.session_id.startswith("lost+found/")
-    assert found.scope[1:] == S[1:]
-    states = backend.read_snapshots(found.scope, IDS)
-    assert [body for _, body in states] == [body for _, body in before]
+class TestRepair(Repairs):
+    """What repair does, on either engine."""
 
 
 @pytest.mark.parametrize("name", ["scope gone", "session gone"])

@@ -7,7 +7,6 @@ import pytest
 
 import holdfast
 from holdfast import Store
-from tests.servers.fixtures import postgres, postgres_url, schemas  # noqa: F401
 from tests.servers.postgres import Connection, Postgres, Schemas
 
 VIEWS = ("session_list", "scope_list", "snapshot_list", "note_list")
@@ -15,13 +14,13 @@ NUL = "a\0b\U0001f600"
 
 
 @pytest.fixture
-def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:  # noqa: F811
+def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:
     with postgres.connect() as conn:
         yield conn
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[Store]:  # noqa: F811
+def store(postgres_url: str) -> Iterator[Store]:
     with holdfast.open(postgres_url) as store:
         yield store
 
@@ -30,7 +29,7 @@ def rows(conn: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
     return conn.execute(query, values).fetchall()
 
 
-def test_everything_has_a_comment(conn: Connection, schemas: Schemas, store: Store) -> None:  # noqa: F811
+def test_everything_has_a_comment(conn: Connection, schemas: Schemas, store: Store) -> None:
     """The schema, each table and view, and each column of a table."""
     query = """
         SELECT c.relname, a.attname, c.relkind, d.description
@@ -56,7 +55,7 @@ def test_everything_has_a_comment(conn: Connection, schemas: Schemas, store: Sto
     assert about[0]
 
 
-def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store: Store) -> None:  # noqa: F811
+def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store: Store) -> None:
     """Also what JSON of PostgreSQL's own kind would refuse: NUL, and what is beyond the BMP."""
     scope = store.scope("s")
     first = scope.save({"n": NUL}, labels={"k": "v"}, metadata={"m": NUL, "n": 1.0}, status="good")
@@ -91,6 +90,6 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     assert heads == [("fork", copied, True), ("main", "draft", False)]
 
 
-def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store: Store) -> None:  # noqa: F811
+def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store: Store) -> None:
     for view in VIEWS:
         assert rows(conn, f"SELECT * FROM {schemas.name()}.{view}") == []

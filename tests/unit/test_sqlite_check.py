@@ -5,11 +5,10 @@ Every row of the table in docs/check.md is a case here.
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Set
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -17,35 +16,34 @@ from holdfast.backends._relational.findings import SEVERITIES
 from holdfast.core import codec
 from holdfast.core.rows import Row, row_checksum
 from holdfast.errors import Corrupt, InvalidInput
-from holdfast.model import Finding, ScopeKey
-from holdfast.opening import draw, open_backend
-from holdfast.protocol import Backend, Commit, Found, NoteWrite
+from holdfast.model import ScopeKey
+from holdfast.opening import open_backend
+from holdfast.protocol import Backend
+from tests.unit.damaged import (
+    ALL_OF_S,
+    HIT,
+    IDS,
+    LAST_DRAFT,
+    OTHER,
+    WHERE_IT_HITS,
+    Case,
+    Harm,
+    Repairs,
+    S,
+    check_damage,
+    codes,
+    fill,
+    inspect,
+    mended,
+    readable,
+    run,
+    save,
+    stays,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 
-S, OTHER, DRAFTED = ScopeKey("s"), ScopeKey("other"), ScopeKey("drafted")
-SCOPES = (S, OTHER, DRAFTED)
-IDS = ["id-0", "id-1", "id-2", "id-3"]
-LABELS = b'{"kind":"x"}'
 BAD_TEXT = "CAST(x'ff80' AS TEXT)"
-
-
-def save(backend: Backend, scope: ScopeKey, id: str | None, **options: Any) -> str:
-    # Nothing in common with the others, so that each is stored whole.
-    text = f'{{"id":"{id}","text":"{Random(id).randbytes(300).hex()}"}}'.encode()
-    commit = Commit(scope, text, "good", LABELS, b'{"m":1}', draw(), id=id, **options)
-    return backend.commit(commit).id
-
-
-def fill(backend: Backend) -> None:
-    for scope in SCOPES:
-        for id in IDS:
-            save(backend, scope, id)
-            backend.write_note(NoteWrite(scope, "on it", id, b"1", draw()))
-        backend.write_note(NoteWrite(scope, "a", None, b"2", draw()))
-    save(backend, DRAFTED, "branch", parent="id-0", head=False)
-    save(backend, DRAFTED, "draft", keep=False)
-    save(backend, S, "first", parent=None, head=False)  # the tip is not the head
 
 
 @pytest.fixture
@@ -61,20 +59,6 @@ def backend(path: Path) -> Iterator[Backend]:
     backend.close()
 
 
-def inspect(backend: Backend, *, repair: bool = False, limit: int = 7) -> list[Finding]:
-    """Return all findings, page by page."""
-    findings: list[Finding] = []
-    after: str | None = ""
-    while after is not None:
-        found, after = backend.check(after, repair=repair, limit=limit)
-        findings += found
-    return findings
-
-
-def codes(findings: list[Finding]) -> list[str]:
-    return sorted({each.code for each in findings})
-
-
 def dump(path: Path) -> list[Any]:
     """Return every row of every table, and what the file says of itself."""
     with closing(sqlite3.connect(path)) as conn:
@@ -86,26 +70,7 @@ def dump(path: Path) -> list[Any]:
         return facts + [conn.execute(f"PRAGMA {pragma}").fetchall() for pragma in pragmas]
 
 
-def readable(backend: Backend) -> dict[tuple[ScopeKey, str], Found]:
-    """Return all snapshots with their states that can be read by their ids."""
-    found = {}
-    for scope in SCOPES:
-        for id in (*IDS, "draft", "first"):
-            with suppress(Corrupt):
-                for each in backend.read_snapshots(scope, [id]):
-                    found[scope, id] = each
-    return found
-
-
 # Damage. `:seq` and `:pk` are the snapshot id-1 of `s`, and its scope.
-
-
-def run(*statements: str) -> Callable[[sqlite3.Connection, int, int], None]:
-    def damage(conn: sqlite3.Connection, pk: int, seq: int) -> None:
-        for statement in statements:
-            conn.execute(statement, {"pk": pk, "seq": seq})
-
-    return damage
 
 
 def another_body(encoding: int, body: bytes, base: int | None = None) -> Any:
@@ -134,28 +99,6 @@ def another_row(**changes: Any) -> Any:
         conn.execute(f"UPDATE snapshots SET {sets}, checksum = ? WHERE seq = ?", values)
 
     return damage
-
-
-class Case(NamedTuple):
-    """Damage, what check finds, what a check after repair still finds, and what is out of reach."""
-
-    damage: Callable[[sqlite3.Connection, int, int], None]
-    found: set[str]
-    left: Set[str] = frozenset()
-    lost: Set[tuple[ScopeKey, str]] = frozenset()
-
-
-HIT = {(S, "id-1")}
-ALL_OF_S = {(S, id) for id in (*IDS, "first")}
-LAST_DRAFT = "(SELECT max(seq) FROM snapshots WHERE NOT kept)"
-
-
-def stays(code: str, damage: Any, lost: set[tuple[ScopeKey, str]] = HIT) -> Case:
-    return Case(damage, {code}, {code}, lost)
-
-
-def mended(code: str, *statements: str) -> Case:
-    return Case(run(*statements), {code})
 
 
 CASES = {
@@ -324,11 +267,16 @@ CASES = {
 
 def damage(path: Path, case: Case) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as conn:
-        pk, seq = conn.execute(
-            "SELECT n.scope_pk, n.seq FROM snapshots AS n JOIN scopes AS s ON s.pk = n.scope_pk"
-            " JOIN sessions AS x ON x.pk = s.session_pk WHERE x.session_id = 's' AND n.id = 'id-1'"
-        ).fetchone()
-        case.damage(conn, pk, seq)
+        case.damage(conn, *conn.execute(WHERE_IT_HITS).fetchone())
+
+
+@pytest.fixture
+def harm(path: Path) -> Harm:
+    return lambda name: damage(path, CASES[name])
+
+
+class TestRepair(Repairs):
+    """What repair does, on either engine."""
 
 
 def test_a_healthy_store_has_no_findings(backend: Backend) -> None:
@@ -346,33 +294,10 @@ def test_damage(backend: Backend, path: Path, name: str) -> None:
     damage(path, case)
     if name in ("auto vacuum", "journal"):
         backend = open_backend(f"sqlite:///{path}")
-    damaged = dump(path)
-
-    found = inspect(backend)
-    assert codes(found) == sorted(case.found)
-    assert not any(each.repaired for each in found)
-    assert dump(path) == damaged
-
-    repaired = inspect(backend, repair=True)
-    assert set(codes(repaired)) <= case.found
-    assert {each.code for each in repaired if not each.repaired} == case.left
-    if not any(each.repaired for each in repaired):
-        assert dump(path) == damaged
-
-    after = dump(path)
-    left = inspect(backend)
-    assert codes(left) == sorted(case.left)
-    assert inspect(backend, repair=True) == left
-    assert dump(path) == after
-    if name not in ("application id", "user version", "newer version"):
-        assert (
-            readable(backend).items()
-            >= {key: each for key, each in before.items() if key not in case.lost}.items()
-        )
+    untouched = name in ("application id", "user version", "newer version")
+    found = check_damage(backend, case, lambda: dump(path), {} if untouched else before)
     backend.close()
-    for each in [*found, *repaired]:
-        assert each.severity == SEVERITIES[each.code]
-        assert each.message[0].islower()
+    for each in found:
         each.message.encode()
         assert "lorem" not in each.message
 
@@ -393,16 +318,6 @@ def test_a_finding_has_an_address_that_the_verbs_take(
 # What repair does.
 
 
-def test_a_lost_head_is_the_draft_if_there_is_one(backend: Backend, path: Path) -> None:
-    for scope in (DRAFTED, S):
-        name = "head of nothing" + (", with a draft" if scope is DRAFTED else "")
-        damage(path, CASES[name])
-    inspect(backend, repair=True)
-
-    heads = [backend.read_info(scope, None) for scope in (DRAFTED, S)]
-    assert [head and head.id for head in heads] == ["draft", "first"]
-
-
 def test_a_lost_head_of_an_empty_scope(backend: Backend, path: Path) -> None:
     backend.delete_snapshots(S, [*IDS, "first"])
     with closing(sqlite3.connect(path, isolation_level=None)) as conn:
@@ -411,43 +326,6 @@ def test_a_lost_head_of_an_empty_scope(backend: Backend, path: Path) -> None:
 
     assert backend.read_info(S, None) is None
     assert inspect(backend) == []
-
-
-def test_a_lost_scope_is_found_again(backend: Backend, path: Path) -> None:
-    """With all that belonged to it, under a name that says so."""
-    before = backend.read_snapshots(S, IDS)
-    notes = backend.list_notes(S, on=[None, *IDS], name=None, after="", limit=99)
-    minted = save(backend, S, None)
-    damage(path, CASES["scope gone"])
-    found = {each.code: each for each in inspect(backend, repair=True)}
-
-    key = found["snapshots_without_scope"].scope
-    assert key is not None
-    assert key == found["notes_without_scope"].scope
-    assert key.session_id == "lost+found"
-    states = backend.read_snapshots(key, IDS)
-    assert [body for _, body in states] == [body for _, body in before]
-    assert [info.revision for info, _ in states] == [info.revision for info, _ in before]
-    assert backend.list_notes(key, on=[None, *IDS], name=None, after="", limit=99) == notes
-    head = backend.read_info(key, None)
-    assert head is not None
-    assert head.id == minted
-    assert save(backend, key, None) > minted
-    assert backend.delete_session("lost+found") == len(IDS) + 3
-    assert backend.delete_session("s") == 0
-    assert inspect(backend) == []
-
-
-def test_a_lost_session_is_found_again(backend: Backend, path: Path) -> None:
-    before = backend.read_snapshots(S, IDS)
-    damage(path, CASES["session gone"])
-    (found,) = inspect(backend, repair=True)
-
-    assert found.scope is not None
-    assert found.scope.session_id.startswith("lost+found/")
-    assert found.scope[1:] == S[1:]
-    states = backend.read_snapshots(found.scope, IDS)
-    assert [body for _, body in states] == [body for _, body in before]
 
 
 @pytest.mark.parametrize("name", ["scope gone", "session gone"])

@@ -26,7 +26,7 @@ _FACTS = {
     "57014": "the statement took too long, or was cancelled",
 }
 
-MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
+_MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
 
 
 def is_race(cause: Exception) -> bool:
@@ -52,11 +52,11 @@ def is_gone(cause: Exception) -> bool:
     return cause.sqlstate in _GONE or cause.sqlstate.startswith("08")
 
 
-def translated(cause: Exception, *, outcome_known: bool = True) -> HoldfastError:
+def translated(cause: Exception) -> HoldfastError:
     """Return our error for the driver's. No message of the server is repeated."""
     state = getattr(cause, "sqlstate", None)
     where = f"postgres=`{state or type(cause).__name__}`"
-    if state in MISSING:
+    if state in _MISSING:
         return Unavailable(
             "the tables are missing or not up to date: open the store once with setup=True, or run "
             f"what `holdfast schema postgres` prints. {where}"
@@ -76,4 +76,4 @@ def translated(cause: Exception, *, outcome_known: bool = True) -> HoldfastError
             return InvalidInput(f"the server does not take a value. {where}")
         case "0A":
             return Unsupported(f"the server cannot do this. {where}")
-    return Unavailable(f"postgres did not answer. {where}", outcome_known=outcome_known)
+    return Unavailable(f"postgres did not answer. {where}")

@@ -1,8 +1,8 @@
 """The traces that a transaction leaves, by which one whose answer was lost is found again.
 
 Every change of a scope leaves a mark of its own in the row of the scope, which holds the last 16.
-The look is taken under the lock that the transaction held, or would have to take: so whatever is
-found is final.
+The look is taken under the lock that the transaction held, or would have to take. That a trace is
+there is final; that there is none, only once the next attempt has been committed.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol

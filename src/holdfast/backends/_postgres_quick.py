@@ -5,10 +5,6 @@ statement stores the snapshot only if the scope still carries the marks that the
 (`scopes.stamps`); if not, nothing happened, and the save is made in the ordinary way.
 """
 
-import os
-import threading
-import weakref
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
@@ -16,14 +12,14 @@ from holdfast.backends._postgres_evidence import STAMP_BYTES
 from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope
+from holdfast.core.limits import MIB
 from holdfast.core.rows import Row
 from holdfast.core.trail import Trail
 from holdfast.errors import HoldfastError
-from holdfast.model import ScopeKey
 from holdfast.protocol import Commit, Copy
 
-_LINES_MAX = 2048
-_LINE_BYTES_MAX = 16 * 1024  # of facts that are remembered with a scope
+LINES_BYTES_MAX = 8 * MIB  # some thousand scopes
+_LINE_BYTES = 2048  # what a scope takes beside the bytes of its facts
 _FACTS = len(Row._fields)
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 _BODY = ("seq", "base", "encoding", "body", "body_checksum")
@@ -36,45 +32,16 @@ class Line(NamedTuple):
     alone: bool  # nobody else had changed it just before
 
     @property
+    def cost(self) -> int:
+        """The bytes that it takes in a cache."""
+        facts = (self.scope.codec, *self.scope.shown)
+        return _LINE_BYTES + sum(len(each) for each in facts if isinstance(each, bytes))
+
+    @property
     def kept_trail(self) -> Trail | None:
         """What is remembered of its last body, unless a draft is about to be covered."""
         head = None if self.scope.head_seq is None else Row._make(self.scope.shown[:_FACTS])
         return self.scope.trail if head is not None and head.kept else None
-
-
-class Lines:
-    """The scopes that this process changed last. For all threads; emptied in a forked child."""
-
-    def __init__(self) -> None:
-        self._forget()
-        _all_lines.add(self)
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[ScopeKey, Line] = OrderedDict()
-
-    def get(self, key: ScopeKey) -> Line | None:
-        """Return what is known of a scope."""
-        with self._lock:
-            line = self._entries.get(key)
-            if line is not None:
-                self._entries.move_to_end(key)
-            return line
-
-    def put(self, key: ScopeKey, line: Line | None) -> None:
-        """Remember a scope, or forget it."""
-        with self._lock:
-            self._entries.pop(key, None)
-            if line is None or _bytes(line.scope) > _LINE_BYTES_MAX:
-                return
-            self._entries[key] = line
-            if len(self._entries) > _LINES_MAX:
-                self._entries.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._entries.clear()
 
 
 class Quick(NamedTuple):
@@ -169,18 +136,3 @@ class _KnownTables(PostgresTables):
 
     def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
         return None  # if it does exist, the statement fails, and the ordinary way finds out
-
-
-def _bytes(scope: Scope) -> int:
-    return sum(len(each) for each in scope.shown if isinstance(each, bytes))
-
-
-_all_lines: "weakref.WeakSet[Lines]" = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for lines in list(_all_lines):
-        lines._forget()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -133,39 +133,38 @@ class PostgresServer:
 
         `lost` is the same step, made before in another way, whose answer has not come.
         """
-        doubt = _Doubt(lost)
         wide = False
 
         def attempt(conn: Connection, number: int) -> T:
-            nonlocal wide
+            nonlocal lost, wide
             turn = self._turn(conn, *self._begin)
             tables = PostgresTables(turn, wide=wide, attempt=number, mark=self._mark())
             # That there is no trace is final only when this attempt has been committed.
-            if doubt.lost is not None:
-                tables.doubt = doubt.lost.evidence
+            if lost is not None:
+                tables.doubt = lost.evidence
                 if tables.doubt.holds(tables):
-                    return doubt.lost.result
+                    return lost.result
             try:
                 result = action(tables)
             except Wider:
                 wide = True
                 raise
             except Landed:
-                if doubt.lost is None:
+                if lost is None:
                     raise
-                return doubt.lost.result
+                return lost.result
             try:
                 turn.commit()
             except psycopg.Error as cause:
                 if turn.committing and is_gone(cause) and tables.evidence is not None:
-                    doubt.lost = Lost(tables.evidence, result)
+                    lost = Lost(tables.evidence, result)
                 raise
             return result
 
         try:
             return self._until_answered(attempt)
         except (Unavailable, InvalidInput) as cause:
-            if doubt.lost is None or (isinstance(cause, Unavailable) and not cause.outcome_known):
+            if lost is None or (isinstance(cause, Unavailable) and not cause.outcome_known):
                 raise
             raise Unavailable(str(cause), outcome_known=False) from cause
 
@@ -212,7 +211,8 @@ class PostgresServer:
             except Wider:
                 continue
             except Again:
-                pass
+                if waited_s >= self._settings.lock_wait_s:
+                    raise Unavailable("other writers were in the way for too long") from None
             except psycopg.Error as cause:
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
@@ -234,13 +234,6 @@ class Lost(NamedTuple, Generic[T]):
 
     evidence: Evidence
     result: T
-
-
-class _Doubt(Generic[T]):
-    """Whether a step may have taken place without our knowing."""
-
-    def __init__(self, lost: Lost[T] | None) -> None:
-        self.lost = lost
 
 
 def check_url(url: str) -> str:

@@ -57,9 +57,7 @@ class PostgresTables(Tables):
         self._mark = mark
         self._existing: Sequence[Any] = ()
         self._session_id = ""
-        self.is_new = (
-            False  # to this process: a commit had better make the scope, and read its state
-        )
+        self.is_new = False  # to this process: a commit makes the scope, and reads its state
         self.full: Trail | None = None  # whose group is likely to be closed by a commit
         self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
         self.evidence: Evidence | None = None

@@ -1,7 +1,7 @@
 """One transaction on a PostgreSQL connection, by the names of statements.
 
 What need not be answered waits until something is asked or the transaction ends, and is then sent
-together with it in one go: a save is two round trips, whatever it writes.
+together with it in one go: to look and to write are two round trips, however much is written.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,9 +62,7 @@ class PostgresTurn:
                 try:
                     yield
                 except psycopg.Error as cause:
-                    first = (
-                        cause  # the end of a pipeline must not see it: it would log what follows
-                    )
+                    first = cause  # not seen by the end of the pipeline, which would log the rest
         except psycopg.Error as cause:
             raise first or cause from None
         if first is not None:

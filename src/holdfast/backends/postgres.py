@@ -2,7 +2,8 @@
 
 The same tables as SQLite's (`_sql/postgres/`), statements by name (`_sql/queries.postgres.sql`). A
 commit locks the row of its scope, so what it decides (core/commits.py) is still true when it is
-written, and writers of other scopes do not wait. A save is two round trips, a load is one.
+written, and writers of other scopes do not wait. A save is one round trip for the process that
+changed the scope last and two for others; a load is one.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import psycopg
 from holdfast.backends._postgres_check import check_some
 from holdfast.backends._postgres_errors import translated
 from holdfast.backends._postgres_evidence import Marked
-from holdfast.backends._postgres_quick import Line, Lines, quick_save
+from holdfast.backends._postgres_quick import LINES_BYTES_MAX, Line, quick_save
 from holdfast.backends._postgres_read import Read
 from holdfast.backends._postgres_schema import make_ready
 from holdfast.backends._postgres_server import (
@@ -25,6 +26,7 @@ from holdfast.backends._postgres_server import (
 )
 from holdfast.backends._postgres_tables import PostgresTables
 from holdfast.backends._relational.backend import RelationalBackend
+from holdfast.backends._relational.cache import Recent
 from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
@@ -63,7 +65,7 @@ class PostgresBackend(RelationalBackend):
         super().__init__(cache_bytes_max)
         settings = Settings(schema, connections, lock_wait_s, retry_s, pooler)
         self._schema = schema
-        self._lines = Lines()
+        self._lines: Recent[Line] = Recent(LINES_BYTES_MAX)  # scopes that this process changed last
         self._server = PostgresServer(conninfo, settings, clock)
         try:
             with self._server.connect() as conn:
@@ -95,7 +97,7 @@ class PostgresBackend(RelationalBackend):
         line = self._lines.get(scope)
         if line is not None and found is not None and line.scope.stamps == found.stamps:
             # The mark is our own, so that the next save of this process is still one statement.
-            self._lines.put(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
+            self._lines.keep(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
         return result
 
     def _give_back(self) -> int:
@@ -117,7 +119,7 @@ class PostgresBackend(RelationalBackend):
                     done = self._save(commit, ready, line, None)
             except NoAnswer:
                 done = self._save(commit, ready, line, lost)
-        self._lines.put(commit.scope, None if done.moved is None else Line(done.moved, done.alone))
+        self._lines.keep(commit.scope, None if done.moved is None else Line(done.moved, done.alone))
         if done.body is not None:
             self._cache.put(commit.scope, done.row.nonce, done.body)
         return info_of(commit.scope, done.row)

@@ -1,18 +1,76 @@
-"""The last encoded state of each scope, so that the next one can be compared with it.
+"""What a process remembers of the scopes it uses, so that the next save need not ask.
 
-An entry counts only under the nonce of the write that made it, which the engine knows, so a stale
-one is never used. Bounded in bytes; what was not used for longest goes first.
+An entry counts only under a mark that the engine compares (the nonce of a write, the stamps of a
+scope), so a stale one is never used. Bounded in bytes; what was not used for longest goes first.
 """
 
 import os
 import threading
 import weakref
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from holdfast.model import ScopeKey
 
 _ENTRY_BYTES = 512  # what an entry takes beside its body
+
+
+class Entry(Protocol):
+    """Something to be remembered of a scope."""
+
+    @property
+    def cost(self) -> int:
+        """The bytes that it takes in a cache."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Recent(Generic[E]):
+    """Entries by scope. Safe for threads, and emptied in a forked child."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._forget()
+        _caches.add(self)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[ScopeKey, E] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def bytes_held(self) -> int:
+        """The bytes held now."""
+        return self._bytes
+
+    def get(self, scope: ScopeKey) -> E | None:
+        """Return what is known of a scope."""
+        with self._lock:
+            entry = self._entries.get(scope)
+            if entry is not None:
+                self._entries.move_to_end(scope)
+            return entry
+
+    def keep(self, scope: ScopeKey, entry: E | None) -> None:
+        """Remember something of a scope in place of what was known of it; None: nothing."""
+        with self._lock:
+            before = self._entries.pop(scope, None)
+            self._bytes -= 0 if before is None else before.cost
+            if entry is None or entry.cost > self._bytes_max:
+                return
+            self._entries[scope] = entry
+            self._bytes += entry.cost
+            while self._bytes > self._bytes_max:
+                _, oldest = self._entries.popitem(last=False)
+                self._bytes -= oldest.cost
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+            self._bytes = 0
 
 
 class Known(NamedTuple):
@@ -27,58 +85,15 @@ class Known(NamedTuple):
         return len(self.body) + _ENTRY_BYTES
 
 
-class BodyCache:
-    """Bodies by scope. Safe for threads, and emptied in a forked child."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._forget()
-        _caches.add(self)
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[ScopeKey, Known] = OrderedDict()
-        self._bytes = 0
-
-    @property
-    def bytes_held(self) -> int:
-        """The bytes held now."""
-        return self._bytes
-
-    def get(self, scope: ScopeKey) -> Known | None:
-        """Return what is known of the last body of a scope."""
-        with self._lock:
-            entry = self._entries.get(scope)
-            if entry is not None:
-                self._entries.move_to_end(scope)
-            return entry
+class BodyCache(Recent[Known]):
+    """The last encoded state of each scope, so that the next one can be compared with it."""
 
     def put(self, scope: ScopeKey, nonce: str, body: bytes) -> None:
         """Remember the last body of a scope."""
-        with self._lock:
-            self._remove(scope)
-            known = Known(nonce, body)
-            if known.cost > self._bytes_max:
-                return
-            self._entries[scope] = known
-            self._bytes += known.cost
-            while self._bytes > self._bytes_max:
-                _, oldest = self._entries.popitem(last=False)
-                self._bytes -= oldest.cost
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._entries.clear()
-            self._bytes = 0
-
-    def _remove(self, scope: ScopeKey) -> None:
-        entry = self._entries.pop(scope, None)
-        if entry is not None:
-            self._bytes -= entry.cost
+        self.keep(scope, Known(nonce, body))
 
 
-_caches: "weakref.WeakSet[BodyCache]" = weakref.WeakSet()
+_caches: "weakref.WeakSet[Recent[Any]]" = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

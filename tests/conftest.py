@@ -1,12 +1,9 @@
-"""Servers as fixtures, started when first asked for and shared by the tests of one process.
+"""The servers that tests talk to; each is started when a test first asks for it.
 
-A test module gets them by `from tests.servers.fixtures import seaweedfs`, or a `conftest.py` does.
-However many modules do, there is one server of each kind.
+Tests of one process share a server of each kind.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
-from typing import Generic, TypeVar
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,50 +14,26 @@ from tests.servers.postgres import Postgres, Schemas, start_postgres
 from tests.servers.seaweedfs import start_seaweedfs
 from tests.servers.service import Service
 
-Server = TypeVar("Server")
-
-
-class Shared(Generic[Server]):
-    """A server that runs as long as anybody uses it."""
-
-    def __init__(self, start: Callable[[], AbstractContextManager[Server]]) -> None:
-        self._start = start
-        self._users = 0
-        self._stack = ExitStack()
-        self._service: Server | None = None
-
-    def __call__(self) -> Iterator[Server]:
-        if self._service is None:
-            self._service = self._stack.enter_context(self._start())
-        self._users += 1
-        yield self._service
-        self._users -= 1
-        if not self._users:
-            self._service = None
-            self._stack.close()
-
-
-_seaweedfs = Shared(start_seaweedfs)
-_moto = Shared(start_moto)
-_postgres = Shared(start_postgres)
-
 
 @pytest.fixture(scope="session")
 def seaweedfs() -> Iterator[Service]:
     """SeaweedFS. Its bucket is shared, so give each test a prefix of its own."""
-    yield from _seaweedfs()
+    with start_seaweedfs() as service:
+        yield service
 
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[Service]:
     """Moto. Its bucket is shared, so give each test a prefix of its own."""
-    yield from _moto()
+    with start_moto() as service:
+        yield service
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """PostgreSQL. Its database is shared, so use `schemas` or `postgres_url`."""
-    yield from _postgres()
+    with start_postgres() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,3 +1,0 @@
-from tests.servers.fixtures import moto, seaweedfs
-
-__all__ = ["moto", "seaweedfs"]
