@@ -10,7 +10,7 @@ Open a store, take a scope, save after each step; after a crash the same state i
 """
 
 from holdfast.aio import AsyncStore
-from holdfast.aio_scope import AsyncScope
+from holdfast.aio_scope import AsyncLease, AsyncScope
 from holdfast.errors import (
     AlreadyExists,
     Conflict,
@@ -38,7 +38,7 @@ from holdfast.model import (
     Stats,
 )
 from holdfast.opening import open, open_async
-from holdfast.scope import Scope
+from holdfast.scope import Lease, Scope
 from holdfast.store import Store
 
 __version__ = "0.1.0"
@@ -48,6 +48,7 @@ __all__ = [
     "HEAD",
     "JSON",
     "AlreadyExists",
+    "AsyncLease",
     "AsyncScope",
     "AsyncStore",
     "Change",
@@ -57,6 +58,7 @@ __all__ = [
     "Finding",
     "HoldfastError",
     "InvalidInput",
+    "Lease",
     "NotFound",
     "Note",
     "Pruned",

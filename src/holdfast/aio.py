@@ -16,6 +16,8 @@ from holdfast.aio_scope import AsyncScope
 from holdfast.core import limits
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.hub import Hub, Watcher
+from holdfast.listening import Topic
 from holdfast.model import (
     Finding,
     ScopeInfo,
@@ -135,6 +137,46 @@ class AsyncStore:
         """Async twin of `Store.delete_session`."""
         session_id = limits.check_id("session_id", session_id)
         return await self._run(lambda backend: backend.delete_session(session_id))
+
+    def watch(
+        self,
+        *,
+        session_id: str | None = None,
+        snapshot_id: str | None = None,
+        prefix: str = "",
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Store.watch`."""
+        return self._watch(steps.topic(session_id, snapshot_id, prefix), timeout_s)
+
+    def _watch(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
+        if timeout_s is not None:
+            timeout_s = limits.check_seconds("timeout_s", timeout_s)
+        return self._each_change(topic, timeout_s)
+
+    async def _each_change(
+        self, topic: Topic, timeout_s: float | None
+    ) -> AsyncIterator[SnapshotInfo]:
+        import asyncio
+
+        hub = self._engine.companion(Hub)
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        watcher = Watcher(topic, lambda: loop.call_soon_threadsafe(told.set))
+        try:
+            hub.join(watcher)
+            while True:
+                told.clear()
+                news, is_over = watcher.take()
+                for info in news:
+                    yield info
+                if is_over:
+                    return
+                if not news:
+                    await asyncio.wait_for(told.wait(), timeout_s)
+        except TimeoutError:
+            return
+        finally:
+            hub.leave(watcher)
 
     async def _run(self, work: Work[T]) -> T:
         return await self._offload(self._sync._run, work)

@@ -1,12 +1,15 @@
 """The async face of a scope: the same verbs, awaited."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from holdfast import lines, steps, upkeep
+from holdfast import leases, lines, steps, upkeep
 from holdfast.core import limits, prepare
 from holdfast.engine import Address
+from holdfast.errors import Conflict, InvalidInput, Unavailable
+from holdfast.listening import Target, Topic
 from holdfast.model import (
     ANY,
     HEAD,
@@ -21,6 +24,7 @@ from holdfast.model import (
     SnapshotInfo,
     SnapshotRef,
 )
+from holdfast.protocol import Claim
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncStore
@@ -34,6 +38,7 @@ class AsyncScope(Address):
         super().__init__(key)
         self._store = store
         self._tools = store._engine.tools
+        self._fence: str | None = None  # the lease under which a `Lease` writes
 
     async def save(
         self,
@@ -66,6 +71,7 @@ class AsyncScope(Address):
             created_at=created_at,
             forked_from=forked_from,
             expect=expect,
+            fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
@@ -92,6 +98,7 @@ class AsyncScope(Address):
             labels=labels,
             metadata=metadata,
             expect=expect,
+            fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
@@ -131,7 +138,9 @@ class AsyncScope(Address):
         fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
     ) -> SnapshotInfo | None:
         """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
-        return await self._store._drive(steps.update(self._tools, self._key, id, fn))
+        return await self._store._drive(
+            steps.update(self._tools, self._key, id, fn, fence=self._fence)
+        )
 
     def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.ancestors`."""
@@ -177,7 +186,12 @@ class AsyncScope(Address):
     ) -> Pruned:
         """Async twin of `Scope.prune`."""
         verb = upkeep.prune(
-            self._tools, self._key, keep_last=keep_last, older_than=older_than, dry_run=dry_run
+            self._tools,
+            self._key,
+            keep_last=keep_last,
+            older_than=older_than,
+            dry_run=dry_run,
+            fence=self._fence,
         )
         return await self._store._drive(verb)
 
@@ -185,14 +199,14 @@ class AsyncScope(Address):
         """Async twin of `Scope.delete_snapshot`."""
         id = limits.check_id("id", id)
         return await self._store._run(
-            lambda backend: backend.delete_snapshots(self._key, [id]).count
+            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
         )
 
     async def delete(self, *, expect: Expect = ANY) -> int:
         """Async twin of `Scope.delete`."""
         expect = prepare.check_expect(expect)
         return await self._store._run(
-            lambda backend: backend.delete_scope(self._key, expect=expect)
+            lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
     async def note(self, name: str, *, on: str | None = None) -> Note | None:
@@ -212,10 +226,70 @@ class AsyncScope(Address):
         expect: Expect = ANY,
     ) -> Note | None:
         """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
-        verb = steps.set_note(self._tools, self._key, name, value_or_fn, on=on, expect=expect)
+        verb = steps.set_note(
+            self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
+        )
         return await self._store._drive(verb)
 
     async def delete_note(self, name: str, *, on: str | None = None) -> int:
         """Async twin of `Scope.delete_note`."""
         name, on = prepare.note_address(name, on)
-        return await self._store._run(lambda backend: backend.delete_note(self._key, name, on=on))
+        return await self._store._run(
+            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+        )
+
+    def watch(
+        self, id: str | None = None, *, timeout_s: float | None = None
+    ) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Scope.watch`."""
+        if id is not None:
+            id = limits.check_id("id", id)
+        return self._store._watch(Topic(Target(self._key, id)), timeout_s)
+
+    def claim(
+        self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
+    ) -> AbstractAsyncContextManager["AsyncLease"]:
+        """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
+        claim, wait_s = leases.prepare(
+            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
+        )
+        return self._claimed(claim, wait_s)
+
+    @asynccontextmanager
+    async def _claimed(self, claim: Claim, wait_s: float) -> AsyncIterator["AsyncLease"]:
+        renewals = self._store._engine.companion(leases.Renewals)
+        try:
+            held = await self._store._drive(leases.claim(self._tools, claim, wait_s))
+        except Conflict:
+            raise
+        except BaseException:
+            renewals.let_go(claim)  # a cancelled await does not stop what has begun
+            raise
+        term = leases.Term(self._tools, claim, held)
+        renewals.add(term)
+        try:
+            yield AsyncLease(self._store, term)
+        finally:
+            renewals.remove(term)
+            with suppress(Unavailable, InvalidInput):  # then it ends by itself
+                await self._store._run(leases.release(self._tools, claim))
+
+
+class AsyncLease(AsyncScope):
+    """Async twin of `Lease`."""
+
+    def __init__(self, store: "AsyncStore", term: leases.Term) -> None:
+        """Made by `AsyncScope.claim`."""
+        super().__init__(store, term.claim.scope)
+        self._term = term
+        self._fence = term.claim.key
+
+    @property
+    def token(self) -> str:
+        """The key of the lease, which is unique."""
+        return self._term.claim.key
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it ends unless it is renewed, by the clock of this machine."""
+        return self._term.expires_at

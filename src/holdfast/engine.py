@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from holdfast.errors import InvalidInput
 from holdfast.model import ScopeKey
@@ -19,6 +20,17 @@ class Tools:
     workers: int
 
 
+class Companion(Protocol):
+    """What works beside an engine, with a thread of its own."""
+
+    def close(self) -> None:
+        """Come to an end. May be repeated."""
+        ...
+
+
+C = TypeVar("C", bound=Companion)
+
+
 class Engine:
     """A backend that is opened once, by its first use, and closed once for both faces."""
 
@@ -29,6 +41,8 @@ class Engine:
         self._closed = False
         self._lock = threading.Lock()
         self._at_close: list[Callable[[], None]] = []
+        self._gathering = threading.Lock()  # its own: opening may take long
+        self._companions: dict[object, Companion] = {}
 
     @property
     def backend(self) -> Backend:
@@ -58,6 +72,19 @@ class Engine:
                 self._backend = self._opener()
             return self._backend
 
+    def companion(self, kind: Callable[["Engine"], C]) -> C:
+        """Return the one of its kind that works for this engine, made when it is first needed.
+
+        It is closed before the backend is.
+        """
+        with self._gathering:
+            if self._closed:
+                raise InvalidInput("the store is closed")
+            found = self._companions.get(kind)
+            if found is None:
+                found = self._companions[kind] = kind(self)
+            return found  # type: ignore[return-value]
+
     def at_close(self, action: Callable[[], None]) -> None:
         """Have something else let go when the engine is closed: at once if it is closed already."""
         with self._lock:
@@ -68,8 +95,13 @@ class Engine:
 
     def close(self) -> None:
         """Close the backend and whatever joined it. May be repeated."""
+        with self._gathering:
+            self._closed = True
+            companions, self._companions = list(self._companions.values()), {}
+        for companion in companions:
+            companion.close()
         with self._lock:
-            backend, self._backend, self._closed = self._backend, None, True
+            backend, self._backend = self._backend, None
             actions, self._at_close = self._at_close, []
         if backend is not None:
             backend.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from holdfast import option
 from holdfast.aio import AsyncStore
 from holdfast.core import limits
 from holdfast.core.layout import Layout
@@ -21,7 +22,6 @@ from holdfast.protocol import Backend, Clock, Stamp
 from holdfast.store import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # so that no quotes are needed anywhere
 DEFAULT_URL = "sqlite:///holdfast.db"
 
 
@@ -33,10 +33,11 @@ def open(url: str | None = None, **options: Any) -> Store:
     for SQLite `lock_wait_s`, `synchronous` (`full`, `normal` or `off`) and `cache_bytes_max` (last
     states kept in memory, so that the next ones are compared without reading them); for folders and
     object stores `root` (`sessions/`, or one of the roots of the Strands tools: nothing, or
-    `session/`); for folders `sync`; for object stores `timeout_s` of a request, `retry_s` of all
-    attempts and `parallel` requests; for PostgreSQL `schema`, `setup`, `connections`, `pooler` and
-    more (the guide has them all), beside what libpq knows; for S3 `endpoint_url`, `region`,
-    `profile`, `path_style` and keys, which are better left where AWS's own tools look for them.
+    `session/`) and `poll_s` (how long a watch may take to notice where nothing tells it); for
+    folders `sync`; for object stores `timeout_s` of a request, `retry_s` of all attempts and
+    `parallel` requests; for PostgreSQL `schema`, `setup`, `connections`, `pooler` and more (the
+    guide has them all), beside what libpq knows; for S3 `endpoint_url`, `region`, `profile`,
+    `path_style` and keys, which are better left where AWS's own tools look for them.
 
     Raises:
         InvalidInput: the URL or an option is not understood, or the file is not Holdfast's.
@@ -105,12 +106,12 @@ def _tools(common: Mapping[str, Any]) -> Tools:
 def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
     scheme, address, given = _read_url(url)
     merged: dict[str, Any] = dict(options)
-    for option, value in given:
-        if option in merged:
-            raise InvalidInput(f"the option is given twice. option=`{option}`")
-        merged[option] = value
+    for name, value in given:
+        if name in merged:
+            raise InvalidInput(f"the option is given twice. option=`{name}`")
+        merged[name] = value
     common, own = _common(merged)
-    engine = Engine(scheme.opener(address, _checked(own, scheme.options)), _tools(common))
+    engine = Engine(scheme.opener(address, option.checked(own, scheme.options)), _tools(common))
     if scheme.instant:
         engine.open()
     return engine
@@ -176,10 +177,9 @@ def _sqlite_file(address: str) -> str:
 def _open_folder(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
     from holdfast.backends._bucket.directory import DirectoryBucket
 
-    own = dict(options)
-    root = own.pop("root", _ROOT)
     path = _folder(address)
-    return lambda: _over(DirectoryBucket(path, token=_token, now=_now, **own), root)
+    own, above = _split(options)
+    return lambda: _over(DirectoryBucket(path, token=_token, now=_now, **own), **above)
 
 
 def _folder(address: str) -> str:
@@ -221,10 +221,9 @@ def _opened(
     name, _, prefix = address[2:].partition("/")
     if "@" in name:
         raise InvalidInput("a URL does not hold keys: give access_key_id= and secret_access_key=")
-    own = dict(options)
-    root = own.pop("root", _ROOT)
+    own, above = _split(options)
     bucket = factory(name, prefix=prefix, clock=CLOCK, **own)
-    return lambda: _over(bucket, root)
+    return lambda: _over(bucket, **above)
 
 
 def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
@@ -238,11 +237,20 @@ def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Bac
     return lambda: PostgresBackend(url, clock=CLOCK, **options)
 
 
-def _over(bucket: Any, root: str) -> Backend:
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split the options of a bucket from those of the engine over it."""
+    own = {name: value for name, value in options.items() if name not in _ABOVE}
+    return own, {name: value for name, value in options.items() if name in _ABOVE}
+
+
+def _over(bucket: Any, *, root: str = option.ROOT, **options: Any) -> Backend:
     from holdfast.backends.objects import ObjectBackend
 
     # Other tools know no index, and theirs are the other roots.
-    return ObjectBackend(bucket, layout=Layout(root), index=root == _ROOT, clock=CLOCK, draw=draw)
+    index = root == option.ROOT
+    return ObjectBackend(
+        bucket, layout=Layout(root), index=index, clock=CLOCK, draw=draw, **options
+    )
 
 
 def _token() -> str:
@@ -253,53 +261,6 @@ def _now() -> int:
     return time.time_ns() // 1000
 
 
-def _root(value: Any) -> str:
-    if value not in (_ROOT, "", "session/"):
-        raise ValueError
-    return str(value)
-
-
-def _flag(value: Any) -> bool:
-    if value in (True, "true", "1"):
-        return True
-    if value in (False, "false", "0"):
-        return False
-    raise ValueError
-
-
-def _positive_int(value: Any) -> int:
-    number = int(value)
-    if number < 1 or isinstance(value, bool | float):
-        raise ValueError
-    return number
-
-
-def _seconds(value: Any) -> float:
-    number = float(value)
-    if not 0 <= number <= limits.WAIT_S_MAX or isinstance(value, bool):
-        raise ValueError
-    return number
-
-
-def _durability(value: Any) -> str:
-    if value not in ("full", "normal", "off"):
-        raise ValueError
-    return str(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError
-    return value
-
-
-def check_schema(value: Any) -> str:
-    """Return the name of a schema, or raise InvalidInput."""
-    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
-        raise InvalidInput("the name of a schema has up to 63 of a-z, 0-9 and _, no digit first")
-    return value
-
-
 class _Scheme(NamedTuple):
     opener: Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
     options: Mapping[str, Callable[[Any], Any]]
@@ -308,28 +269,30 @@ class _Scheme(NamedTuple):
     shares_query: bool = False  # with options that are not ours
 
 
-_ROOT = "sessions/"
 _COMMON: Mapping[str, Callable[[Any], Any]] = {
-    "state_bytes_max": _positive_int,
-    "workers": _positive_int,
+    "state_bytes_max": option.positive_int,
+    "workers": option.positive_int,
 }
+_ABOVE: Mapping[str, Callable[[Any], Any]] = {"root": option.root, "poll_s": option.interval}
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
-    "root": _root,
-    "timeout_s": _seconds,
-    "retry_s": _seconds,
-    "parallel": _positive_int,
+    **_ABOVE,
+    "timeout_s": option.seconds,
+    "retry_s": option.seconds,
+    "parallel": option.positive_int,
 }
 _POSTGRES = _Scheme(
     _open_postgres,
     {
-        "schema": check_schema,
-        "setup": _flag,
-        "connections": _positive_int,
-        "lock_wait_s": _seconds,
-        "retry_s": _seconds,
-        "pooler": _flag,
-        "advisory_locks": _flag,
-        "cache_bytes_max": _positive_int,
+        "schema": option.check_schema,
+        "setup": option.flag,
+        "connections": option.positive_int,
+        "lock_wait_s": option.seconds,
+        "retry_s": option.seconds,
+        "pooler": option.flag,
+        "advisory_locks": option.flag,
+        "notify": option.flag,
+        "poll_s": option.interval,
+        "cache_bytes_max": option.positive_int,
     },
     shares_query=True,
 )
@@ -338,15 +301,15 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "sqlite": _Scheme(
         _open_sqlite,
         {
-            "lock_wait_s": _seconds,
-            "synchronous": _durability,
-            "cache_bytes_max": _positive_int,
+            "lock_wait_s": option.seconds,
+            "synchronous": option.durability,
+            "cache_bytes_max": option.positive_int,
         },
         file=_sqlite_file,
     ),
     "file": _Scheme(
         _open_folder,
-        {"root": _root, "sync": _flag, "lock_wait_s": _seconds},
+        {**_ABOVE, "sync": option.flag, "lock_wait_s": option.seconds},
         file=_folder,
     ),
     "postgresql": _POSTGRES,
@@ -355,17 +318,17 @@ _SCHEMES: Mapping[str, _Scheme] = {
         _open_s3,
         {
             **_OBJECTS,
-            "endpoint_url": _text,
-            "region": _text,
-            "access_key_id": _text,
-            "secret_access_key": _text,
-            "session_token": _text,
-            "profile": _text,
-            "path_style": _flag,
+            "endpoint_url": option.text,
+            "region": option.text,
+            "access_key_id": option.text,
+            "secret_access_key": option.text,
+            "session_token": option.text,
+            "profile": option.text,
+            "path_style": option.flag,
         },
     ),
     "gs": _Scheme(_open_gcs, _OBJECTS),
-    "az": _Scheme(_open_azure, {**_OBJECTS, "account": _text}),
+    "az": _Scheme(_open_azure, {**_OBJECTS, "account": option.text}),
 }
 
 
@@ -373,19 +336,4 @@ def _common(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     """Split the options that every engine has from an engine's own."""
     common = {name: value for name, value in options.items() if name in _COMMON}
     own = {name: value for name, value in options.items() if name not in _COMMON}
-    return _checked(common, _COMMON), own
-
-
-def _checked(
-    options: Mapping[str, Any], known: Mapping[str, Callable[[Any], Any]]
-) -> dict[str, Any]:
-    checked: dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in known:
-            raise InvalidInput(f"there is no such option. option=`{name}`")
-        try:
-            checked[name] = known[name](value)
-        except (TypeError, ValueError, OverflowError):
-            # The value may be a secret in the wrong place, so it is not shown.
-            raise InvalidInput(f"the option's value is not acceptable. option=`{name}`") from None
-    return checked
+    return option.checked(common, _COMMON), own

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+from holdfast.listening import Listener, Target
 from holdfast.model import (
     ANY,
     HEAD,
@@ -116,7 +117,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class NoteWrite:
-    """One write of one note. `value` is encoded; `expect` compares the note's own revision."""
+    """One write of one note. `value` is encoded; `expect` compares the note's own revision.
+
+    `fence` is the lease that the scope must still carry.
+    """
 
     scope: ScopeKey
     name: str
@@ -124,6 +128,28 @@ class NoteWrite:
     value: bytes
     stamp: Stamp
     expect: Expect = ANY
+    fence: str | None = None
+
+
+class Claim(NamedTuple):
+    """A wish to hold the lease of a scope for some time. `key` is unique and names the lease.
+
+    `owner` is for people to read.
+    """
+
+    scope: ScopeKey
+    key: str
+    owner: str
+    ttl_us: int
+    stamp: Stamp
+
+
+class Hold(NamedTuple):
+    """A lease as it stands: whose it is, and how long it lasts unless it is renewed."""
+
+    key: str
+    owner: str
+    left_us: int
 
 
 Found: TypeAlias = tuple[SnapshotInfo, bytes]
@@ -259,8 +285,50 @@ class Backend(Protocol):
         """
         ...
 
-    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
         """Remove a note; return 1, or 0 if there was none."""
+        ...
+
+    def claim(self, claim: Claim) -> Hold:
+        """Let a scope carry the key of a lease, unless it carries that of another which lasts.
+
+        Return the lease that holds from now on: it is the caller's if it has the key of the claim.
+        It needs no snapshot, and creates its scope. Time is that of the server. Where there is no
+        server, a lease has ended when this engine has seen it unrenewed for as long as it lasts.
+        From then on no write under the old key has an effect. May be repeated.
+        """
+        ...
+
+    def renew(self, claim: Claim) -> Hold:
+        """Let a lease last from now on, even if it ended and nobody has claimed the scope since.
+
+        Raises:
+            Conflict: the scope does not carry its key any more.
+        """
+        ...
+
+    def release(self, claim: Claim) -> None:
+        """Give a lease back, unless the scope carries another: it then carries none."""
+        ...
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        """Return the lease that a scope carries, ended or not; how much is left is a hint.
+
+        `now` is the reader's own time, for engines that have none.
+        """
+        ...
+
+    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+        """Return the revision of each target, None where there is nothing: what a look costs.
+
+        Damage is not noticed here, and one target that cannot be told does not stop the others.
+        """
+        ...
+
+    def listen(self) -> Listener:
+        """Begin to hear of changes."""
         ...
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:

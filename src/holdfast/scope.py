@@ -1,12 +1,15 @@
 """The synchronous face of a scope. The full promise of each verb stands here."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from holdfast import lines, steps, upkeep
+from holdfast import leases, lines, steps, upkeep
 from holdfast.core import limits, prepare
 from holdfast.engine import Address
+from holdfast.errors import InvalidInput, Unavailable
+from holdfast.listening import Target, Topic
 from holdfast.model import (
     ANY,
     HEAD,
@@ -21,6 +24,7 @@ from holdfast.model import (
     SnapshotInfo,
     SnapshotRef,
 )
+from holdfast.protocol import Claim
 
 if TYPE_CHECKING:
     from holdfast.store import Store
@@ -34,6 +38,7 @@ class Scope(Address):
         super().__init__(key)
         self._store = store
         self._tools = store._engine.tools
+        self._fence: str | None = None  # the lease under which a `Lease` writes
 
     def save(
         self,
@@ -81,6 +86,7 @@ class Scope(Address):
             created_at=created_at,
             forked_from=forked_from,
             expect=expect,
+            fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
@@ -114,6 +120,7 @@ class Scope(Address):
             labels=labels,
             metadata=metadata,
             expect=expect,
+            fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
@@ -165,7 +172,7 @@ class Scope(Address):
             NotFound: there is no such snapshot.
             InvalidInput: `fn` returned something else, or changed what cannot be changed.
         """
-        return self._store._drive(steps.update(self._tools, self._key, id, fn))
+        return self._store._drive(steps.update(self._tools, self._key, id, fn, fence=self._fence))
 
     def ancestors(self, id: str) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, until a parent is missing.
@@ -232,7 +239,12 @@ class Scope(Address):
         At least one must be given. Never the head. With `dry_run` only counts.
         """
         verb = upkeep.prune(
-            self._tools, self._key, keep_last=keep_last, older_than=older_than, dry_run=dry_run
+            self._tools,
+            self._key,
+            keep_last=keep_last,
+            older_than=older_than,
+            dry_run=dry_run,
+            fence=self._fence,
         )
         return self._store._drive(verb)
 
@@ -243,7 +255,9 @@ class Scope(Address):
         snapshot is uncovered.
         """
         id = limits.check_id("id", id)
-        return self._store._run(lambda backend: backend.delete_snapshots(self._key, [id]).count)
+        return self._store._run(
+            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+        )
 
     def delete(self, *, expect: Expect = ANY) -> int:
         """Remove the whole scope with its notes; return how many snapshots that were.
@@ -252,7 +266,9 @@ class Scope(Address):
             Conflict: the head's revision is not `expect`. Nothing was removed.
         """
         expect = prepare.check_expect(expect)
-        return self._store._run(lambda backend: backend.delete_scope(self._key, expect=expect))
+        return self._store._run(
+            lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
+        )
 
     def note(self, name: str, *, on: str | None = None) -> Note | None:
         """Return a note of the scope, or on a snapshot id; None if there is none."""
@@ -278,10 +294,79 @@ class Scope(Address):
         Raises:
             Conflict: the note's revision is not `expect` (None: it must not exist yet).
         """
-        verb = steps.set_note(self._tools, self._key, name, value_or_fn, on=on, expect=expect)
+        verb = steps.set_note(
+            self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
+        )
         return self._store._drive(verb)
 
     def delete_note(self, name: str, *, on: str | None = None) -> int:
         """Remove a note; return 1, or 0 if there was none."""
         name, on = prepare.note_address(name, on)
-        return self._store._run(lambda backend: backend.delete_note(self._key, name, on=on))
+        return self._store._run(
+            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+        )
+
+    def watch(
+        self, id: str | None = None, *, timeout_s: float | None = None
+    ) -> Iterator[SnapshotInfo]:
+        """Yield what the scope shows, and again whenever it shows something else; or one snapshot.
+
+        The present one comes first, and need not exist yet. Whatever process made it, the last
+        change is never missed; of several in a short time, those before may be. Ends when what is
+        watched is deleted, when `timeout_s` has passed without a change, or with the store. A loop
+        that is left lets go of everything.
+        """
+        if id is not None:
+            id = limits.check_id("id", id)
+        return self._store._watch(Topic(Target(self._key, id)), timeout_s)
+
+    def claim(
+        self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
+    ) -> AbstractContextManager["Lease"]:
+        """Hold the lease of this scope: `with scope.claim(owner="worker-1") as lease:`.
+
+        A lease is a scope whose every write carries it. It is renewed in the background and given
+        back at the end; if this process stops, it ends `ttl_s` later. While it lasts nobody else
+        can claim the scope; it does not shut out those who write without one. When it has passed to
+        somebody else, everything written under it is Conflict and changes nothing.
+
+        Raises:
+            Conflict: somebody else holds it, also after `wait_s`.
+        """
+        claim, wait_s = leases.prepare(
+            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
+        )
+        return self._claimed(claim, wait_s)
+
+    @contextmanager
+    def _claimed(self, claim: Claim, wait_s: float) -> Iterator["Lease"]:
+        held = self._store._drive(leases.claim(self._tools, claim, wait_s))
+        term = leases.Term(self._tools, claim, held)
+        renewals = self._store._engine.companion(leases.Renewals)
+        renewals.add(term)
+        try:
+            yield Lease(self._store, term)
+        finally:
+            renewals.remove(term)
+            with suppress(Unavailable, InvalidInput):  # then it ends by itself
+                self._store._run(leases.release(self._tools, claim))
+
+
+class Lease(Scope):
+    """A scope that is held: whatever is written through it carries the lease."""
+
+    def __init__(self, store: "Store", term: leases.Term) -> None:
+        """Made by `Scope.claim`."""
+        super().__init__(store, term.claim.scope)
+        self._term = term
+        self._fence = term.claim.key
+
+    @property
+    def token(self) -> str:
+        """The key of the lease, which is unique."""
+        return self._term.claim.key
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it ends unless it is renewed, by the clock of this machine."""
+        return self._term.expires_at

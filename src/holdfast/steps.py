@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from holdfast.core import codec, ids, limits, prepare
 from holdfast.engine import Tools
 from holdfast.errors import Conflict, InvalidInput, NotFound, Unavailable
+from holdfast.listening import Topic
 from holdfast.model import (
     ANY,
     JSON,
@@ -176,7 +177,12 @@ def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[s
 
 
 def update(
-    tools: Tools, scope: ScopeKey, snapshot_id: str, function: Callable[[Snapshot], Any]
+    tools: Tools,
+    scope: ScopeKey,
+    snapshot_id: str,
+    function: Callable[[Snapshot], Any],
+    *,
+    fence: str | None,
 ) -> Steps[SnapshotInfo | None]:
     """Read, ask the caller's function, and compare-and-set, until nobody came in between."""
     if not callable(function):
@@ -193,7 +199,11 @@ def update(
         if after is None:
             return None
         commit = prepare.replacement(
-            before, after, stamp=tools.draw(), state_bytes_max=tools.state_bytes_max
+            before,
+            after,
+            fence=fence,
+            stamp=tools.draw(),
+            state_bytes_max=tools.state_bytes_max,
         )
         stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
         return stored
@@ -213,6 +223,17 @@ def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
         return next(iter(backend.list_snapshots(query, limit=1)), None)
 
     return work
+
+
+def topic(session_id: str | None, snapshot_id: str | None, prefix: str) -> Topic:
+    """Return what a caller wants to watch: a session, a snapshot wherever it is, or everything."""
+    if session_id is not None and snapshot_id is not None:
+        raise InvalidInput("watch a session, or a snapshot wherever it is, not both")
+    return Topic(
+        session_id=None if session_id is None else limits.check_id("session_id", session_id),
+        id=None if snapshot_id is None else limits.check_id("snapshot_id", snapshot_id),
+        prefix=check_prefix(prefix),
+    )
 
 
 def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
@@ -271,7 +292,14 @@ def notes(scope: ScopeKey, on: str | Iterable[str] | None) -> Walk[Note]:
 
 
 def set_note(
-    tools: Tools, scope: ScopeKey, name: str, value: Any, *, on: str | None, expect: Expect
+    tools: Tools,
+    scope: ScopeKey,
+    name: str,
+    value: Any,
+    *,
+    on: str | None,
+    expect: Expect,
+    fence: str | None,
 ) -> Steps[Note | None]:
     """Write a note, or read, ask the caller's function for the next value, and compare-and-set."""
     name, on = prepare.note_address(name, on)
@@ -286,6 +314,7 @@ def set_note(
             next_value,
             on=on,
             expect=at,
+            fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )

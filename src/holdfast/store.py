@@ -1,6 +1,7 @@
 """The synchronous face of a store. The full promise of each verb stands here."""
 
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -10,6 +11,8 @@ from holdfast import steps, upkeep
 from holdfast.core import limits
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.hub import Hub, Watcher
+from holdfast.listening import Topic
 from holdfast.model import (
     Finding,
     ScopeInfo,
@@ -132,6 +135,45 @@ class Store:
         """Remove everything of one session; return how many snapshots that were. Idempotent."""
         session_id = limits.check_id("session_id", session_id)
         return self._run(lambda backend: backend.delete_session(session_id))
+
+    def watch(
+        self,
+        *,
+        session_id: str | None = None,
+        snapshot_id: str | None = None,
+        prefix: str = "",
+        timeout_s: float | None = None,
+    ) -> Iterator[SnapshotInfo]:
+        """Yield what the scopes of a session show, and again whenever one shows something else.
+
+        With `snapshot_id` it is a kept snapshot, in whatever scope it is or will be saved; without
+        either, all sessions. Only those whose id begins with `prefix` are seen. Otherwise as
+        `Scope.watch`; ends when the session or the snapshot is deleted.
+        """
+        return self._watch(steps.topic(session_id, snapshot_id, prefix), timeout_s)
+
+    def _watch(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
+        if timeout_s is not None:
+            timeout_s = limits.check_seconds("timeout_s", timeout_s)
+        return self._each_change(topic, timeout_s)
+
+    def _each_change(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
+        hub = self._engine.companion(Hub)
+        told = threading.Event()
+        watcher = Watcher(topic, told.set)
+        try:
+            while True:
+                if watcher.pid != os.getpid():
+                    told = threading.Event()
+                    watcher = watcher.again(told.set)
+                hub.join(watcher)
+                told.clear()
+                news, is_over = watcher.take()
+                yield from news
+                if is_over or (not news and not told.wait(timeout_s)):
+                    return
+        finally:
+            hub.leave(watcher)
 
     def _run(self, work: Work[T]) -> T:
         return work(self._engine.backend)

@@ -21,6 +21,7 @@ def prune(
     keep_last: int | None,
     older_than: timedelta | None,
     dry_run: bool,
+    fence: str | None,
 ) -> Steps[Pruned]:
     """Drop what is outside `keep_last` and older than `older_than`, a page of history at a time."""
     policy = check_retention(keep_last, older_than, now_us=tools.draw().now)
@@ -40,7 +41,7 @@ def prune(
                 gone = Pruned(len(doomed), sum(info.size for info in doomed))
                 if doomed and not dry_run:
                     gone = backend.delete_snapshots(
-                        scope, [info.id for info in doomed], spare_head=True
+                        scope, [info.id for info in doomed], spare_head=True, fence=fence
                     )
                 last = ids.seq_of(page[-1].revision) if page else None
                 return len(page), gone, last

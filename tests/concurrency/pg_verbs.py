@@ -6,6 +6,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Note, Scope, Snapshot, SnapshotInfo
+from holdfast.protocol import Backend, Claim, Hold
 from tests.crash.mortal_objects import sealed, shown_id
 
 LABELS = {"colour": "red", "size": "large"}
@@ -32,6 +33,32 @@ def other(scope: Scope) -> Scope:
     return scope._store.scope(scope.session_id, "other")
 
 
+def backend_of(scope: Scope) -> Backend:
+    return scope._store._engine.backend
+
+
+def lease(scope: Scope, key: str = "key") -> Claim:
+    return Claim(scope.key, key, "ann", 60_000_000, scope._store._engine.tools.draw())
+
+
+def claim(scope: Scope) -> Hold:
+    return backend_of(scope).claim(lease(scope))
+
+
+def lose_claim(scope: Scope) -> Hold:
+    """Claim what somebody else holds."""
+    backend_of(scope).claim(lease(scope, "another"))
+    return claim(scope)
+
+
+def renew(scope: Scope) -> Hold:
+    return backend_of(scope).renew(lease(scope))
+
+
+def release(scope: Scope) -> None:
+    backend_of(scope).release(lease(scope))
+
+
 VERBS: dict[str, Callable[[Scope], Any]] = {
     "kept": lambda scope: scope.save(sealed("c"), labels=LABELS),
     "kept with an id": lambda scope: scope.save(sealed("c"), id="c", labels=LABELS),
@@ -51,6 +78,11 @@ VERBS: dict[str, Callable[[Scope], Any]] = {
     "counter": lambda scope: scope.set_note("n", lambda n: n + 1),
     "first note": lambda scope: other(scope).set_note("n", 0, expect=None),
     "delete_note": lambda scope: scope.delete_note("n"),
+    "claim": claim,
+    "first claim": lambda scope: claim(other(scope)),
+    "lost claim": lose_claim,
+    "renew": renew,
+    "release": release,
     "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
     "delete_snapshot below": lambda scope: scope.delete_snapshot("a"),
     "prune": lambda scope: scope.prune(keep_last=1),
@@ -65,6 +97,11 @@ REPEATABLE = {
     "overwrite",
     "note",
     "delete_note",
+    "claim",
+    "first claim",
+    "lost claim",
+    "renew",
+    "release",
     "delete_snapshot",
     "delete_snapshot below",
     "delete",
@@ -74,6 +111,8 @@ REPEATABLE = {
 
 def prepare(scope: Scope, verb: str) -> Scope:
     scope.set_note("n", 0)
+    if verb in ("renew", "release"):
+        claim(scope)
     if verb == "append":
         return prepared_list(scope)
     scope.save(sealed("a"), id="a", labels=LABELS)
@@ -96,6 +135,8 @@ def seen(scope: Scope) -> list[Any]:
         assert [found.revision for found in kept] == [info.revision for info in infos]
         facts.append([facts_of(found) for found in (head, *kept)])
         facts.append([note.value for note in each.notes()])
+        held = backend_of(scope).read_lease(each.key, now=0)
+        facts.append(None if held is None else held[:2])
     return facts
 
 
@@ -112,6 +153,8 @@ def answer_of(given: Any) -> Any:
         return [shown_id(given.id), shown_id(given.parent_id), given.metadata, given.kept]
     if isinstance(given, Note):
         return given.value
+    if isinstance(given, Hold):
+        return given[:2]
     return given.key[1:] if hasattr(given, "key") else given
 
 

@@ -8,9 +8,14 @@ from holdfast import opening
 from holdfast.core.layout import listing_order
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
+from holdfast.testing.conformance.leasing import Leasing
+from holdfast.testing.conformance.promises import Promises
+from holdfast.testing.conformance.threads import Threads
+from holdfast.testing.conformance.watching import Watching
+from tests.conformance.one_face import Async, Sync
 
 
-class TestDirectory(conformance.Suite):
+class OnDirectory(conformance.Kit):
     def open_backend(self, place: Path) -> Backend:
         # What a power cut does is not tested here, and without syncing it is much faster.
         return opening.open_backend(f"file://{place}/store", sync=False)
@@ -19,12 +24,22 @@ class TestDirectory(conformance.Suite):
         return listing_order(name)
 
 
+class TestDirectory(Sync, OnDirectory, conformance.Suite):
+    """Every chapter."""
+
+
+class TestDirectoryAsync(Async, OnDirectory, Promises, Threads, Leasing, Watching):
+    """The chapters that are about more than one caller."""
+
+
 @pytest.mark.slow
-class TestStrandsRoot(conformance.Suite):
+class TestDirectoryAtLength(OnDirectory, conformance.Suite):
+    """Every chapter, in both faces."""
+
+
+@pytest.mark.slow
+class TestStrandsRoot(OnDirectory, conformance.Suite):
     """The root of the Strands storages: no folder above the sessions, and no index."""
 
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(f"file://{place}/store", sync=False, root="")
-
-    def order(self, name: str, *, folder: bool = False) -> str:
-        return listing_order(name)

@@ -7,9 +7,11 @@ import pytest
 from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
-from holdfast.testing.conformance import Face
+from holdfast.testing.conformance.leasing import Leasing
 from holdfast.testing.conformance.promises import Promises
 from holdfast.testing.conformance.threads import Threads
+from holdfast.testing.conformance.watching import Watching
+from tests.conformance.one_face import Async, Sync
 from tests.servers.postgres import Postgres, Schemas
 
 
@@ -36,22 +38,12 @@ class OnPostgres(conformance.Kit):
         return len(spoiled)
 
 
-class TestPostgres(OnPostgres, conformance.Suite):
+class TestPostgres(Sync, OnPostgres, conformance.Suite):
     """Every chapter."""
 
-    @pytest.fixture(params=["sync"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
 
-
-class TestPostgresAsync(OnPostgres, Promises, Threads):
-    """Two chapters; the other face only hands the calls to threads."""
-
-    @pytest.fixture(params=["async"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
+class TestPostgresAsync(Async, OnPostgres, Promises, Threads, Leasing, Watching):
+    """The chapters that are about more than one caller."""
 
 
 @pytest.mark.slow

@@ -10,13 +10,13 @@ from holdfast.core.layout import listing_order
 from holdfast.model import ANY
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
-from holdfast.testing.conformance import Face
 from holdfast.testing.conformance.across import Across
 from holdfast.testing.conformance.damage import Damage
 from holdfast.testing.conformance.deleting import Deleting
 from holdfast.testing.conformance.drafts import Drafts
 from holdfast.testing.conformance.engine import EngineSeam
 from holdfast.testing.conformance.forking import Forking
+from holdfast.testing.conformance.leasing import Leasing
 from holdfast.testing.conformance.lines import Lines
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.notes import Notes
@@ -27,7 +27,11 @@ from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
+from holdfast.testing.conformance.watching import Watching
+from tests.conformance.one_face import Sync
 from tests.servers.service import Service
+
+POLL_S = 0.1  # it is asked for what is watched
 
 
 class OnService(conformance.Kit):
@@ -37,7 +41,7 @@ class OnService(conformance.Kit):
 
     def open_backend(self, place: Path) -> Backend:
         url = f"s3://{self.service.name}/{_prefix(place)}"
-        return opening.open_backend(url, **self.service.options)
+        return opening.open_backend(url, poll_s=POLL_S, **self.service.options)
 
     def damage(self, place: Path, text: bytes) -> int:
         bucket = self.service.open(_prefix(place))
@@ -67,6 +71,7 @@ class OnSeaweedFS(OnService):
 
 
 class TestSeaweedFS(
+    Sync,
     OnSeaweedFS,
     Promises,
     Order,
@@ -84,13 +89,10 @@ class TestSeaweedFS(
     Pruning,
     Threads,
     EngineSeam,
+    Leasing,
+    Watching,
 ):
     """The chapters in which most is asked of the storage."""
-
-    @pytest.fixture(params=["sync"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
 
 
 @pytest.mark.slow
@@ -109,22 +111,12 @@ class OnMoto(OnService):
         return listing_order(name)
 
 
-class TestMoto(OnMoto, Drafts, Repeating, Damage, EngineSeam):
+class TestMoto(Sync, OnMoto, Drafts, Repeating, Damage, EngineSeam):
     """A few chapters: it is slow."""
-
-    @pytest.fixture(params=["sync"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
 
 
 @pytest.mark.slow
-class TestMotoAtLength(OnMoto, conformance.Sequential):
+class TestMotoAtLength(Sync, OnMoto, conformance.Sequential):
     """Every chapter but that of threads, without the one promise that is about them."""
 
     test_promise_06_atomic_update = None  # type: ignore[assignment]
-
-    @pytest.fixture(params=["sync"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face

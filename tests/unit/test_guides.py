@@ -19,6 +19,7 @@ import pytest
 import holdfast
 from holdfast import AsyncScope, AsyncStore, Scope, Store, Unavailable
 from holdfast.cli._app import run
+from tests.concurrency.pg_verbs import claim, release, renew
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres
 
@@ -69,6 +70,8 @@ PAGE_OF = {
     "open_async": "opening",
     "close": "opening",
     "run": "async",
+    "watch": "watch",
+    "claim": "claim",
 }
 
 
@@ -291,6 +294,11 @@ def overtaken(mine: Scope, theirs: Scope) -> None:
     theirs.save(STATE)
 
 
+def claimed(mine: Scope, theirs: Scope) -> None:
+    three(mine, theirs)
+    claim(mine)
+
+
 def almost_a_group(mine: Scope, theirs: Scope) -> None:
     for number in range(33):
         mine.save({**STATE, "number": number})
@@ -342,6 +350,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         )
     ],
     [Cost(lambda s: s.set_note("title", 1), three), Cost(lambda s: s.delete_note("title"), three)],
+    [Cost(claim, theirs_first), Cost(renew, claimed), Cost(release, claimed)],
     [Cost(lambda s: s.update("c", lambda it: it.with_(status="x")), three)],
     [Cost(lambda s: s.update("c", lambda it: it.with_(state="x")), three)],
     [Cost(lambda s: s.fork("b"), three)],

@@ -3,7 +3,7 @@
 import bisect
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -11,12 +11,13 @@ import pytest
 from xxhash import xxh3_128_hexdigest
 
 from holdfast import Scope, ScopeKey
+from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Bucket, Listed, Moved, Stored
 from holdfast.backends.objects import ObjectBackend
 from holdfast.core.layout import Layout
 from holdfast.model import ANY, Expect
 from holdfast.opening import CLOCK, draw, store_over
-from holdfast.protocol import Query
+from holdfast.protocol import Clock, Query
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 
@@ -68,6 +69,13 @@ class DictBucket:
         page = keys[bisect.bisect_right(keys, after) :][:limit]
         self.keys_listed += len(page)
         return [Listed(key, len(self.objects[key]), 0) for key in page]
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        found = self.get(list(known), first=1)
+        return {key: each and each.version for key, each in zip(known, found, strict=True)}
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Poller:
+        return Poller(first_s=poll_s, poll_s=poll_s, clock=clock)
 
     def close(self) -> None:
         pass

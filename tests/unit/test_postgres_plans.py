@@ -4,6 +4,7 @@ Each is run with 100,000 snapshots, in both ways in which a server runs statemen
 prepared: planned for the values at hand, and planned once for all.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +34,8 @@ ID = "id-60000"
 NEW = LAST + 5
 # Snapshots of the short scope, by how the tables are filled.
 SOME = [f"id-{i}" for i in range(SNAPSHOTS) if i % 5 and 2 + i * 7919 % 5499 == SHORT][-16:]
+# What is watched: what a scope shows, one of its snapshots, and what is not there.
+TARGETS = json.dumps([[SESSION, "main", "agent", id] for id in (None, *SOME)] + [["x"] * 4] * 100)
 
 ROW: dict[str, Any] = {
     "seq": NEW, "id": "new", "rev": 0, "nonce": "n", "kept": True, "parent_id": ID,
@@ -58,7 +61,9 @@ VALUES: dict[str, Any] = {
     "save_in_one": {
         **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
         "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
+        "listeners": 1,
     },
+    "is_heard": {"listeners": 1}, "put_lease": ("key", "ann", 1, SHORT), "marks": (TARGETS,),
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},
     "read_snapshots": {**SCOPE, "ids": SOME}, "snapshot_info": {**SCOPE, "id": SOME[0]},
     "seq_and_size": (LONG, ID), "snapshot_by_seq": (LONG, SEQ),

@@ -68,3 +68,14 @@ class Removed(NamedTuple):
         """Look for the scopes, under the lock of their session."""
         left = set(tables.session_to_remove(self.session_id)) & set(self.pks)
         return bool(self.pks) and not left
+
+
+class Repeatable:
+    """No trace is needed: to do it again is the same, and tells what is so now.
+
+    Of a lease whose answer was lost it matters whether it is held still, not that it once was.
+    """
+
+    def holds(self, tables: "PostgresTables") -> bool:
+        """Return False, so that it is done again."""
+        return False

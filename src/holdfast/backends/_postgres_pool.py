@@ -4,6 +4,7 @@ A connection is made by the thread that needs it, so that the reason why it cann
 the caller, and the first call after an outage finds the server again. Nothing runs in between.
 """
 
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,11 +15,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends._postgres_tables import Again
+from holdfast.backends._postgres_telling import is_free, wait_until_free
 from holdfast.backends._postgres_turn import Connection
 from holdfast.errors import HoldfastError, InvalidInput, Unavailable
 from holdfast.protocol import Clock
 
 _IDLE_S_MAX = 600.0  # then a connection is given back to the server
+_ANSWER_S_MAX = 1.0
 
 
 class _Slot:
@@ -44,12 +47,18 @@ class Pool:
         for _ in range(size):
             self._slots.put(_Slot(weakref.ref(self._slots)))
         self._idle: deque[tuple[Connection, float]] = deque()
+        self._taking = threading.RLock()
         self._closed = False
 
     def close(self) -> None:
         """Close the connections that are idle; those in use are closed when they are let go."""
         self._closed = True
         self._close_idle()
+
+    def check_open(self) -> None:
+        """Raise InvalidInput once it is closed."""
+        if self._closed:
+            raise InvalidInput("the store is closed")
 
     @contextmanager
     def connection(self, wait_s: float) -> Iterator[Connection]:
@@ -59,8 +68,7 @@ class Pool:
             psycopg.Error: it cannot be made.
             Unavailable: all were in use for so long.
         """
-        if self._closed:
-            raise InvalidInput("the store is closed")
+        self.check_open()
         try:
             slot = self._slots.get(timeout=max(0.0, wait_s))
         except Empty:
@@ -68,7 +76,7 @@ class Pool:
             raise Unavailable(f"all connections are in use. connections=`{count}`") from None
         conn = None
         try:
-            conn = self._take() or self._connect()
+            conn = self._take_free() or self._connect()
             yield conn
         except (HoldfastError, Again):
             raise  # the server has done nothing wrong
@@ -82,17 +90,38 @@ class Pool:
                 self._give_back(conn)
             del slot
 
-    def _take(self) -> Connection | None:
+    def _take_free(self) -> Connection | None:
+        """Return a connection that can be used at once, or None if another is to be made.
+
+        Where there may be no more, wait until what was told on one is answered.
+        """
+        told: deque[tuple[Connection, float]] = deque()
+        # One thread at a time, or another would find none here meanwhile, and make one too many.
+        with self._taking:
+            try:
+                while (entry := self._take()) is not None:
+                    if is_free(entry[0]):
+                        return entry[0]
+                    if not entry[0].closed:
+                        told.appendleft(entry)
+                if len(told) <= self._slots.qsize():
+                    return None
+                oldest, _ = told.popleft()
+            finally:
+                self._idle.extend(told)
+        return oldest if wait_until_free(oldest, _ANSWER_S_MAX) else None
+
+    def _take(self) -> tuple[Connection, float] | None:
         try:
-            conn, _ = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
             return None
-        return conn
 
     def _give_back(self, conn: Connection) -> None:
         if conn.closed:
             return
-        if conn.pgconn.transaction_status != TransactionStatus.IDLE:
+        status = conn.pgconn.transaction_status
+        if status not in (TransactionStatus.IDLE, TransactionStatus.ACTIVE):  # or has told others
             try:
                 conn.execute(b"ROLLBACK")
             except psycopg.Error:
@@ -113,5 +142,5 @@ class Pool:
             self._idle.appendleft((oldest, since))
 
     def _close_idle(self) -> None:
-        while (conn := self._take()) is not None:
-            conn.close()
+        while (entry := self._take()) is not None:
+            entry[0].close()

@@ -22,6 +22,7 @@ from holdfast.backends._postgres_errors import is_gone, is_place_taken, is_race,
 from holdfast.backends._postgres_evidence import Evidence
 from holdfast.backends._postgres_pool import Pool
 from holdfast.backends._postgres_tables import Again, Landed, PostgresTables, Wider
+from holdfast.backends._postgres_telling import channel_of, tell
 from holdfast.backends._postgres_turn import Connection, PostgresTurn, statements_of
 from holdfast.errors import InvalidInput, Unavailable
 from holdfast.protocol import Clock
@@ -55,6 +56,7 @@ class Settings(NamedTuple):
     lock_wait_s: float
     retry_s: float
     pooler: bool
+    tells: bool
 
 
 class PostgresServer:
@@ -65,7 +67,8 @@ class PostgresServer:
         self._clock = clock
         self._conninfo = _complete(conninfo)
         self._secrets = _secrets(self._conninfo)
-        self._statements = statements_of(settings.schema)
+        self.channel = channel_of(settings.schema)
+        self._statements = statements_of(settings.schema, tells=settings.tells)
         self._begin = [_WRITE]
         if settings.pooler:  # behind one, what is set for a connection would be set for strangers
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
@@ -83,6 +86,10 @@ class PostgresServer:
     def close(self) -> None:
         """Close the connections that are idle; those in use are closed when they are let go."""
         self._pool.close()
+
+    def check_open(self) -> None:
+        """Raise InvalidInput once it is closed."""
+        self._pool.check_open()
 
     def connect(self) -> Connection:
         """Return a new connection."""
@@ -153,12 +160,17 @@ class PostgresServer:
                 if lost is None:
                     raise
                 return lost.result
+            heard = None
+            if tables.changed and self._settings.tells:
+                heard = turn.later("is_heard", {"listeners": self.channel.key})
             try:
                 turn.commit()
             except psycopg.Error as cause:
                 if turn.committing and is_gone(cause) and tables.evidence is not None:
                     lost = Lost(tables.evidence, result)
                 raise
+            if heard is not None and heard.fetchone() == (True,):
+                tell(conn, self.channel, tables.changed)
             return result
 
         try:
@@ -168,8 +180,8 @@ class PostgresServer:
                 raise
             raise Unavailable(str(cause), outcome_known=False) from cause
 
-    def once(self, name: str, values: Any) -> bool:
-        """Run one statement by itself, once; tell whether it had an effect.
+    def once(self, name: str, values: Any, session_id: str) -> bool:
+        """Run one statement by itself, once, that changes a session; tell whether it did.
 
         Raises:
             NoAnswer: it was sent, and its answer was lost.
@@ -179,12 +191,17 @@ class PostgresServer:
             with self._pool.connection(self._settings.retry_s) as conn:
                 # Behind a pooler it is a transaction, so that its limits are its own.
                 turn = self._turn(conn, *(self._begin if self._settings.pooler else ()))
+                values = {**values, "listeners": self.channel.key}
                 sent = True
                 if not self._settings.pooler:
-                    return turn.one(name, values) is not None
-                answer = turn.later(name, values)
-                turn.commit()
-                return answer.fetchone() is not None
+                    found = turn.one(name, values)
+                else:
+                    answer = turn.later(name, values)
+                    turn.commit()
+                    found = answer.fetchone()
+                if found is not None and found[-1]:
+                    tell(conn, self.channel, session_id)
+                return found is not None
         except psycopg.Error as cause:
             if is_gone(cause):
                 if sent:

@@ -9,10 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.backends._postgres_bodies import PostgresBodies
-from holdfast.backends._postgres_evidence import STAMPS_BYTES, Evidence, Marked, Removed
+from holdfast.backends._postgres_evidence import (
+    STAMPS_BYTES,
+    Evidence,
+    Marked,
+    Removed,
+    Repeatable,
+)
 from holdfast.backends._postgres_turn import PostgresTurn
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core import ids
+from holdfast.core.leases import LeaseRow
 from holdfast.core.notes import NoteRow
 from holdfast.core.rows import Row
 from holdfast.core.trail import Trail
@@ -63,19 +70,29 @@ class PostgresTables(Tables):
         self.evidence: Evidence | None = None
         self.found: Scope | None = None  # the scope as it was found
         self.moved: Scope | None = None  # and as a commit left it
+        self._now = 0
+        self._lease: LeaseRow | None = None
+        self.changed = ""  # the session of which others are told
 
     # Scopes
 
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope as it was last committed, or None if there is none."""
         found = self.turn.one("scope", key._asdict())
-        return None if found is None else _scope_of(found, ())
+        if found is None:
+            return None
+        scope = _scope_of(found[:_TOP], ())
+        owner, until, self._now = found[_TOP:]
+        key = scope.fence
+        self._lease = None if key is None else LeaseRow(key, owner or "", until or 0)
+        return scope
 
     def scope_to_change(self, key: ScopeKey) -> Scope | None:
         """Return a scope that is locked together with its family."""
         scope = self._locked_family(key)
         self._will_mark(key, scope)
         self.mark_scope(scope)
+        self.changed = key.session_id
         return scope
 
     def scope_to_note(self, key: ScopeKey) -> Scope | None:
@@ -130,6 +147,7 @@ class PostgresTables(Tables):
             self._existing = found[_EXISTING:]
             scope = _scope_of(found[:_TOP], found[_TOP:_EXISTING])
         self._will_mark(commit.scope, scope)
+        self.changed = commit.scope.session_id
         return scope
 
     def begins(self, commit: Commit) -> None:
@@ -170,7 +188,9 @@ class PostgresTables(Tables):
         found = self.turn.one("add_scope", key._asdict())
         if found is None:
             raise Again  # the session that was there is being deleted
-        return Scope(found[0], None, None, 1, "", None)
+        pk, self._now = found
+        self._lease = None
+        return Scope(pk, None, None, 1, "", None)
 
     def move_scope(self, scope: Scope) -> None:
         """Store the head, tip, next place, floor and trail of a scope, and who was here."""
@@ -189,7 +209,7 @@ class PostgresTables(Tables):
 
     def session_to_remove(self, session_id: str) -> list[int]:
         """Return the keys of a session's scopes, all locked; nobody can add one."""
-        self._session_id = session_id
+        self._session_id = self.changed = session_id
         self.turn.do("lock_session", (session_id,))
         return super().session_to_remove(session_id)
 
@@ -220,6 +240,20 @@ class PostgresTables(Tables):
     def _is_still(self, seq: int, after: int) -> bool:
         now = self.turn.one("unlisted", {"after": after})
         return now is not None and bool(now[0] == seq)
+
+    def now(self, stamp: Stamp) -> int:
+        """Return the time by which leases end: that of the server, when the scope was read."""
+        return self._now
+
+    def lease(self, scope: Scope) -> LeaseRow | None:
+        """Return the lease of the scope that was read last."""
+        return self._lease
+
+    def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
+        """Let a scope carry a lease, or none; who remembers another one has to look again."""
+        super().put_lease(scope, lease)
+        self.mark_scope(scope)
+        self.evidence = Repeatable()
 
     # Notes
 

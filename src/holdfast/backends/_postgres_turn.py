@@ -19,13 +19,17 @@ T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
+_UNHEARD = "false /* is_heard */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 
 
 @lru_cache(maxsize=64)
-def statements_of(schema: str) -> Mapping[str, bytes]:
-    """Return the statements for the tables of a schema."""
+def statements_of(schema: str, *, tells: bool = True) -> Mapping[str, bytes]:
+    """Return the statements for the tables of a schema; with `tells` a save asks who listens."""
     found = load_statements("postgres")
+    if tells:
+        is_heard = found["is_heard"].rstrip(";")
+        found["save_in_one"] = found["save_in_one"].replace(_UNHEARD, f"({is_heard})")
     return {name: in_schema(text, schema).encode() for name, text in found.items()}
 
 

@@ -44,6 +44,7 @@ class SqliteFile:
         self._lock_wait_s = lock_wait_s
         self._synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
+        self._watching: sqlite3.Connection | None = None
         self._closed = False
         with _creating:
             create_private(self._path)
@@ -78,6 +79,21 @@ class SqliteFile:
                 self._give_back(conn)
         return max(0, before - self._bytes())
 
+    def version(self) -> tuple[int, int]:
+        """Return a number that is another one after any commit, by whatever connection.
+
+        It is compared on one connection, which is the first of the two; after a fork it is another.
+        """
+        self._check_open()
+        with _gate:
+            try:
+                if self._watching is None:
+                    self._watching = self._connect()
+                (number,) = self._watching.execute("PRAGMA data_version").fetchone()
+                return id(self._watching), number
+            except sqlite3.Error as cause:
+                raise translated(self._path, cause) from cause
+
     def _bytes(self) -> int:
         names = (self._path, self._path + "-wal")
         return sum(os.stat(name).st_size for name in names if os.path.exists(name))
@@ -89,6 +105,9 @@ class SqliteFile:
 
     def close_idle(self) -> None:
         """Close the connections that nobody uses; more are opened when they are needed."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.close()
         while self._idle:
             try:
                 conn = self._idle.pop()

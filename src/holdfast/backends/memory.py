@@ -7,16 +7,18 @@ import heapq
 import os
 import threading
 import weakref
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from holdfast.backends._memory_scope import MemoryListener, MemoryScope
 from holdfast.core import commits
 from holdfast.core.commits import Line, Verdict
-from holdfast.core.notes import NoteRow, note_of, written_note
+from holdfast.core.leases import claimed, renewed
+from holdfast.core.notes import note_of, written_note
 from holdfast.core.rows import Row, info_of
 from holdfast.errors import InvalidInput
+from holdfast.listening import Target
 from holdfast.model import (
     ANY,
     Expect,
@@ -28,50 +30,7 @@ from holdfast.model import (
     SnapshotInfo,
     Stats,
 )
-from holdfast.protocol import Append, Commit, Copy, Found, NoteWrite, Query
-
-
-class _Scope:
-    """One scope: snapshots by place, places by id, and notes by address."""
-
-    def __init__(self) -> None:
-        self.rows: dict[int, Row] = {}
-        self.bodies: dict[int, bytes] = {}
-        self.order: list[int] = []
-        self.places: dict[str, int] = {}
-        self.notes: dict[tuple[str, str], NoteRow] = {}
-        self.head: int | None = None
-        self.floor = ""
-        self.fence: str | None = None
-
-    @property
-    def head_row(self) -> Row | None:
-        return None if self.head is None else self.rows[self.head]
-
-    def row(self, snapshot_id: str | None) -> Row | None:
-        place = self.head if snapshot_id is None else self.places.get(snapshot_id)
-        return None if place is None else self.rows[place]
-
-    def newest_kept(self) -> Row | None:
-        return next((self.rows[p] for p in reversed(self.order) if self.rows[p].kept), None)
-
-    def put(self, row: Row, body: bytes) -> None:
-        if row.seq not in self.rows:
-            insort(self.order, row.seq)
-        self.rows[row.seq] = row
-        self.bodies[row.seq] = body
-        self.places[row.id] = row.seq
-
-    def drop(self, row: Row) -> None:
-        del self.rows[row.seq], self.bodies[row.seq], self.places[row.id]
-        del self.order[bisect_left(self.order, row.seq)]
-
-    def newest_first(self, after: int | None) -> Iterator[Row]:
-        end = len(self.order) if after is None else bisect_left(self.order, after)
-        return (self.rows[self.order[at]] for at in range(end - 1, -1, -1))
-
-    def holds_anything(self) -> bool:
-        return bool(self.rows or self.notes or self.fence)
+from holdfast.protocol import Append, Claim, Commit, Copy, Found, Hold, NoteWrite, Query
 
 
 class MemoryBackend:
@@ -82,15 +41,16 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._scopes: dict[ScopeKey, _Scope] = {}
+        self._scopes: dict[ScopeKey, MemoryScope] = {}
         self._next_seq = 1
         self._next_saved_at = 0
         self._closed = False
+        self._listeners: weakref.WeakSet[MemoryListener] = weakref.WeakSet()
         _backends.add(self)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         with self._open():
-            scope = self._scopes.get(commit.scope) or _Scope()
+            scope = self._scopes.get(commit.scope) or MemoryScope()
             if commit.again:
                 for row in scope.rows.values():
                     if row.nonce == commit.stamp.nonce:
@@ -114,13 +74,14 @@ class MemoryBackend:
             if existing is not None and verdict is Verdict.UNCHANGED:
                 return info_of(commit.scope, existing)
             body = self._body(commit, scope)
+            self._tell(commit.scope)
             if existing is not None:
                 row = commits.replaced_row(commit, existing, size=len(body))
                 scope.put(row, body)
                 return info_of(commit.scope, row)
             return info_of(commit.scope, self._insert(commit, scope, line, body))
 
-    def _body(self, commit: Commit, scope: _Scope) -> bytes:
+    def _body(self, commit: Commit, scope: MemoryScope) -> bytes:
         body, source = commit.body, commit.forked_from
         if isinstance(body, Append):
             head = None if scope.head is None else scope.bodies[scope.head]
@@ -135,10 +96,10 @@ class MemoryBackend:
 
     def _check_source(self, commit: Commit) -> None:
         if commit.forked_from is not None and commit.source is not None:
-            source = self._scopes.get(commit.forked_from.scope) or _Scope()
+            source = self._scopes.get(commit.forked_from.scope) or MemoryScope()
             commits.check_source(commit, source.row(commit.forked_from.id))
 
-    def _insert(self, commit: Commit, scope: _Scope, line: Line, body: bytes) -> Row:
+    def _insert(self, commit: Commit, scope: MemoryScope, line: Line, body: bytes) -> Row:
         newest = scope.newest_kept()
         row = commits.new_row(
             commit, line, size=len(body), newest_kept=lambda: None if newest is None else newest.id
@@ -155,13 +116,13 @@ class MemoryBackend:
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         with self._open():
-            found = self._scopes.get(scope) or _Scope()
+            found = self._scopes.get(scope) or MemoryScope()
             rows = [row for each in ids if (row := found.row(each)) is not None]
             return [(info_of(scope, row), found.bodies[row.seq]) for row in rows]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
         with self._open():
-            row = (self._scopes.get(scope) or _Scope()).row(snapshot_id)
+            row = (self._scopes.get(scope) or MemoryScope()).row(snapshot_id)
             return None if row is None else info_of(scope, row)
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
@@ -200,7 +161,7 @@ class MemoryBackend:
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         with self._open():
-            found = self._scopes.get(scope) or _Scope()
+            found = self._scopes.get(scope) or MemoryScope()
             greater = (row.id for row in found.rows.values() if row.kept and row.id > after)
             return heapq.nsmallest(limit, greater)
 
@@ -246,12 +207,13 @@ class MemoryBackend:
         fence: str | None = None,
     ) -> Pruned:
         with self._open():
-            found = self._scopes.get(scope) or _Scope()
+            found = self._scopes.get(scope) or MemoryScope()
             commits.check_fence(fence, found.fence, scope)
+            self._tell(scope)
             gone = [row.size for each in ids if (row := self._drop(found, each, spare_head))]
             return Pruned(len(gone), sum(gone))
 
-    def _drop(self, scope: _Scope, snapshot_id: str, spare_head: bool) -> Row | None:
+    def _drop(self, scope: MemoryScope, snapshot_id: str, spare_head: bool) -> Row | None:
         row = scope.row(snapshot_id)
         if row is not None and row.seq == scope.head and spare_head:
             return None
@@ -268,14 +230,16 @@ class MemoryBackend:
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
     ) -> int:
         with self._open():
-            found = self._scopes.get(scope) or _Scope()
+            found = self._scopes.get(scope) or MemoryScope()
             commits.check_fence(fence, found.fence, scope)
             commits.check_expect(expect, found.head_row, scope)
             self._scopes.pop(scope, None)
+            self._tell(scope)
             return len(found.rows)
 
     def delete_session(self, session_id: str) -> int:
         with self._open():
+            self._tell(ScopeKey(session_id))
             doomed = [key for key in self._scopes if key.session_id == session_id]
             return sum(len(self._scopes.pop(key).rows) for key in doomed)
 
@@ -289,7 +253,7 @@ class MemoryBackend:
         limit: int,
     ) -> list[Note]:
         with self._open():
-            found = self._scopes.get(scope) or _Scope()
+            found = self._scopes.get(scope) or MemoryScope()
             places = {each or "": at for at, each in enumerate(on)}
             rows = (
                 row
@@ -303,17 +267,60 @@ class MemoryBackend:
 
     def write_note(self, write: NoteWrite) -> Note:
         with self._open():
-            scope = self._scopes.get(write.scope) or _Scope()
+            scope = self._scopes.get(write.scope) or MemoryScope()
+            commits.check_fence(write.fence, scope.fence, write.scope)
             at = (write.on or "", write.name)
             row = written_note(write, scope.notes.get(at))
             self._scopes[write.scope] = scope
             scope.notes[at] = row
             return note_of(row)
 
-    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
         with self._open():
-            found = self._scopes.get(scope) or _Scope()
+            found = self._scopes.get(scope) or MemoryScope()
+            commits.check_fence(fence, found.fence, scope)
             return 0 if found.notes.pop((on or "", name), None) is None else 1
+
+    def claim(self, claim: Claim) -> Hold:
+        with self._open():
+            scope = self._scopes.setdefault(claim.scope, MemoryScope())
+            scope.lease = claimed(claim, scope.lease, claim.stamp.now)
+            return scope.lease.hold(claim.stamp.now)
+
+    def renew(self, claim: Claim) -> Hold:
+        with self._open():
+            scope = self._scopes.get(claim.scope) or MemoryScope()
+            scope.lease = renewed(claim, scope.lease, claim.stamp.now)
+            return scope.lease.hold(claim.stamp.now)
+
+    def release(self, claim: Claim) -> None:
+        with self._open():
+            scope = self._scopes.get(claim.scope) or MemoryScope()
+            if scope.fence == claim.key:
+                scope.lease = None
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        with self._open():
+            lease = (self._scopes.get(scope) or MemoryScope()).lease
+            return None if lease is None else lease.hold(now)
+
+    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+        with self._open():
+            rows = [(self._scopes.get(key) or MemoryScope()).row(id) for key, id in targets]
+            return [None if row is None else row.revision for row in rows]
+
+    def listen(self) -> MemoryListener:
+        with self._open():
+            listener = MemoryListener()
+            self._listeners.add(listener)
+            return listener
+
+    def _tell(self, scope: ScopeKey) -> None:
+        # Early is as good as late: who hears of it looks under the lock that is held here.
+        for listener in list(self._listeners):
+            listener.tell(scope.session_id)
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         with self._open():
@@ -370,7 +377,15 @@ def _after_fork() -> None:
             backend._lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+def _after_fork_in_child() -> None:
+    for backend in list(_backends):
+        backend._listeners.clear()  # their threads are the parent's
+    _after_fork()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
 
 
 def _scope_order(key: ScopeKey) -> tuple[str, str, str]:

@@ -7,6 +7,7 @@ snapshot, and an index of empty objects (docs/format.md). The parts are in `_obj
 import heapq
 from collections.abc import Callable, Sequence
 from itertools import groupby, islice
+from typing import Final
 
 from holdfast.backends._bucket.protocol import Bucket
 from holdfast.backends._objects.check import GRACE_US, Checker
@@ -16,6 +17,9 @@ from holdfast.backends._objects.files import Found as Read
 from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.history import History
 from holdfast.backends._objects.index import Index
+from holdfast.backends._objects.leases import Leases
+from holdfast.backends._objects.listening import ObjectListener
+from holdfast.backends._objects.marks import Marks
 from holdfast.backends._objects.notes import Notes
 from holdfast.backends._objects.places import Places
 from holdfast.backends._objects.queries import Queries
@@ -24,6 +28,7 @@ from holdfast.backends._objects.writing import Writer
 from holdfast.core.layout import Layout
 from holdfast.core.rows import info_of
 from holdfast.errors import Corrupt, InvalidInput, Unavailable
+from holdfast.listening import Target
 from holdfast.model import (
     ANY,
     Expect,
@@ -35,8 +40,9 @@ from holdfast.model import (
     SnapshotInfo,
     Stats,
 )
-from holdfast.protocol import Clock, Commit, Found, NoteWrite, Query, Stamp
+from holdfast.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
 
+POLL_S: Final = 1.0
 _READS_MAX = 8  # of a head that moves while it is read
 
 
@@ -54,13 +60,17 @@ class ObjectBackend:
         clock: Clock,
         draw: Callable[[], Stamp],
         grace_us: int = GRACE_US,
+        poll_s: float = POLL_S,
     ) -> None:
         """`index` says whether snapshots are found across scopes; other tools write none.
 
         `grace_us` is how long a writer may be stalled before what it left is taken for over.
+        `poll_s` is how often those who watch look, at least, where nobody tells them of changes.
         """
         self.capabilities = frozenset({"durable", "index"} if index else {"durable"})
         self._bucket = bucket
+        self._clock = clock
+        self._poll_s = poll_s
         self._closed = False
         self._files = Files(bucket, layout)
         self._heads = Heads(self._files)
@@ -68,6 +78,8 @@ class ObjectBackend:
         self._history = History(self._files, pointers, self._heads)
         writer = Writer(self._files, pointers, self._heads, self._history, clock=clock, draw=draw)
         self._notes = Notes(writer)
+        self._leases = Leases(writer)
+        self._marks = Marks(self._files, self._heads, self._history)
         self._saver = Saver(writer)
         self._deleter = Deleter(writer, self._notes)
         self._places = Places(self._files, self._heads)
@@ -225,9 +237,40 @@ class ObjectBackend:
         self._check_open()
         return self._notes.write(write)
 
-    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
         self._check_open()
-        return self._notes.delete(scope, name, on=on)
+        return self._notes.delete(scope, name, on=on, fence=fence)
+
+    # Leases
+
+    def claim(self, claim: Claim) -> Hold:
+        self._check_open()
+        return self._leases.claim(claim)
+
+    def renew(self, claim: Claim) -> Hold:
+        self._check_open()
+        return self._leases.renew(claim)
+
+    def release(self, claim: Claim) -> None:
+        self._check_open()
+        self._leases.release(claim)
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        self._check_open()
+        return self._leases.read(scope, now)
+
+    # Watching
+
+    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+        self._check_open()
+        return self._marks.read(targets)
+
+    def listen(self) -> ObjectListener:
+        self._check_open()
+        ear = self._bucket.listen(poll_s=self._poll_s, clock=self._clock)
+        return ObjectListener(ear, self._files.layout)
 
     # Upkeep
 

@@ -14,6 +14,7 @@ import psycopg
 from holdfast.backends._postgres_check import check_some
 from holdfast.backends._postgres_errors import translated
 from holdfast.backends._postgres_evidence import Marked
+from holdfast.backends._postgres_listening import PostgresPoller, listen
 from holdfast.backends._postgres_quick import LINES_BYTES_MAX, Line, quick_save
 from holdfast.backends._postgres_read import Read
 from holdfast.backends._postgres_schema import make_ready
@@ -31,6 +32,7 @@ from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from holdfast.core.rows import Row, info_of
+from holdfast.listening import Listener
 from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Clock, Commit, Found
 
@@ -39,6 +41,7 @@ __all__ = ["PostgresBackend", "check_url"]
 T = TypeVar("T")
 
 _CONNECTIONS = 16
+_POLL_S = 1.0
 
 
 class PostgresBackend(RelationalBackend):
@@ -59,11 +62,17 @@ class PostgresBackend(RelationalBackend):
         retry_s: float = RETRY_S_MAX,
         pooler: bool = False,
         advisory_locks: bool = True,
+        notify: bool = True,
+        poll_s: float = _POLL_S,
         cache_bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         """Open a store in a database, creating its tables or bringing them up to date."""
         super().__init__(cache_bytes_max)
-        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler)
+        tells = notify and advisory_locks
+        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, tells)
+        self._listens = tells and not pooler
+        self._poll_s = poll_s
+        self._clock = clock
         self._schema = schema
         self._lines: Recent[Line] = Recent(LINES_BYTES_MAX)  # scopes that this process changed last
         self._server = PostgresServer(conninfo, settings, clock)
@@ -100,6 +109,12 @@ class PostgresBackend(RelationalBackend):
             self._lines.keep(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
         return result
 
+    def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        try:
+            return self._write_note(scope, action)
+        finally:
+            self._lines.keep(scope, None)  # it has another lease than is known
+
     def _give_back(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business
 
@@ -115,7 +130,7 @@ class PostgresBackend(RelationalBackend):
             done = _Saved(quick.row, quick.body, quick.moved, True)
             lost = Lost(Marked(commit.scope, quick.mark, quick.known), done._replace(moved=None))
             try:
-                if not self._server.once("save_in_one", quick.values):
+                if not self._server.once("save_in_one", quick.values, commit.scope.session_id):
                     done = self._save(commit, ready, line, None)
             except NoAnswer:
                 done = self._save(commit, ready, line, lost)
@@ -138,6 +153,15 @@ class PostgresBackend(RelationalBackend):
             return _Saved(row, body, tables.moved, alone)
 
         return self._server.write(write, lost)
+
+    # Listening
+
+    def listen(self) -> Listener:
+        self._server.check_open()
+        if not self._listens:
+            return PostgresPoller(self._clock, self._poll_s)
+        server = self._server
+        return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
 
     # Reading
 

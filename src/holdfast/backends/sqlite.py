@@ -12,6 +12,7 @@ from holdfast.backends._relational.backend import RelationalBackend
 from holdfast.backends._relational.tables import Tables
 from holdfast.backends._sqlite_check import check_some
 from holdfast.backends._sqlite_files import SqliteFile
+from holdfast.backends._sqlite_listening import SqliteListener
 from holdfast.backends._sqlite_turn import SqliteTurn
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from holdfast.model import Finding
@@ -37,6 +38,7 @@ class SqliteBackend(RelationalBackend):
     ) -> None:
         """Open the file, creating it or bringing its tables up to date."""
         super().__init__(cache_bytes_max)
+        self._clock = clock
         self._file = SqliteFile(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
 
     def close(self) -> None:
@@ -48,6 +50,9 @@ class SqliteBackend(RelationalBackend):
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         return self._file.write(lambda conn: action(Tables(SqliteTurn(conn))))
+
+    def listen(self) -> SqliteListener:
+        return SqliteListener(self._file, self._clock)
 
     def _give_back(self) -> int:
         return self._file.compact()

@@ -6,7 +6,7 @@ from holdfast.backends import _sql
 from holdfast.backends._sql import SCHEMA, in_schema
 from holdfast.cli import _exits
 from holdfast.cli._shared import echo_json, json_option, make_console
-from holdfast.opening import check_schema
+from holdfast.option import check_schema
 
 _ENGINES = ("sqlite", "postgres")
 

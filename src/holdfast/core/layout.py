@@ -40,7 +40,7 @@ _NAME = r"(?:[a-z0-9_-]|\+[0-9a-f]{2})+(?:~[0-9a-f]{32})?"
 _KIND = r"[a-z0-9_-]{1,64}|multiAgent"
 _DOCUMENT = re.compile(
     rf"(?P<session>{_NAME})/scopes/(?P<kind>{_KIND})/(?P<scope>{_NAME})/snapshots/"
-    rf"(?:(?P<head>snapshot_latest)|(?P<manifest>manifest)"
+    rf"(?:(?P<head>snapshot_latest)|(?P<manifest>manifest)|(?P<lease>lease)"
     rf"|immutable_history/snapshot_(?P<copy>{_NAME})"
     rf"|notes/scope/(?P<note>{_NAME})|notes/on/(?P<on>{_NAME})/(?P<noted>{_NAME}))\.json"
 )
@@ -100,6 +100,15 @@ def is_clipped(id: str) -> bool:
     return len(escape(id)) > NAME_BYTES_MAX
 
 
+def clipped_ids(scope: ScopeKey) -> tuple[str | None, str | None]:
+    """Return the ids of a session and a scope that the keys of documents have clipped."""
+    session_id, scope_id = scope.session_id, scope.scope_id
+    return (
+        session_id if is_clipped(session_id) else None,
+        scope_id if is_clipped(scope_id) else None,
+    )
+
+
 def listing_order(id: str) -> str:
     """Return what ids are sorted by where listings are in the order of keys."""
     return f"{_name(id)}."
@@ -135,6 +144,7 @@ class File(Enum):
     COPY = "a snapshot in history"
     MANIFEST = "the manifest of a scope"
     NOTE = "a note"
+    LEASE = "the lease of a scope"
 
 
 class DocumentKey(NamedTuple):
@@ -209,6 +219,10 @@ class Layout:
         """Return the key of a scope's manifest."""
         return f"{self.scope_prefix(scope)}manifest.json"
 
+    def lease_key(self, scope: ScopeKey) -> str:
+        """Return the key of a scope's lease."""
+        return f"{self.scope_prefix(scope)}lease.json"
+
     def notes_prefix(self, scope: ScopeKey, on: str | None = None) -> str:
         """Return what the keys of the notes beside a scope, or on a snapshot id, begin with."""
         where = "scope" if on is None else f"on/{_name(on, NOTED_NAME_BYTES_MAX)}"
@@ -232,6 +246,8 @@ class Layout:
             return DocumentKey(File.HEAD, *where)
         if found["manifest"]:
             return DocumentKey(File.MANIFEST, *where)
+        if found["lease"]:
+            return DocumentKey(File.LEASE, *where)
         if found["copy"]:
             id = unescape(found["copy"])
             return None if id is None else DocumentKey(File.COPY, *where, id=id)

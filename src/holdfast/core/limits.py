@@ -95,6 +95,15 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
+def check_seconds(name: str, value: Any) -> float:
+    """Return a time to wait: seconds from 0 to those of a day."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a number of seconds. type=`{type(value).__name__}`")
+    if not 0 <= value <= WAIT_S_MAX:
+        raise InvalidInput(f"{name} must be from 0 to {WAIT_S_MAX:g} seconds. found=`{value}`")
+    return float(value)
+
+
 def check_count(name: str, value: Any) -> int | None:
     """Return a limit: None (no limit) or a whole number from 0 on."""
     if value is None:

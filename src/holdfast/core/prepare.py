@@ -37,6 +37,7 @@ def save(
     created_at: datetime | None,
     forked_from: SnapshotRef | None,
     expect: Expect,
+    fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
 ) -> Commit:
@@ -68,6 +69,7 @@ def save(
         expect=check_expect(expect),
         created_at=None if created_at is None else times.to_us("created_at", created_at),
         forked_from=None if forked_from is None else check_ref("forked_from", forked_from),
+        fence=fence,
     )
 
 
@@ -81,6 +83,7 @@ def append(
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
     expect: Expect,
+    fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
 ) -> Commit:
@@ -101,10 +104,13 @@ def append(
         stamp=stamp,
         keep=limits.check_flag("keep", keep),
         expect=check_expect(expect),
+        fence=fence,
     )
 
 
-def replacement(before: Snapshot, after: object, *, stamp: Stamp, state_bytes_max: int) -> Commit:
+def replacement(
+    before: Snapshot, after: object, *, fence: str | None, stamp: Stamp, state_bytes_max: int
+) -> Commit:
     """Return the commit of an update: what a caller's function made of the snapshot it got."""
     if not isinstance(after, Snapshot):
         raise InvalidInput(
@@ -124,6 +130,7 @@ def replacement(before: Snapshot, after: object, *, stamp: Stamp, state_bytes_ma
         stamp=stamp,
         id=before.id,
         replaces=before.revision,
+        fence=fence,
     )
 
 
@@ -134,13 +141,14 @@ def note_write(
     *,
     on: str | None,
     expect: Expect,
+    fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
 ) -> NoteWrite:
     """Return the write of a note, its value encoded."""
     encoded = codec.encode(value, what="note")
     _check_size("the note", encoded, state_bytes_max)
-    return NoteWrite(scope, name, on, encoded, stamp, expect)
+    return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
 
 
 def note_address(name: object, on: object) -> tuple[str, str | None]:

@@ -15,6 +15,8 @@ from holdfast.errors import HoldfastError, InvalidInput, Unavailable, Unsupporte
 # Begins the name of a temporary file, before a random token. No name in a key may begin so.
 TEMPORARY = ".holdfast-"
 
+RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
+
 DEPTH_MAX = 64  # names in a key; ours have at most ten, and what is deeper is not listed
 
 # What is no file of ours stands in the place of one, or of a folder: for a reader there is nothing.
@@ -83,6 +85,21 @@ def is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def fingerprint(path: str, now_us: int) -> str | None:
+    """Return a text that is another after a file was replaced or written to; None if it is none."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError as cause:
+        if cause.errno in NOTHING:
+            return None
+        raise failure(cause, path) from cause
+    text = f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
+    # Of two files written within one tick the second may look like the first, since the inode of
+    # what was replaced is used again. So what is that new is taken for changed once more.
+    recent = abs(now_us - found.st_mtime_ns // 1000) < RECENT_US
+    return f"{text}.{now_us}" if recent else text
 
 
 class Folders:

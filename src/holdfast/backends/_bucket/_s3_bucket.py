@@ -5,13 +5,14 @@ answers `200` to everything, and would lose whatever two writers write at once.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.backends._bucket import _s3_order as order
 from holdfast.backends._bucket._s3_failures import Kind, Refusal
 from holdfast.backends._bucket._s3_service import Service
+from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Listed, Moved, Stored
 from holdfast.errors import Unavailable, Unsupported
 from holdfast.model import ANY, Expect
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
 _PROBE = ".holdfast/probe"
+_LIVELY = 8  # looks in the time of one, while something happens
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -30,9 +32,10 @@ _MICROSECOND = timedelta(microseconds=1)
 class ObjectStoreBucket:
     """The objects below a prefix of a bucket. Nothing is requested until something is asked.
 
-    Costs, in requests: `get` and `mark` one for each key (two for the first bytes of an empty
-    object); `put` one; `list` one for each 1,000 keys; `delete` one for each 1,000 keys, with
-    Google one for each; the first write four more, or two while another process proves the same.
+    Costs, in requests: `get`, `fingerprints` and `mark` one for each key (two for the first bytes
+    of an empty object); `put` one; `list` one for each 1,000 keys; `delete` one for each 1,000
+    keys, with Google one for each; the first write four more, or two while another process proves
+    the same.
     """
 
     def __init__(
@@ -96,6 +99,34 @@ class ObjectStoreBucket:
         meta = reply.meta
         data = reply.bytes().to_bytes()
         return Stored(data[:first], meta["size"], meta[self._version], _modified(meta))
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return the ETag of each key; what has not changed is told without being sent."""
+        found = self._service.map(lambda each: self._fingerprint(*each), list(known.items()))
+        return dict(zip(known, found, strict=True))
+
+    def _fingerprint(self, key: str, known: str | None) -> str | None:
+        asked: GetOptions = {"range": (0, 1)}
+        if known is not None:
+            asked["if_none_match"] = known
+        try:
+            return self._service.ask(lambda store: self._e_tag(store, key, asked))
+        except Refusal as refusal:
+            if refusal.kind is Kind.MOVED:
+                return known
+            if refusal.kind is Kind.MISSING:
+                return None
+            if refusal.kind is Kind.RANGE:
+                return "empty"
+            raise self._service.misread(refusal) from None
+
+    def _e_tag(self, store: "ObjectStore", key: str, asked: "GetOptions") -> str:
+        meta = store.get(self._root + key, options=asked).meta
+        return meta["e_tag"] or str(meta["last_modified"])
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Poller:
+        """Nobody tells, so it is looked at."""
+        return Poller(first_s=poll_s / _LIVELY, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
         """Return a page of keys that begin with a prefix and come after `after`, in order.

@@ -27,27 +27,31 @@ that keep changes of names in order (ext4, XFS, Btrfs, ZFS, APFS) keep theirs wi
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby, islice
 from typing import NamedTuple, NoReturn
 
 from xxhash import xxh3_128_hexdigest
 
+from holdfast.backends._bucket._folder_ear import FIRST_S, FolderEar, can_hear
 from holdfast.backends._bucket._folders import (
     NOTHING,
     TEMPORARY,
     Folders,
     failure,
+    fingerprint,
     flush,
     locked,
     parts_of,
 )
 from holdfast.backends._bucket._tree import Leftover, Page, Sweeper
-from holdfast.backends._bucket.protocol import Listed, Moved, Stored
+from holdfast.backends._bucket.polling import Poller
+from holdfast.backends._bucket.protocol import Ear, Listed, Moved, Stored
 from holdfast.core.limits import LOCK_WAIT_S_MAX
 from holdfast.errors import InvalidInput, Unavailable, Unsupported
 from holdfast.model import ANY, Expect
+from holdfast.protocol import Clock
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -87,6 +91,7 @@ class DirectoryBucket:
         except (OSError, ValueError) as cause:  # NUL, or a working directory that was removed
             raise InvalidInput(f"the path leads nowhere. path=`{root!a}`") from cause
         self._token = token
+        self._now = now
         self._sweeper = Sweeper(self._folders, now=now)
         self._sync = sync
         self._lock_wait_s = lock_wait_s
@@ -110,6 +115,17 @@ class DirectoryBucket:
                     raise failure(cause, self._folders.path(*above)) from cause
                 found += [None] * len(names)
         return found
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return what the system says of each file: cheap, and nothing is opened."""
+        now_us = self._now()
+        return {key: fingerprint(self._folders.path(key), now_us) for key in known}
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
+        """Let the system tell, if it can be asked."""
+        if can_hear():
+            return FolderEar(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
+        return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
         """Return a page of keys that begin with a prefix and are greater than `after`, sorted."""

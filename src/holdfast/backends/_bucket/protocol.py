@@ -1,14 +1,15 @@
-"""What a bucket must do: six methods over keys and bytes. It knows no session and no snapshot.
+"""What a bucket must do: a few methods over keys and bytes. It knows no session and no snapshot.
 
 A key is text of `/`-separated names, none of them empty, `.` or `..`. Every `put` of one key is
 one step: a reader gets the bytes before or those after, never a mixture. What was written is seen
 by every later `get` and `list`, in any process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.model import Expect
+from holdfast.protocol import Clock
 
 
 class Moved(Exception):
@@ -37,6 +38,34 @@ class Listed(NamedTuple):
     key: str
     size: int
     modified: int
+
+
+class Ear(Protocol):
+    """Hears that objects may have changed. One thread uses it; others may call `wake`."""
+
+    def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
+        """Listen below these folders from now on: what changes after this returns ends a `wait`.
+
+        A folder is given as the text that its keys begin with, and need not exist. As long as one
+        of `awaited` exists, all is said to have changed again and again.
+        """
+        ...
+
+    def wait(self, *, lively: bool) -> frozenset[str] | None:
+        """Wait until something may have changed; return the keys, or folders, of what has.
+
+        None stands for everything, no keys for `wake`. It may be wrong by naming too much.
+        `lively` says that there was something new the last time.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End the wait that is under way, or the next one."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything held. May be repeated."""
+        ...
 
 
 class Bucket(Protocol):
@@ -76,6 +105,18 @@ class Bucket(Protocol):
         folder stands together, and `<folder>/~` comes after all of it whose names begin with
         ASCII.
         """
+        ...
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return for each key a text that is another after the object has changed, None for none.
+
+        What was returned before is given back as `known`; that makes an answer cheap where nothing
+        has changed. Equal texts mean equal bytes; others need not mean anything.
+        """
+        ...
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
+        """Begin to hear of changes. Who hears nothing looks, at least once in `poll_s`."""
         ...
 
     def close(self) -> None:

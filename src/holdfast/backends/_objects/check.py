@@ -12,12 +12,14 @@ from holdfast.backends._bucket.protocol import Listed, Moved
 from holdfast.backends._objects.files import PAGE, Doc, Found, Grave, Place
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.index import Pointed, keys_of
+from holdfast.backends._objects.leases import is_damaged
 from holdfast.backends._objects.notes import parse_note
 from holdfast.backends._objects.places import Places
 from holdfast.backends._objects.writing import Writer, is_done
-from holdfast.core import document, findings, layout
+from holdfast.core import document, findings, layout, leasefile
 from holdfast.core.document import TOMBSTONE_BYTES_MAX, Tombstone
 from holdfast.core.layout import INDEX, File
+from holdfast.core.leasefile import LeaseFile
 from holdfast.errors import Corrupt
 from holdfast.model import Finding, ScopeKey
 
@@ -26,6 +28,7 @@ SEVERITIES: Final = {
     "foreign_file": "info",
     "head_damaged": "error",
     "head_missing": "warning",
+    "lease_damaged": "error",
     "line_over": "warning",
     "note_damaged": "error",
     "pointer_dangling": "info",
@@ -122,6 +125,8 @@ class Checker:
                 yield _finding("foreign_file", "a file that is not ours", key=entry.place.key)
             elif entry in found:
                 yield from self._snapshot(entry, found[entry], heads[entry.folder], repair)
+            elif entry.file is File.LEASE:
+                yield from self._lease(entry, repair)
             else:
                 yield from self._note(entry)
 
@@ -136,6 +141,34 @@ class Checker:
                 parse_note(self._files.layout, entry.place.key, stored.data, 0)
         except Corrupt:
             yield _finding("note_damaged", "a note fails its check", key=entry.place.key)
+
+    def _lease(self, entry: _Entry, repair: bool) -> Iterator[Finding]:
+        """See that a lease can be read; else nobody can claim or renew it.
+
+        It goes if no head carries one, or if nobody has renewed it for so long that its holder is
+        gone: what its holder would still write is refused by the head once another has claimed it.
+        """
+        key = entry.place.key
+        (stored,) = self._bucket.get([key])
+        if stored is None or not is_damaged(stored):
+            return
+        (head,) = self._read_heads([entry.folder])
+        over = head.damage is None and (head.fence is None or self._is_old(entry.listed.modified))
+        mended = repair and over and self._freed(key, stored.version)
+        scope = self._places.named(entry.listed)
+        yield _finding(
+            "lease_damaged", "a lease fails its check", scope=scope, repaired=mended, key=key
+        )
+
+    def _freed(self, key: str, version: str | None) -> bool:
+        """Put a lease that was given back in the place of a damaged one."""
+        stamp = self._writer.draw()
+        free = LeaseFile(0, None, "", 0, stamp.now, stamp.nonce)
+        try:
+            self._bucket.put(key, leasefile.write(free), expect=version)
+        except Moved:
+            return False  # somebody else has changed it meanwhile
+        return True
 
     def _snapshot(self, entry: _Entry, found: Found, head: Head, repair: bool) -> Iterator[Finding]:
         key, is_head = entry.place.key, entry.file is File.HEAD

@@ -69,7 +69,7 @@ class Deleter:
                 [self._files.copy_place(scope, id) for id in chunk], versions=True
             )
             head = self._heads.read(scope, versions=True)
-            commits.check_fence(fence, _fence_of(head), scope)
+            commits.check_fence(fence, head.fence, scope)
             for id, copy in zip(chunk, copies, strict=True):
                 size = self._delete(scope, id, head, copy, spare_head, fence)
                 if size is None or size >= 0:
@@ -101,7 +101,7 @@ class Deleter:
     ) -> int | None:
         copy = self._files.read_one(self._files.copy_place(scope, id), versions=True)
         head = self._heads.read(scope, versions=True)
-        commits.check_fence(fence, _fence_of(head), scope)
+        commits.check_fence(fence, head.fence, scope)
         if spare_head:
             shown = self._history.shown(scope, head)
             if shown is not None and shown.header.id == id:
@@ -142,7 +142,7 @@ class Deleter:
             mixed=life.mixed or line is not None,
             foreign=life.foreign,
             floor=life.floor,
-            fence=life.fence,
+            fence=life.fence if line is None else None,
         )
         self._writer.swap_head(scope, head, void, b"{}")
         self._heads.remember(scope, None, floor=life.floor, last=life.last)
@@ -204,7 +204,7 @@ class Deleter:
 
         def attempt() -> None:
             head = self._heads.read(scope, versions=True)
-            commits.check_fence(fence, _fence_of(head), scope)
+            commits.check_fence(fence, head.fence, scope)
             if head.is_void and expect is not ANY:
                 self._writer.restore(scope, head)
             shown = self._history.shown(scope, head)
@@ -319,7 +319,3 @@ def head_key_of(key: str) -> str | None:
     """Return the key of the head of the scope that a document belongs to."""
     folder, found, _ = key.partition("/snapshots/")
     return f"{folder}/snapshots/snapshot_latest.json" if found else None
-
-
-def _fence_of(head: Head) -> str | None:
-    return None if head.header is None else head.header.fence

@@ -48,6 +48,11 @@ class Head(NamedTuple):
         return None if self.doc is None else self.doc.header.line
 
     @property
+    def fence(self) -> str | None:
+        """The lease under which it may be replaced by who names one."""
+        return None if self.doc is None else self.doc.header.fence
+
+    @property
     def is_void(self) -> bool:
         """Whether its snapshot was deleted: then the newest kept one is shown."""
         return self.doc is not None and self.doc.header.void

@@ -44,6 +44,8 @@ class History:
         """
         if head.header is None or not head.is_void:
             return next(iter(self.page(scope, head, after=None, limit=1)), None)
+        if not head.header.id:
+            return None  # it was made to carry a lease, and never showed anything
         for doc in self.copies(scope, head, [head.header.id]):
             if doc.header.seq == head.header.seq:
                 return doc

@@ -11,7 +11,8 @@ from holdfast.backends._bucket.protocol import Stored
 from holdfast.backends._objects.files import PAGE, TRAIL_MAX
 from holdfast.backends._objects.writing import Writer
 from holdfast.core import codec, notefile
-from holdfast.core.layout import Clipped, Layout, Name, is_clipped
+from holdfast.core.commits import check_fence
+from holdfast.core.layout import Clipped, Layout, Name, clipped_ids
 from holdfast.core.notefile import NoteFile
 from holdfast.core.notes import NoteRow, note_of, written_note
 from holdfast.errors import Corrupt, InvalidInput
@@ -103,11 +104,12 @@ class Notes:
             existing = None if stored is None else self._parse(key, stored)
             if existing is not None and nonce in (existing.row.nonce, *existing.trail):
                 return note_of(existing.row)  # an answer was lost
+            self._check_fence(write.scope, write.fence)
             row = written_note(write, None if existing is None else existing.row)
             if is_manifest:
                 row = row._replace(rev=0, nonce=_digest(write.value))
             trail = () if existing is None else (existing.row.nonce, *existing.trail)
-            file = NoteFile(row, trail[:TRAIL_MAX], *_clipped(write.scope))
+            file = NoteFile(row, trail[:TRAIL_MAX], *clipped_ids(write.scope))
             self._writer.files.swap(
                 key,
                 write.value if is_manifest else notefile.write(file),
@@ -120,13 +122,20 @@ class Notes:
 
         return self._writer.contend(write.scope, attempt)
 
-    def delete(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+    def delete(self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None) -> int:
         """Remove a note; return 1, or 0 if there was none."""
         key = self._key(scope, name, on)
-        if self._bucket.get([key], first=1) == [None]:
+        found = self._bucket.get([key], first=1)
+        self._check_fence(scope, fence)
+        if found == [None]:
             return 0
         self._bucket.delete([key])
         return 1
+
+    def _check_fence(self, scope: ScopeKey, fence: str | None) -> None:
+        """Look at the lease just before a write. It may pass in between: notes are no heads."""
+        if fence is not None:
+            check_fence(fence, self._writer.heads.read(scope).fence, scope)
 
     def clear(self, scope: ScopeKey, ids: Sequence[str]) -> None:
         """Remove all notes on snapshot ids."""
@@ -172,12 +181,3 @@ def _bears(name: Name | None, id: str) -> bool:
 
 def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
-
-
-def _clipped(scope: ScopeKey) -> tuple[str | None, str | None]:
-    """Return the ids that a key has clipped."""
-    session_id, scope_id = scope.session_id, scope.scope_id
-    return (
-        session_id if is_clipped(session_id) else None,
-        scope_id if is_clipped(scope_id) else None,
-    )

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from holdfast.backends._bucket.protocol import Listed
 from holdfast.backends._objects.files import PAGE, Doc, Files, Found, Place
 from holdfast.backends._objects.heads import Heads
+from holdfast.backends._objects.leases import is_held
 from holdfast.backends._objects.notes import parse_note
+from holdfast.core import leasefile
 from holdfast.core.layout import Clipped, DocumentKey, File
 from holdfast.errors import Corrupt
 from holdfast.model import ScopeKey
@@ -105,8 +107,13 @@ class Places:
         if isinstance(found, Corrupt):
             return entries[0]
         head = self._heads.resolved(found if isinstance(found, Doc) else None)
-        if head.shown is not None or (head.header is not None and head.header.fence is not None):
+        if head.shown is not None:
             return entries[0]
+        for entry in entries:
+            if entry.key.file is File.LEASE:
+                (stored,) = self._files.bucket.get([entry.listed.key])
+                if is_held(stored):
+                    return entry
         copies = [entry for entry in entries if entry.key.file is File.COPY]
         for start in range(0, len(copies), _CHUNK):
             some = copies[start : start + _CHUNK]
@@ -128,19 +135,21 @@ class Places:
         return ScopeKey(session_id, scope_id, entry.key.kind)
 
     def _full_names(self, entry: _Entry) -> tuple[str | None, str | None]:
-        if entry.key.file is File.NOTE:
-            (stored,) = self._files.bucket.get([entry.listed.key])
-            try:
-                note = (
-                    None
-                    if stored is None
-                    else parse_note(self._files.layout, entry.listed.key, stored.data, 0)
-                )
-            except Corrupt:
-                note = None
-            return (None, None) if note is None else (note.session_id, note.scope_id)
-        found = self._files.read_one(Place(entry.listed.key, entry.key.id))
-        return _names_in(found) if isinstance(found, Doc) else (None, None)
+        key, file = entry.listed.key, entry.key.file
+        if file not in (File.NOTE, File.LEASE):
+            found = self._files.read_one(Place(key, entry.key.id))
+            return _names_in(found) if isinstance(found, Doc) else (None, None)
+        (stored,) = self._files.bucket.get([key])
+        if stored is None:
+            return None, None
+        try:
+            if file is File.LEASE:
+                lease = leasefile.read(stored.data)
+                return lease.session_id, lease.scope_id
+            note = parse_note(self._files.layout, key, stored.data, 0)
+            return note.session_id, note.scope_id
+        except Corrupt:
+            return None, None
 
 
 def _evidence(entries: Sequence[_Entry]) -> _Entry | None:

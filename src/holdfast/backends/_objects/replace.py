@@ -55,8 +55,7 @@ class Replacer:
         if not is_head and isinstance(copy, Doc) and head.counts(copy.header):
             existing = copy
         life = self._writer.life(scope, head, commit.stamp.now) if head.is_foreign else None
-        fence = None if head.header is None else head.header.fence
-        line = Line(None if shown is None else shown.row, fence=fence)
+        line = Line(None if shown is None else shown.row, fence=head.fence)
         try:
             verdict = commits.judge(
                 commit,

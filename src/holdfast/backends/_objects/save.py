@@ -11,6 +11,7 @@ from holdfast.backends._bucket.protocol import Moved
 from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after, unknown
 from holdfast.backends._objects.headers import Life, as_committed, new_header
 from holdfast.backends._objects.heads import Head
+from holdfast.backends._objects.leases import is_held
 from holdfast.backends._objects.replace import Replacer
 from holdfast.backends._objects.writing import Writer
 from holdfast.core import commits, document, ids
@@ -156,7 +157,7 @@ class Saver:
         )
 
     def _is_taken(self, scope: ScopeKey, head: Head, shown: Doc | None) -> bool:
-        if shown is not None or (head.header is not None and head.header.fence is not None):
+        if shown is not None:
             return True
         if not self._files.bucket.list(self._files.layout.scope_prefix(scope), limit=1):
             return False
@@ -164,7 +165,10 @@ class Saver:
             return True
         layout = self._files.layout
         prefixes = (f"{layout.scope_prefix(scope)}notes/", layout.manifest_key(scope))
-        return any(self._files.bucket.list(prefix, limit=1) for prefix in prefixes)
+        if any(self._files.bucket.list(prefix, limit=1) for prefix in prefixes):
+            return True
+        (stored,) = self._files.bucket.get([layout.lease_key(scope)])
+        return is_held(stored)
 
     def _source(self, commit: Commit) -> tuple[Doc | None, str | None]:
         """Read the snapshot that a fork begins at, which must still be what it was.
@@ -243,7 +247,8 @@ class Saver:
         try:
             if pending is not None:
                 doc = self._settle(scope, doc, body)
-            self._put_into_history(scope, doc, begun=life.is_new)
+            begun = life.is_new or not (head.header and head.header.id)
+            self._put_into_history(scope, doc, begun=begun)
         except Unavailable as error:
             raise Unavailable(
                 f"the snapshot is stored, but not yet in history. id=`{header.id}`",

@@ -50,6 +50,11 @@ class Writer:
         self.draw = draw
         self._clock = clock
 
+    @property
+    def monotonic(self) -> float:
+        """Seconds on a clock that only goes forward."""
+        return self._clock.monotonic()
+
     def pause(self, seconds: float) -> None:
         """Wait."""
         self._clock.sleep(seconds)
@@ -104,7 +109,8 @@ class Writer:
             return Life(line, max(last, old), floor, None, True, mixed=mixed, foreign=mixed)
         last, floor = max(last, header.last, header.seq), max(floor, header.floor)
         strange = header.foreign or head.is_foreign
-        fence = header.fence
+        # A foreign head carries no lease: what its copy beneath carried may have passed since.
+        fence = None if head.is_foreign else header.fence
         return Life(header.line, last, floor, fence, False, mixed=header.mixed, foreign=strange)
 
     def _adopted(self, scope: ScopeKey, head: Head) -> Header | None:

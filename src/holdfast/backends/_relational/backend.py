@@ -13,6 +13,7 @@ import orjson
 
 from holdfast.backends._relational.cache import BodyCache
 from holdfast.backends._relational.commit import Ready, carry_out
+from holdfast.backends._relational.leases import Leases
 from holdfast.backends._relational.tables import Tables, is_text, rest_of, verified, verified_note
 from holdfast.core import commits
 from holdfast.core.delta import diff
@@ -36,27 +37,11 @@ from holdfast.protocol import Commit, Found, NoteWrite, Query
 T = TypeVar("T")
 
 
-class RelationalBackend:
+class RelationalBackend(Leases):
     """An engine over tables, without its transactions."""
 
     def __init__(self, cache_bytes_max: int) -> None:
         self._cache = BodyCache(cache_bytes_max)
-
-    def _read(self, action: Callable[[Tables], T]) -> T:
-        """Run an action that sees one moment of the store."""
-        raise NotImplementedError
-
-    def _look(self, action: Callable[[Tables], T]) -> T:
-        """Run an action that need not see one moment: it has one question that matters."""
-        return self._read(action)
-
-    def _write(self, action: Callable[[Tables], T]) -> T:
-        """Run an action as one step, durable when this returns, or not at all."""
-        raise NotImplementedError
-
-    def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
-        """Run an action on the notes of a scope as one step."""
-        return self._write(action)
 
     def _give_back(self) -> int:
         """Give unused space back to the operating system; return the bytes."""
@@ -275,6 +260,7 @@ class RelationalBackend:
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
             scope = tables.scope_to_note(write.scope)
+            commits.check_fence(write.fence, None if scope is None else scope.fence, write.scope)
             before = None if scope is None else tables.note(scope, write.on or "", write.name)
             row = written_note(write, before)
             tables.put_note(scope or tables.add_scope(write.scope), row)
@@ -282,9 +268,12 @@ class RelationalBackend:
 
         return note_of(self._write_note(write.scope, put))
 
-    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
         def remove(tables: Tables) -> int:
             found = tables.scope_to_note(scope)
+            commits.check_fence(fence, None if found is None else found.fence, scope)
             return 0 if found is None else tables.remove_note(found, on or "", name)
 
         return self._write_note(scope, remove)

@@ -11,6 +11,7 @@ from holdfast.backends._relational.bodies import Bodies
 from holdfast.backends._relational.deltas import Deltas
 from holdfast.backends._relational.turn import Turn
 from holdfast.core import codec
+from holdfast.core.leases import LeaseRow
 from holdfast.core.notes import NoteRow, note_checksum, verify_note
 from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
 from holdfast.core.trail import Trail, parse_trail
@@ -138,6 +139,19 @@ class Tables:
     def remove_empty_session(self, session_id: str) -> None:
         """Remove a session that has no scope."""
         self.turn.do("remove_empty_session", (session_id,))
+
+    def now(self, stamp: Stamp) -> int:
+        """Return the time by which leases end: that of this machine, on which the file lies."""
+        return stamp.now
+
+    def lease(self, scope: Scope) -> LeaseRow | None:
+        """Return the lease that a scope carries."""
+        key, owner, until = self.turn.one("lease", (scope.pk,))
+        return None if key is None else LeaseRow(key, owner or "", until or 0)
+
+    def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
+        """Let a scope carry a lease, or none."""
+        self.turn.do("put_lease", (*(lease or (None, None, None)), scope.pk))
 
     # Snapshots
 

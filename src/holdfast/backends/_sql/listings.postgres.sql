@@ -149,3 +149,21 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum
    AND on_id = %(on)s AND name > %(after)s
  ORDER BY name
  LIMIT %(limit)s;
+
+-- name: marks
+-- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
+-- and its revision. The limit keeps the server from reading all sessions to find some.
+SELECT a.at - 1, n.seq, n.rev, n.nonce
+  FROM json_array_elements(%s::json) WITH ORDINALITY AS a (asked, at)
+ CROSS JOIN LATERAL (
+       SELECT o.seq, o.rev, o.nonce
+         FROM holdfast.sessions AS x
+         JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+         JOIN holdfast.snapshots AS o
+           ON o.scope_pk = s.pk
+          AND o.seq = CASE WHEN a.asked ->> 3 IS NULL THEN s.head_seq
+                           ELSE (SELECT i.seq FROM holdfast.snapshots AS i
+                                  WHERE i.scope_pk = s.pk AND i.id = a.asked ->> 3 LIMIT 1) END
+        WHERE x.session_id = a.asked ->> 0 AND s.scope_id = a.asked ->> 1
+          AND s.kind = a.asked ->> 2
+        LIMIT 1) AS n;

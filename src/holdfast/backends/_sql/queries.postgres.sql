@@ -42,10 +42,12 @@ SELECT s.pk
 LOCK TABLE holdfast.scopes IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: scope
--- A scope, and the snapshot it shows.
+-- A scope, the snapshot it shows, the rest of its lease, and the time by which that ends: it is the
+-- one clock that all who claim leases have in common.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM holdfast.sessions AS x
   JOIN holdfast.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN holdfast.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
@@ -74,7 +76,7 @@ INSERT INTO holdfast.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT D
 -- Somebody else who adds the same one makes this fail, and it is tried again from the top.
 INSERT INTO holdfast.scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, %(kind)s, %(scope_id)s, 1 FROM holdfast.sessions WHERE session_id = %(session_id)s
-RETURNING pk;
+RETURNING pk, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: add_scope_if_missing
 -- Before it is locked, by one who has not seen it yet: saves a round trip where it is the first.
@@ -126,7 +128,12 @@ WITH moved AS (
     SELECT l.name, l.value, %(seq)s
       FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
 )
-SELECT pk FROM moved;
+SELECT pk, false /* is_heard */ FROM moved;
+
+-- name: is_heard
+-- Whether somebody listens, of whom each shares a lock: then it cannot be had for oneself alone.
+SELECT CASE WHEN pg_try_advisory_lock(%(listeners)s) THEN NOT pg_advisory_unlock(%(listeners)s)
+            ELSE true END;
 
 -- name: snapshot_by_id
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
@@ -271,6 +278,9 @@ UPDATE holdfast.scopes
 
 -- name: has_notes
 SELECT 1 FROM holdfast.notes WHERE scope_pk = %s LIMIT 1;
+
+-- name: put_lease
+UPDATE holdfast.scopes SET fence = %s, lease_owner = %s, lease_until = %s WHERE pk = %s;
 
 -- name: seqs_of_scope
 SELECT seq FROM holdfast.snapshots WHERE scope_pk = %s;

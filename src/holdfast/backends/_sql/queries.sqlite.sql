@@ -123,6 +123,26 @@ UPDATE scopes
 -- name: has_notes
 SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
 
+-- name: lease
+SELECT fence, lease_owner, lease_until FROM scopes WHERE pk = ?;
+
+-- name: put_lease
+UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ? WHERE pk = ?;
+
+-- name: marks
+-- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
+-- and its revision.
+SELECT a.key, n.seq, n.rev, n.nonce
+  FROM json_each(?) AS a
+ CROSS JOIN sessions AS x ON x.session_id = a.value ->> 0
+ CROSS JOIN scopes AS s
+         ON s.session_pk = x.pk AND s.kind = a.value ->> 2 AND s.scope_id = a.value ->> 1
+ CROSS JOIN snapshots AS n
+         ON n.scope_pk = s.pk
+        AND n.seq = CASE WHEN a.value ->> 3 IS NULL THEN s.head_seq
+                         ELSE (SELECT i.seq FROM snapshots AS i
+                                WHERE i.scope_pk = s.pk AND i.id = a.value ->> 3) END;
+
 -- name: seqs_of_scope
 SELECT seq FROM snapshots WHERE scope_pk = ?;
 

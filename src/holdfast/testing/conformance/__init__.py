@@ -26,6 +26,7 @@ from holdfast.testing.conformance.engine import EngineSeam
 from holdfast.testing.conformance.exactness import Exactness
 from holdfast.testing.conformance.faces import Faces
 from holdfast.testing.conformance.forking import Forking
+from holdfast.testing.conformance.leasing import Leasing
 from holdfast.testing.conformance.lines import Lines
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.notes import Notes
@@ -38,6 +39,7 @@ from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
 from holdfast.testing.conformance.upkeep import Upkeep
+from holdfast.testing.conformance.watching import Watching
 
 __all__ = ["PROMISES", "Face", "Kit", "Sequential", "Suite"]
 
@@ -65,8 +67,8 @@ class Sequential(
     Faces,
     EngineSeam,
 ):
-    """Every chapter but that of threads."""
+    """Every chapter that needs one thread only."""
 
 
-class Suite(Sequential, Threads):
+class Suite(Sequential, Threads, Leasing, Watching):
     """Every chapter. Derive a class named `Test…` from it and say how to open your engine."""

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from holdfast.aio import AsyncStore
@@ -76,9 +77,19 @@ def _called(method: Callable[..., Any]) -> Callable[..., Any]:
             answer = _run(answer)
         if isinstance(answer, AsyncIterator):
             return _each(answer)
+        if isinstance(answer, AbstractAsyncContextManager):
+            return _within(answer)
         return _Driven(answer) if isinstance(answer, AsyncScope) else answer
 
     return call
+
+
+@contextmanager
+def _within(answer: AbstractAsyncContextManager[AsyncScope]) -> Iterator[_Driven]:
+    with ExitStack() as stack:
+        inside = _run(answer.__aenter__())
+        stack.push(lambda *error: _run(answer.__aexit__(*error)))
+        yield _Driven(inside)
 
 
 def _each(answers: AsyncIterator[T]) -> Iterator[T]:

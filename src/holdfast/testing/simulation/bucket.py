@@ -6,15 +6,17 @@ trees, as directories are: they list folder by folder, and others write in betwe
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
+from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Listed, Moved, Stored
 from holdfast.errors import Unavailable
 from holdfast.model import ANY, Expect
+from holdfast.protocol import Clock
 from holdfast.testing.simulation.dice import Dice
 from holdfast.testing.simulation.faults import Crash, Fault, Faults
 from holdfast.testing.simulation.scheduler import Scheduler
@@ -172,6 +174,18 @@ class SimulatedBucket:
                 yield key
             after = key
             del ahead[0]
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return the version of each object."""
+        found = self.get(list(known))
+        return {
+            key: None if each is None else each.version
+            for key, each in zip(known, found, strict=True)
+        }
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Poller:
+        """Nobody tells."""
+        return Poller(first_s=poll_s, poll_s=poll_s, clock=clock)
 
     def close(self) -> None:
         """Hold nothing, so there is nothing to let go of."""

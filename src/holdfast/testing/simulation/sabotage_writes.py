@@ -1,13 +1,14 @@
 """Buckets that write as wrong designs would: blindly, in another order, or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from holdfast.backends._bucket.protocol import Bucket, Listed, Moved, Stored
+from holdfast.backends._bucket.protocol import Bucket, Ear, Listed, Moved, Stored
 from holdfast.core import document
 from holdfast.core.document import Header
 from holdfast.core.layout import File, Layout
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model import ANY, Expect
+from holdfast.protocol import Clock
 from holdfast.testing.simulation.bucket import version_of
 from holdfast.testing.simulation.world import LAYOUT
 
@@ -47,6 +48,14 @@ class Honest:
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
         """Pass it on."""
         return self.inner.list(prefix, after=after, limit=limit)
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Pass it on."""
+        return self.inner.fingerprints(known)
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
+        """Pass it on."""
+        return self.inner.listen(poll_s=poll_s, clock=clock)
 
     def close(self) -> None:
         """Pass it on."""

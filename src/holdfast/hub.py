@@ -1,0 +1,351 @@
+"""The hub: one thread that looks after all who watch a store.
+
+An engine says that something may have changed, and where (`listening.Listener`). The hub then looks
+at what is watched there, compares revisions, and tells those for whom there is something new: so a
+thousand watchers cost what one does, and one for whom nothing changed is never woken. What cannot
+be reached is tried again until it can; nobody is told of that, and nothing is missed, since it is
+always the present that is looked at.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from itertools import islice
+
+from holdfast.core import limits
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.listening import Listener, Target, Topic
+from holdfast.model import ScopeKey, SnapshotInfo
+from holdfast.protocol import Backend, Query
+
+_LINGER_S = 2.0  # with nobody to look after: the next one may be about to come
+_PAUSE_S_MIN = 0.05
+_PAUSE_S_MAX = 1.0
+_JOIN_S_MAX = 5.0
+_CHUNK = 500  # targets looked at in one question
+
+
+class Watcher:
+    """One who watches: what is new for it. `tell` is called when there is, in another thread."""
+
+    def __init__(self, topic: Topic, tell: Callable[[], object]) -> None:
+        self.topic = topic
+        self.pid = os.getpid()
+        self.is_new = True  # and is told of what there is, changed or not
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._told: dict[ScopeKey, str] = {}
+        self._news: dict[ScopeKey, SnapshotInfo] = {}
+        self._knows = False
+        self._ended = False
+        self._error: Exception | None = None
+
+    def again(self, tell: Callable[[], object]) -> "Watcher":
+        """Return one that goes on where this one is, in a child that was forked meanwhile."""
+        other = Watcher(self.topic, tell)
+        other._told, other._knows = dict(self._told), self._knows
+        return other
+
+    def take(self) -> tuple[list[SnapshotInfo], bool]:
+        """Return what is new, the latest of each scope, and whether that was the last of it."""
+        with self._lock:
+            news, self._news = list(self._news.values()), {}
+            if self._error is not None and not news:
+                raise self._error
+            return news, self._ended and self._error is None
+
+    def offer(self, present: Collection[SnapshotInfo]) -> None:
+        """Hand over what there is now; what was handed over before is left out."""
+        with self._lock:
+            self._knows = self._knows or bool(present)
+            for info in present:
+                if self._told.get(info.scope) != info.revision:
+                    self._told[info.scope] = info.revision
+                    self._news.pop(info.scope, None)
+                    self._news[info.scope] = info
+            for scope in self._told.keys() - {info.scope for info in present}:
+                del self._told[scope]
+            if not self._news:
+                return
+        self._call()
+
+    def end(self, error: Exception | None = None, *, if_known: bool = False) -> None:
+        """Let it end, when it has taken what is new; `if_known`: only if there was anything."""
+        with self._lock:
+            if if_known and not self._knows:
+                return
+            self._ended, self._error = True, error
+        self._call()
+
+    def _call(self) -> None:
+        with suppress(RuntimeError):  # an event loop that is closed: nobody waits there any more
+            self._tell()
+
+
+class _Watched:
+    """A topic and all who watch it."""
+
+    def __init__(self) -> None:
+        self.watchers: set[Watcher] = set()
+        self.marks: dict[ScopeKey, str] = {}
+        self.is_followed = False  # before, there is no use in looking: changes would be missed
+
+    def has_new(self) -> bool:
+        return any(each.is_new for each in self.watchers)
+
+
+class Hub:
+    """Looks after the watchers of one engine. Its thread runs while there are any."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._listener: Listener | None = None
+        self._closed = False
+        self._begin_anew()
+        _hubs.add(self)
+
+    def _begin_anew(self) -> None:
+        """Forget everybody: also after a fork, since threads stay in the parent."""
+        if self._listener is not None:
+            _left_alone.append(self._listener)  # to end it here might end it there
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._topics: dict[Topic, _Watched] = {}
+        self._thread: threading.Thread | None = None
+        self._listener = None
+        self._has_left = False  # somebody whose topic need not be followed any more
+
+    def join(self, watcher: Watcher) -> None:
+        """Look after a watcher from now on; it is told first of what there is. May be repeated."""
+        with self._changed:
+            if self._closed:
+                watcher.end()
+                return
+            watched = self._topics.setdefault(watcher.topic, _Watched())
+            if watcher in watched.watchers:
+                return
+            watcher.is_new = True
+            watched.watchers.add(watcher)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="holdfast-hub", daemon=True)
+                self._thread.start()
+            self._wake()
+
+    def leave(self, watcher: Watcher) -> None:
+        """Look after it no longer. May be repeated."""
+        with self._changed:
+            watched = self._topics.get(watcher.topic)
+            if watched is None:
+                return
+            watched.watchers.discard(watcher)
+            if not watched.watchers:
+                del self._topics[watcher.topic]
+                self._has_left = True
+                if not self._topics:
+                    self._wake()
+
+    def close(self) -> None:
+        """Let all watchers end, and the thread. May be repeated."""
+        with self._changed:
+            self._closed = True
+            watchers = [each for watched in self._topics.values() for each in watched.watchers]
+            self._topics.clear()
+            thread = self._thread
+            self._wake()
+        for watcher in watchers:
+            watcher.end()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_JOIN_S_MAX)
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        if self._listener is not None:
+            self._listener.wake()
+
+    # The thread
+
+    def _run(self) -> None:
+        pause_s = _PAUSE_S_MIN
+        heard: frozenset[str] | None = None
+        while self._is_wanted():
+            try:
+                if self._listener is None:
+                    heard = None
+                    self._listen()
+                self._follow()
+                lively = self._look(heard)
+                heard = self._wait(lively)
+                pause_s = _PAUSE_S_MIN
+            except Unavailable:
+                self._stop_listening()
+                with self._changed:
+                    self._changed.wait(pause_s * (0.5 + self._engine.tools.clock.jitter()))
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            except Exception as error:
+                self._give_up(error)
+
+    def _is_wanted(self) -> bool:
+        """Wait until there is somebody to look after; tell whether there is."""
+        with self._changed:
+            if not self._closed and not self._topics:
+                self._changed.wait_for(lambda: self._topics or self._closed, _LINGER_S)
+            if self._topics and not self._closed:
+                return True
+            self._thread = None
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+        return False
+
+    def _listen(self) -> None:
+        listener = self._engine.backend.listen()
+        with self._changed:
+            self._listener = listener
+            for watched in self._topics.values():
+                watched.is_followed = False
+
+    def _stop_listening(self) -> None:
+        with self._changed:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    def _follow(self) -> None:
+        with self._changed:
+            listener, topics = self._listener, dict(self._topics)
+            is_same = all(watched.is_followed for watched in topics.values())
+            if listener is None or (is_same and not self._has_left):
+                return
+            self._has_left = False
+        listener.follow(topics)
+        for watched in topics.values():
+            watched.is_followed = True
+
+    def _wait(self, lively: bool) -> frozenset[str] | None:
+        listener = self._listener
+        return frozenset() if listener is None else listener.wait(lively=lively)
+
+    def _give_up(self, error: Exception) -> None:
+        """Tell everybody why nothing more comes: the store is closed, or there is a fault."""
+        with self._changed:
+            watchers = [each for watched in self._topics.values() for each in watched.watchers]
+            self._topics.clear()
+        for watcher in watchers:
+            watcher.end(error)
+
+    # Looking
+
+    def _look(self, heard: frozenset[str] | None) -> bool:
+        """Look at what may have changed, and at what is watched anew; tell whether it had."""
+        with self._changed:
+            due = [
+                (topic, watched)
+                for topic, watched in self._topics.items()
+                if watched.is_followed
+                and (heard is None or watched.has_new() or _is_about(topic, heard))
+            ]
+            new = [each for _, watched in due for each in watched.watchers if each.is_new]
+        found = self._look_at_targets(iter(due), {each.topic for each in new})
+        for topic, watched in due:
+            if topic.target is None:
+                found |= self._tell(watched, topic, *self._present(topic))
+        for watcher in new:
+            watcher.is_new = False
+        return found
+
+    def _look_at_targets(
+        self, due: Iterable[tuple[Topic, _Watched]], new: Collection[Topic]
+    ) -> bool:
+        backend, found = self._engine.backend, False
+        targets = ((topic, topic.target, watched) for topic, watched in due if topic.target)
+        while chunk := list(islice(targets, _CHUNK)):
+            marks = backend.read_marks([target for _, target, _ in chunk])
+            for (topic, target, watched), mark in zip(chunk, marks, strict=True):
+                if topic in new or watched.marks.get(target.scope) != mark:
+                    found |= self._tell(watched, topic, *self._shown(backend, target, mark))
+        return found
+
+    def _shown(
+        self, backend: Backend, target: Target, mark: str | None
+    ) -> tuple[list[SnapshotInfo], bool | HoldfastError]:
+        """Return what a target is now, and whether it is there, or why it cannot be told."""
+        try:
+            info = None if mark is None else backend.read_info(*target)
+        except Unavailable:
+            raise
+        except HoldfastError as error:
+            return [], error
+        return ([], False) if info is None else ([info], True)
+
+    def _present(self, topic: Topic) -> tuple[list[SnapshotInfo], bool | HoldfastError]:
+        """Return what all scopes of a topic show now, and whether there are any."""
+        try:
+            return self._found(topic) if topic.id is not None else self._listed(topic)
+        except Unavailable:
+            raise
+        except HoldfastError as error:
+            return [], error
+
+    def _found(self, topic: Topic) -> tuple[list[SnapshotInfo], bool]:
+        query = Query(prefix=topic.prefix, id=topic.id)
+        found = self._engine.backend.list_snapshots(query, limit=1)
+        return found, bool(found)
+
+    def _listed(self, topic: Topic) -> tuple[list[SnapshotInfo], bool]:
+        heads: list[SnapshotInfo] = []
+        after: ScopeKey | None = None
+        while True:
+            page = self._engine.backend.list_scopes(
+                session_id=topic.session_id,
+                kind=None,
+                prefix=topic.prefix,
+                after=after,
+                limit=limits.PAGE_ITEMS_MAX,
+            )
+            heads += [scope.head for scope in page if scope.head is not None]
+            if len(page) < limits.PAGE_ITEMS_MAX:
+                # Sessions that are not named come and go: only a single one can be gone for good.
+                return heads, bool(page) or after is not None or topic.session_id is None
+            after = page[-1].key
+
+    def _tell(
+        self,
+        watched: _Watched,
+        topic: Topic,
+        present: list[SnapshotInfo],
+        exists: bool | HoldfastError,
+    ) -> bool:
+        """Tell all who watch a topic what there is; return whether that is something new."""
+        marks = {info.scope: info.revision for info in present}
+        changed, watched.marks = marks != watched.marks, marks
+        for watcher in list(watched.watchers):
+            if isinstance(exists, HoldfastError):
+                watcher.end(exists)
+            elif not exists:
+                watcher.end(if_known=True)
+            else:
+                watcher.offer(present)
+        return changed
+
+
+def _is_about(topic: Topic, sessions: frozenset[str]) -> bool:
+    if topic.target is not None:
+        return topic.target.scope.session_id in sessions
+    if topic.session_id is not None:
+        return topic.session_id in sessions
+    return any(each.startswith(topic.prefix) for each in sessions)
+
+
+_hubs: "weakref.WeakSet[Hub]" = weakref.WeakSet()
+_left_alone: list[Listener] = []
+
+
+def _after_fork_in_child() -> None:
+    for hub in list(_hubs):
+        hub._begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,163 @@
+"""Leases on PostgreSQL: between several processes' stores, by the clock of the server."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import Conflict, ScopeKey
+from holdfast.backends.postgres import PostgresBackend
+from holdfast.opening import CLOCK, draw
+from holdfast.protocol import Claim, Commit, NoteWrite
+from tests.concurrency.pg_tools import Background, until
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.postgres import Connection, Postgres, Schemas
+
+KEY = ScopeKey("s")
+SHORT_US = 50_000
+LONG_US = 60_000_000
+
+
+def claim_of(key: str, ttl_us: int = LONG_US, scope: ScopeKey = KEY) -> Claim:
+    return Claim(scope, key, f"owner of {key}", ttl_us, draw())
+
+
+def commit_of(number: int, fence: str | None) -> Commit:
+    return Commit(KEY, b'{"n":%d}' % number, "completed", b"{}", b"{}", draw(), fence=fence)
+
+
+@pytest.fixture
+def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[PostgresBackend]]:
+    """Two engines over one store, as two processes have them."""
+    made = [PostgresBackend(postgres.url, clock=CLOCK, schema=schemas.name()) for _ in range(2)]
+    yield made
+    for each in made:
+        each.close()
+
+
+def test_a_holder_that_was_asleep_changes_nothing(pair: list[PostgresBackend]) -> None:
+    """Its saves are one statement, which compares what the other has changed."""
+    sleeper, other = pair
+    assert sleeper.claim(claim_of("a", SHORT_US)).key == "a"
+    for number in range(4):
+        sleeper.commit(commit_of(number, "a"))
+    assert sleeper._lines.get(KEY) is not None
+    time.sleep(2 * SHORT_US / 1e6)
+    assert other.claim(claim_of("b")).key == "b"
+    for _ in range(3):
+        with pytest.raises(Conflict):
+            sleeper.commit(commit_of(9, "a"))
+    note = NoteWrite(KEY, "n", None, b"1", draw(), fence="a")
+    with pytest.raises(Conflict):
+        sleeper.write_note(note)
+    for refused in (
+        lambda: sleeper.renew(claim_of("a")),
+        lambda: sleeper.delete_scope(KEY, fence="a"),
+        lambda: sleeper.delete_snapshots(KEY, ["x"], fence="a"),
+        lambda: sleeper.delete_note(KEY, "n", on=None, fence="a"),
+    ):
+        with pytest.raises(Conflict):
+            refused()
+    sleeper.release(claim_of("a"))
+    ((_, body),) = other.read_snapshots(KEY, [None])
+    assert body == b'{"n":3}'
+    other.commit(commit_of(4, "b"))
+    hold = sleeper.read_lease(KEY, now=0)
+    assert hold is not None
+    assert hold[:2] == ("b", "owner of b")
+
+
+def test_a_lease_that_ended_is_still_good_if_nobody_wanted_it(pair: list[PostgresBackend]) -> None:
+    sleeper, other = pair
+    sleeper.claim(claim_of("a", SHORT_US))
+    sleeper.commit(commit_of(0, "a"))
+    time.sleep(2 * SHORT_US / 1e6)
+    hold = other.read_lease(KEY, now=0)
+    assert hold is not None
+    assert hold.left_us < 0
+    sleeper.commit(commit_of(1, "a"))
+    assert sleeper.renew(claim_of("a")).left_us == LONG_US
+    assert other.claim(claim_of("b")).key == "a"
+    sleeper.release(claim_of("a"))
+    assert other.read_lease(KEY, now=0) is None
+    assert other.claim(claim_of("b")).key == "b"
+
+
+def test_after_a_renewal_a_save_is_still_one_statement(pair: list[PostgresBackend]) -> None:
+    holder, _ = pair
+    holder.claim(claim_of("a"))
+    for number in range(2):
+        holder.commit(commit_of(number, "a"))
+    holder.renew(claim_of("a"))
+    line = holder._lines.get(KEY)
+    assert line is not None
+    said: list[str] = []
+    once = holder._server.once
+    holder._server.once = lambda *said_of: said.append(said_of[0]) or once(*said_of)  # type: ignore[method-assign,func-returns-value]
+    holder.commit(commit_of(3, "a"))
+    assert said == ["save_in_one"]
+    assert holder._lines.get(KEY) != line
+
+
+def test_a_plain_writer_does_not_end_a_lease(pair: list[PostgresBackend]) -> None:
+    holder, other = pair
+    holder.claim(claim_of("a"))
+    holder.commit(commit_of(0, "a"))
+    other.commit(commit_of(1, None))
+    holder.commit(commit_of(2, "a"))
+    other.commit(commit_of(3, None))
+    holder.commit(commit_of(4, "a"))
+
+
+def test_the_clock_is_the_servers(pair: list[PostgresBackend], conn: Connection) -> None:
+    """Two hosts whose clocks are a year apart agree on when a lease ends."""
+    one, two = pair
+    year_us = 365 * 86_400 * 1_000_000
+    early, late = claim_of("a"), claim_of("b")
+    early = early._replace(stamp=early.stamp._replace(now=early.stamp.now - year_us))
+    late = late._replace(stamp=late.stamp._replace(now=late.stamp.now + year_us))
+    assert one.claim(early).key == "a"
+    assert two.claim(late).key == "a"
+    hold = two.read_lease(KEY, now=0)
+    assert hold is not None
+    assert LONG_US - 10_000_000 < hold.left_us <= LONG_US
+
+
+def test_one_of_many_gets_it(pair: list[PostgresBackend]) -> None:
+    for round_number in range(10):
+        scope = ScopeKey(f"s{round_number}")
+        claims = [claim_of(f"k{number}", scope=scope) for number in range(8)]
+        asked = [
+            Background(lambda each=each, at=at: pair[at % 2].claim(each).key)  # type: ignore[misc]
+            for at, each in enumerate(claims)
+        ]
+        assert len({each.result() for each in asked}) == 1
+
+
+@pytest.mark.parametrize("verb", ["claim", "renew"])
+def test_what_a_lost_answer_said_may_be_so_no_more(
+    postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy, verb: str
+) -> None:
+    """Its answer comes when another holds the lease: that is what is told."""
+    one, two = (
+        PostgresBackend(url, clock=CLOCK, schema=schemas.name())
+        for url in (pg_proxy.url, postgres.url)
+    )
+    if verb == "renew":
+        one.claim(claim_of("a", SHORT_US))
+    one.read_lease(KEY, now=0)  # so that the next connection is that of the second attempt
+    connect = one._server._pool._connect
+
+    def connect_late() -> Connection:
+        until(lambda: two.claim(claim_of("b")).key == "b")
+        return connect()
+
+    one._server._pool._connect = connect_late
+    pg_proxy.drop_reply(text="commit")
+    if verb == "claim":
+        assert one.claim(claim_of("a", SHORT_US)).key == "b"
+    else:
+        with pytest.raises(Conflict):
+            one.renew(claim_of("a", SHORT_US))
+    one.close()
+    two.close()

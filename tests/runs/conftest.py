@@ -1,0 +1,60 @@
+"""Every engine, and both faces."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Store
+from holdfast.testing.conformance import Face
+from tests.runs.hands import Hands, Place
+
+ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
+
+
+def place_of(engine: str, request: pytest.FixtureRequest) -> Place:
+    folder: Path = request.getfixturevalue("tmp_path")
+    match engine:
+        case "memory":
+            return Place("memory:", {})
+        case "sqlite":
+            return Place(f"sqlite:///{folder}/runs.db", {})
+        case "directory":
+            # What a power cut does is not tested here, and without syncing it is much faster.
+            return Place(f"file://{folder}/store", {"sync": False})
+        case "postgres":
+            return Place(request.getfixturevalue("postgres_url"), {})
+    service = request.getfixturevalue("seaweedfs")
+    url = f"s3://{service.name}/{secrets.token_hex(8)}"
+    return Place(url, {**service.options, "poll_s": 0.2})
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest) -> Place:
+    """An empty store of each engine."""
+    return place_of(request.param, request)
+
+
+@pytest.fixture(params=[each for each in ENGINES if each != "memory"])
+def shared(request: pytest.FixtureRequest) -> Place:
+    """An empty store of each engine that several processes can open."""
+    return place_of(request.param, request)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    with place.open() as store:
+        yield store
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Face:
+    face: Face = request.param
+    return face
+
+
+@pytest.fixture
+def hands(face: Face, store: Store) -> Iterator[Hands]:
+    with Hands(face, store) as hands:
+        yield hands

@@ -1,0 +1,51 @@
+"""The two faces of a run are twins, and neither leaves anything behind."""
+
+import inspect
+import threading
+import time
+
+import pytest
+
+import holdfast
+from holdfast import Store, runs
+from holdfast.runs import AsyncRun, Run
+from tests.runs.hands import Hands, Place, ends_with
+
+WAIT_S_MAX = 10.0
+
+
+def test_the_faces_have_the_same_names() -> None:
+    names = [{name for name in dir(each) if not name.startswith("_")} for each in (Run, AsyncRun)]
+    assert names[0] == names[1]
+    assert inspect.signature(Run.step) == inspect.signature(AsyncRun.step)
+    assert inspect.iscoroutinefunction(AsyncRun.step)
+    assert (AsyncRun.step.__doc__ or "").startswith("Async twin of `Run.step`")
+
+
+def test_a_store_gains_no_names() -> None:
+    assert not [name for name in dir(Store) if "run" in name and not name.startswith("_")]
+    assert "runs" not in holdfast.__all__
+
+
+@pytest.mark.parametrize("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list])
+def test_every_verb_states_its_promise(verb: object) -> None:
+    assert inspect.getdoc(verb)
+
+
+def test_nothing_is_left_behind(place: Place, face: str) -> None:
+    before = threading.active_count()
+    with place.open() as store, Hands(face, store) as hands:  # type: ignore[arg-type]
+        for number in range(3):
+            with hands.start(f"good-{number}") as run:
+                run.step(number)
+            with ends_with(KeyError), hands.start(f"bad-{number}") as run:
+                run.step(number)
+                raise KeyError
+            with ends_with(runs.Aborted), hands.start(f"aborted-{number}") as run:
+                hands.abort(run.run_id)
+        assert len(hands.list()) == 6
+        assert [*store.check()] == []
+    deadline = time.monotonic() + WAIT_S_MAX
+    while threading.active_count() > before:  # those of the pool end by themselves
+        assert time.monotonic() < deadline, threading.enumerate()
+        time.sleep(0.01)

@@ -1,0 +1,112 @@
+"""Runs over several processes: killed, paused, adopted and aborted."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from holdfast import Conflict, Store, runs
+from tests.concurrency.crew import Worker
+from tests.runs.hands import Place
+
+WAIT_S_MAX = 20.0
+TTL_S = 1.0
+ABORT_S_MAX = 1.0
+
+
+def worker(place: Place) -> Worker:
+    return Worker("tests.runs.worker", place.url, json.dumps(dict(place.options)))
+
+
+def kill_in_the_middle(place: Place, run_id: str) -> int:
+    """Kill a worker between two steps, or in one; return the last that it acknowledged."""
+    killed = worker(place)
+    killed.tell(["count", run_id, TTL_S])
+    last = 0
+    while last < 15:
+        last = killed.hear()
+    killed.process.kill()
+    for line in killed._from:
+        if line.endswith("\n"):
+            last = json.loads(line)
+    killed.end()
+    return last
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_expired(store: Store, run_id: str) -> bool:
+    found = runs.get(store, run_id)
+    assert found is not None
+    return found.status == "expired"
+
+
+def test_a_killed_workers_run_is_adopted(shared: Place) -> None:
+    """Nothing that it acknowledged is lost, and at most the one step under way is more."""
+    last = kill_in_the_middle(shared, "r")
+    with shared.open() as store:
+        with pytest.raises(Conflict), runs.adopt(store, "r"):
+            pass  # its lease lasts a little longer
+        wait_until(lambda: is_expired(store, "r"))
+        assert [each.run_id for each in runs.list(store, status="expired")] == ["r"]
+        assert [*runs.list(store, status="running")] == []
+        with runs.adopt(store, "r", wait_s=WAIT_S_MAX, on_success="keep") as run:
+            assert run.state in (last, last + 1)
+            run.step("adopted", keep=True)
+        found = runs.get(store, "r")
+        assert found is not None
+        assert (found.status, found.attempt) == ("completed", 2)
+        assert found.steps in (last + 1, last + 2)
+        assert [*store.check()] == []
+
+
+def test_a_killed_workers_run_resumes_in_a_new_process(shared: Place) -> None:
+    last = kill_in_the_middle(shared, "r")
+    with shared.open() as store, runs.start(store, "r", wait_s=WAIT_S_MAX) as run:
+        assert run.resumed
+        assert run.state in (last, last + 1)
+
+
+def test_an_abort_is_seen_in_another_process(shared: Place) -> None:
+    with shared.open() as store, worker(shared) as other:
+        assert other.ask(["idle", "r", 30]) == "ready"
+        for number in range(3):
+            time.sleep(0.1 * number)
+            begun = time.monotonic()
+            assert runs.abort(store, "r").status == "aborted"
+            assert other.hear() == "aborted"
+            assert time.monotonic() - begun < ABORT_S_MAX
+            assert other.hear() == "left"
+            found = runs.get(store, "r")
+            assert found is not None
+            assert (found.status, found.attempt) == ("aborted", number + 1)
+            assert other.ask(["idle", "r", 30]) == "ready"
+        runs.abort(store, "r")
+        assert [other.hear(), other.hear()] == ["aborted", "left"]
+
+
+def test_a_worker_that_was_asleep_finds_its_run_taken(shared: Place) -> None:
+    """Stopped between two steps: in one it might hold a lock that all others wait for."""
+    with shared.open() as store, worker(shared) as asleep:
+        assert asleep.ask(["doze", "r", TTL_S]) == "ready"
+        os.kill(asleep.process.pid, signal.SIGSTOP)
+        try:
+            with runs.adopt(store, "r", wait_s=WAIT_S_MAX, on_success="keep") as run:
+                assert run.state == "dozing"
+                before = run.step("mine", keep=True)
+                os.kill(asleep.process.pid, signal.SIGCONT)
+                assert asleep.ask("wake up") == "Conflict"
+                run.check()
+        finally:
+            os.kill(asleep.process.pid, signal.SIGCONT)
+        found = runs.get(store, "r")
+        assert found is not None
+        assert (found.status, found.attempt, found.info.id) == ("completed", 2, before.id)

@@ -1,0 +1,468 @@
+"""What a run promises, on every engine, in both faces."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Conflict, InvalidInput, NotFound, Store, runs
+from holdfast.runs import Aborted, RunError
+from tests.runs.hands import Hands, desert, ends_with
+
+WAIT_S_MAX = 10.0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+class Broken(Exception):
+    pass
+
+
+def fail(hands: Hands, run_id: str, *states: Any, error: BaseException | None = None) -> None:
+    """Let a run fail after some steps."""
+    error = error or Broken("no paper")
+    with ends_with(type(error)), hands.start(run_id) as run:
+        for state in states:
+            run.step(state)
+        raise error
+
+
+# From beginning to end.
+
+
+def test_a_new_run_has_no_state_and_is_gone_when_it_succeeds(hands: Hands) -> None:
+    assert hands.get("r") is None
+    with hands.start("r", task="report") as run:
+        assert (run.run_id, run.state, run.resumed, run.aborted) == ("r", None, False, False)
+        found = hands.found("r")
+        assert (found.run_id, found.task, found.status) == ("r", "report", "running")
+        assert (found.attempt, found.steps, found.error) == (1, 0, None)
+        assert found.owner is not None
+        assert found.owner.endswith(f":{os.getpid()}")
+        assert found.info == run.info
+        run.check()
+        run.step({"n": 1})
+    assert hands.get("r") is None
+    assert list(hands.store.scopes()) == []
+
+
+def test_a_step_is_what_the_scope_shows(hands: Hands) -> None:
+    scope = hands.store.scope("r", "main", "run")
+    with hands.start("r", task="t", labels={"team": "x"}, metadata={"cost": 1}) as run:
+        began = hands.found("r").started_at
+        first = run.step({"n": 1}, keep=True, labels={"phase": "1"}, metadata={"more": [2]})
+        second = run.step({"n": 2})
+        head = scope.load()
+        assert head is not None
+        assert (head.state, head.status, head.id) == ({"n": 2}, "running", second.id)
+        assert first.labels == {"phase": "1", "task_name": "t", "team": "x"}
+        assert second.labels == {"task_name": "t", "team": "x"}
+        assert {**first.metadata, "run": 0} == {"cost": 1, "more": [2], "run": 0}
+        assert {**second.metadata, "run": 0} == {"cost": 1, "run": 0}
+        assert [each.id for each in scope.history()] == [first.id]
+        found = hands.found("r")
+        assert (found.steps, found.started_at, found.info) == (2, began, second)
+        assert run.info == second
+
+
+def test_a_completed_run_can_be_kept(hands: Hands) -> None:
+    with hands.start("r", on_success="keep") as run:
+        run.step({"n": 1}, keep=True)
+    found = hands.found("r")
+    assert (found.status, found.attempt, found.steps) == ("completed", 1, 1)
+    assert hands.store.scope("r", "main", "run").load(found.info.id).state == {"n": 1}  # type: ignore[union-attr]
+
+    with hands.start("r") as run:
+        assert (run.state, run.resumed) == (None, False)
+        assert (hands.found("r").attempt, hands.found("r").steps) == (1, 0)
+        assert [each.id for each in hands.store.scope(*found.info.scope).history()] == [
+            found.info.id
+        ]
+    assert hands.get("r") is None
+
+
+def test_a_failed_run_keeps_its_error_and_resumes(hands: Hands) -> None:
+    fail(hands, "r", {"n": 1}, {"n": 2})
+    failed = hands.found("r")
+    assert (failed.status, failed.steps) == ("failed", 2)
+    assert failed.error == RunError("Broken", "no paper")
+
+    with hands.start("r") as run:
+        assert (run.state, run.resumed) == ({"n": 2}, True)
+        found = hands.found("r")
+        assert (found.status, found.attempt, found.steps) == ("running", 2, 2)
+        assert (found.error, found.started_at) == (None, failed.started_at)
+        run.step({"n": 3})
+        assert hands.found("r").steps == 3
+    assert hands.get("r") is None
+
+
+def test_a_run_that_failed_before_its_first_step_has_no_state(hands: Hands) -> None:
+    fail(hands, "r")
+    assert hands.found("r").error == RunError("Broken", "no paper")
+    with hands.start("r", on_success="keep") as run:
+        assert (run.state, run.resumed) == (None, True)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Broken("x" * 501), "x" * 500),
+        (Broken("a\ud800b\0c"), "a?b\0c"),
+        (Broken(), ""),
+        (Mute(), ""),
+        (KeyboardInterrupt("stop"), "stop"),
+    ],
+    ids=["long", "odd", "none", "mute", "interrupt"],
+)
+def test_whatever_an_error_says_is_kept(store: Store, error: BaseException, message: str) -> None:
+    with Hands("sync", store) as hands:
+        fail(hands, "r", error=error)
+        assert hands.found("r").error == RunError(type(error).__name__, message)
+
+
+def test_the_state_is_the_workers_own(hands: Hands) -> None:
+    fail(hands, "r", {"list": [1]})
+    with hands.start("r", on_success="keep") as run:
+        run.state["list"].append(2)
+        state = {"list": [3]}
+        run.step(state)
+        state["list"].append(4)
+    head = hands.store.scope("r", "main", "run").load()
+    assert head is not None
+    assert head.state == {"list": [3]}
+
+
+def test_what_was_given_for_the_whole_run_survives_its_worker(hands: Hands) -> None:
+    given = {"cost": [1]}
+    with (
+        ends_with(Broken),
+        hands.start("r", task="t", labels={"team": "x"}, metadata=given) as run,
+    ):
+        given["cost"].append(2)
+        run.step(1, labels={"phase": "1"}, metadata={"once": True})
+        raise Broken
+    with hands.start("r", on_success="keep") as run:
+        second = run.step(2)
+        assert second.labels == {"task_name": "t", "team": "x"}
+        assert {**second.metadata, "run": 0} == {"cost": [1], "run": 0}
+        assert hands.found("r").task == "t"
+
+
+# One worker at a time.
+
+
+def test_a_run_has_one_worker(hands: Hands) -> None:
+    with hands.start("r", owner="ann") as run:
+        run.step(1)
+        for verb in (hands.start, hands.adopt):
+            with pytest.raises(Conflict, match="ann"), verb("r"):
+                pass
+        run.step(2)
+
+
+def test_a_worker_can_wait_for_the_one_before(hands: Hands) -> None:
+    began, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with runs.start(hands.store, "r", on_success="keep"):
+            began.set()
+            leave.wait(WAIT_S_MAX)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert began.wait(WAIT_S_MAX)
+    threading.Timer(0.1, leave.set).start()
+    with hands.start("r", wait_s=WAIT_S_MAX) as run:
+        assert not run.resumed
+    thread.join()
+
+
+def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
+    with ends_with(Conflict), hands.start("r") as slow:
+        slow.step("slow")
+        hands.store._engine.backend.release(slow._lease._term.claim)
+        with hands.start("r", on_success="keep") as quick:
+            assert quick.state == "slow"
+            with pytest.raises(Conflict):
+                slow.step("too late")
+            wait_for(lambda: _stops(slow))
+            assert not slow.aborted
+            quick.step("quick")
+        slow.step("much too late")
+    found = hands.found("r")
+    assert (found.status, found.attempt, found.steps, found.error) == ("completed", 2, 2, None)
+
+
+def _stops(run: runs.Run) -> bool:
+    try:
+        run.check()
+    except Conflict:
+        return True
+    return False
+
+
+def test_a_plain_writer_is_not_overwritten(hands: Hands) -> None:
+    scope = hands.store.scope("r", "main", "run")
+    with ends_with(Conflict), hands.start("r") as run:
+        run.step(1)
+        scope.save("theirs", id="theirs")
+        with pytest.raises(Conflict):
+            run.step(2)
+    head = scope.load()
+    assert head is not None
+    assert (head.id, head.state, head.status) == ("theirs", "theirs", "completed")
+
+
+def test_nothing_is_written_when_the_run_is_over(hands: Hands) -> None:
+    for on_success in ("keep", "delete"):
+        with hands.start("r", on_success=on_success) as run:
+            run.step(1)
+        with pytest.raises(Conflict):
+            run.step(2)
+    assert hands.get("r") is None
+
+
+# Dead workers.
+
+
+def test_a_dead_workers_run_is_expired_and_resumes(hands: Hands) -> None:
+    desert(hands.store, "r", {"n": 1}, {"n": 2})
+    found = hands.found("r")
+    assert (found.status, found.info.status, found.owner) == ("expired", "running", "the dead one")
+    with hands.start("r", owner="ann") as run:
+        assert (run.state, run.resumed) == ({"n": 2}, True)
+        found = hands.found("r")
+        assert (found.status, found.attempt, found.owner) == ("running", 2, "ann")
+
+
+def test_a_dead_workers_run_can_be_adopted(hands: Hands) -> None:
+    desert(hands.store, "r", {"n": 1}, task="t")
+    with hands.adopt("r", on_success="keep") as run:
+        assert (run.state, run.resumed) == ({"n": 1}, True)
+        assert run.step({"n": 2}).labels == {"task_name": "t"}
+    found = hands.found("r")
+    assert (found.status, found.attempt, found.steps, found.task) == ("completed", 2, 2, "t")
+
+
+def test_only_a_run_that_is_running_can_be_adopted(hands: Hands) -> None:
+    with pytest.raises(NotFound), hands.adopt("r"):
+        pass
+    assert list(hands.store.scopes()) == []
+    fail(hands, "failed")
+    with hands.start("completed", on_success="keep"):
+        pass
+    desert(hands.store, "aborted")
+    hands.abort("aborted")
+    for each in ("failed", "completed", "aborted"):
+        before = hands.found(each)
+        with pytest.raises(Conflict, match=each), hands.adopt(each, wait_s=WAIT_S_MAX):
+            pass
+        assert hands.found(each) == before
+
+
+# Aborting.
+
+
+def test_an_abort_is_seen_by_the_worker(hands: Hands) -> None:
+    with ends_with(Aborted), hands.start("r") as run:
+        run.step({"n": 1})
+        found = hands.abort("r")
+        assert (found.status, found.steps) == ("aborted", 1)
+        wait_for(lambda: run.aborted)
+        with pytest.raises(Aborted):
+            run.check()
+        with pytest.raises(Aborted):
+            run.step({"n": 2})
+        run.check()
+    assert hands.found("r") == found
+
+    with hands.start("r", on_success="keep") as run:
+        assert (run.state, run.resumed, run.aborted) == ({"n": 1}, True, False)
+        run.step({"n": 2})
+        run.check()
+    assert (hands.found("r").status, hands.found("r").attempt) == ("completed", 2)
+
+
+@pytest.mark.parametrize("on_success", ["keep", "delete"])
+def test_a_late_completed_does_not_overwrite_an_abort(hands: Hands, on_success: str) -> None:
+    with ends_with(Aborted), hands.start("r", on_success=on_success) as run:
+        run.step({"n": 1})
+        hands.abort("r")
+    assert hands.found("r").status == "aborted"
+    assert hands.store.scope("r", "main", "run").load().state == {"n": 1}  # type: ignore[union-attr]
+
+
+def test_a_late_failure_does_not_overwrite_an_abort(hands: Hands) -> None:
+    with ends_with(Broken), hands.start("r") as run:
+        run.step({"n": 1}, keep=True)
+        hands.abort("r")
+        raise Broken
+    assert (hands.found("r").status, hands.found("r").error) == ("aborted", None)
+
+
+def test_only_a_run_that_is_running_is_aborted(hands: Hands) -> None:
+    with pytest.raises(NotFound):
+        hands.abort("r")
+    assert list(hands.store.scopes()) == []
+    fail(hands, "failed")
+    with hands.start("completed", on_success="keep"):
+        pass
+    desert(hands.store, "aborted", {"n": 1})
+    assert hands.abort("aborted").status == "aborted"
+    for each in ("failed", "completed", "aborted"):
+        before = hands.found(each)
+        assert hands.abort(each) == before
+        assert hands.found(each) == before
+
+
+def test_an_abort_that_comes_first_keeps_a_worker_from_resuming(hands: Hands) -> None:
+    """It was running when the worker looked, and is aborted when it wants to go on with it."""
+    desert(hands.store, "r", {"n": 1})
+    backend = hands.store._engine.backend
+    read = backend.read_snapshots
+
+    def read_and_be_overtaken(*args: Any) -> Any:
+        found = read(*args)
+        del backend.read_snapshots
+        runs.abort(hands.store, "r")
+        return found
+
+    backend.read_snapshots = read_and_be_overtaken  # type: ignore[assignment,method-assign]
+    with pytest.raises(Conflict), hands.start("r"):
+        pass
+    assert hands.found("r").status == "aborted"
+
+
+# Looking.
+
+
+def test_runs_are_listed_by_name(hands: Hands) -> None:
+    desert(hands.store, "b/expired", task="t")
+    fail(hands, "a/failed")
+    with hands.start("c/completed", on_success="keep", task="t"):
+        pass
+    desert(hands.store, "d/aborted")
+    hands.abort("d/aborted")
+    hands.store.scope("another").save({})
+    hands.store.scope("another", "side", "run").save({})
+    with hands.start("e/running", task="t"):
+        every = ["a/failed", "b/expired", "c/completed", "d/aborted", "e/running"]
+        found = hands.list()
+        assert sorted(each.run_id for each in found) == every
+        assert all(each.status == each.run_id[2:] for each in found)
+        assert found == [hands.found(each.run_id) for each in found]
+        for each in every:
+            assert [one.run_id for one in hands.list(status=each[2:])] == [each]
+        assert sorted(each.run_id for each in hands.list(task="t")) == every[1:3] + every[4:]
+        assert [each.run_id for each in hands.list(prefix="b/")] == ["b/expired"]
+        assert hands.list(prefix="b/", status="running") == []
+
+
+def test_what_others_wrote_at_the_address_of_a_run_is_one(hands: Hands) -> None:
+    scope = hands.store.scope("r", "main", "run")
+    for facts in (None, "text", {"attempt": "x", "steps": -1, "error": 1, "started_at": "today"}):
+        metadata = {} if facts is None else {"run": facts}
+        scope.save({"n": 1}, status="running", labels={"task_name": "t"}, metadata=metadata)
+        found = hands.found("r")
+        assert (found.task, found.status, found.owner) == ("t", "expired", None)
+        assert (found.attempt, found.steps, found.error) == (1, 0, None)
+        assert found.started_at == found.info.created_at
+    scope.save({"n": 2}, status="half done")
+    with hands.start("r") as run:
+        assert (run.state, run.resumed) == ({"n": 2}, True)
+        run.step({"n": 3})
+    assert hands.get("r") is None
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"run_id": ""},
+        {"run_id": 1},
+        {"task": ""},
+        {"task": "x" * 257},
+        {"owner": ""},
+        {"ttl_s": 0},
+        {"ttl_s": "1"},
+        {"wait_s": -1},
+        {"on_success": "forget"},
+        {"on_success": []},
+        {"labels": {"task_name": "x"}},
+        {"labels": {"a": 1}},
+        {"labels": []},
+        {"metadata": {"run": 1}},
+        {"metadata": {"a": object()}},
+        {"metadata": []},
+    ],
+    ids=repr,
+)
+def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
+    options = {"run_id": "r", **options}
+    with holdfast.open("memory:") as store:
+        for each in (store, store.aio):
+            with pytest.raises(InvalidInput):
+                runs.start(each, **options)
+            if not options.keys() & {"task", "labels", "metadata"}:
+                with pytest.raises(InvalidInput):
+                    runs.adopt(each, **options)
+        assert list(store.scopes()) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        (runs.abort, ("",)),
+        (runs.get, ("a\0b",)),
+        (runs.list, {"status": "done"}),
+        (runs.list, {"status": 1}),
+        (runs.list, {"task": ""}),
+        (runs.list, {"prefix": None}),
+    ],
+)
+def test_bad_questions_are_refused_at_the_call(verb: Any, arguments: Any) -> None:
+    given, named = (arguments, {}) if isinstance(arguments, tuple) else ((), arguments)
+    with holdfast.open("memory:") as store:
+        for each in (store, store.aio, None, "memory:"):
+            with pytest.raises(InvalidInput):
+                verb(each, *given, **named)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"state": object()},
+        {"state": float("nan")},
+        {"keep": 1},
+        {"labels": {"task_name": "x"}},
+        {"labels": {"a": None}},
+        {"metadata": {"run": {}}},
+        {"metadata": {"a": b""}},
+        {"metadata": 1},
+    ],
+    ids=repr,
+)
+def test_a_bad_step_changes_nothing(hands: Hands, options: dict[str, Any]) -> None:
+    with hands.start("r") as run:
+        before = run.step({"n": 1})
+        with pytest.raises(InvalidInput):
+            run.step(**{"state": {}, **options})
+        assert hands.found("r").info == before
+        run.step({"n": 2})

@@ -1,0 +1,481 @@
+"""Hearing of changes on PostgreSQL: who is told what, at what cost, and what a loss does to it."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import InvalidInput, Unavailable
+from holdfast.backends import _postgres_listening as listening
+from holdfast.backends._postgres_listening import PostgresListener, PostgresPoller
+from holdfast.backends._postgres_telling import channel_of
+from holdfast.backends.postgres import PostgresBackend
+from holdfast.opening import CLOCK
+from holdfast.protocol import Clock
+from tests.concurrency.pg_tools import Background, opened, run_script, until
+from tests.concurrency.pg_verbs import VERBS, prepare
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.pooler import Pooler
+from tests.servers.postgres import Postgres, Schemas, one
+
+TOLD = "pg_notify"
+SOON_S = 3.0
+LISTENERS = "FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
+UNTOLD = {
+    *("note", "counter", "first note", "delete_note"),
+    *("claim", "first claim", "lost claim", "renew", "release"),
+}
+
+
+def open_backend(server_url: str, schemas: Schemas, **options: Any) -> PostgresBackend:
+    return PostgresBackend(server_url, clock=CLOCK, schema=schemas.name(), **options)
+
+
+@pytest.fixture
+def backend(postgres: Postgres, schemas: Schemas) -> Iterator[PostgresBackend]:
+    backend = open_backend(postgres.url, schemas)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def listener(backend: PostgresBackend) -> Iterator[PostgresListener]:
+    listener = backend.listen()
+    assert isinstance(listener, PostgresListener)
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def _never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is heard was told: nobody looks by himself."""
+    monkeypatch.setattr(listening, "_FIRST_LOOK_S", 1000.0)
+    monkeypatch.setattr(listening, "_LOOK_S", 1000.0)
+
+
+def wait(listener: PostgresListener | PostgresPoller) -> frozenset[str] | None:
+    """Wait, and fail if that takes too long."""
+    watchdog = threading.Timer(SOON_S, listener.wake)
+    watchdog.start()
+    try:
+        return listener.wait(lively=False)
+    finally:
+        watchdog.cancel()
+        watchdog.join()
+
+
+def heard(listener: PostgresListener) -> set[str]:
+    """Return all that has been told up to now."""
+    names: set[str] = set()
+    while True:
+        threading.Timer(0.2, listener.wake).start()
+        found = listener.wait(lively=True)
+        assert found is not None
+        if not found:
+            return names
+        names |= found
+
+
+# What is told
+
+
+@pytest.mark.usefixtures("_never_looks")
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - UNTOLD))
+def test_a_change_is_heard_with_its_session(
+    backend: PostgresBackend, postgres_url: str, verb: str
+) -> None:
+    with holdfast.open(postgres_url) as store:
+        scope = prepare(store.scope("wö/rk"), verb)
+        prepare(store.scope("other"), verb)
+        listener = backend.listen()
+        assert isinstance(listener, PostgresListener)
+        VERBS[verb](scope)
+        assert wait(listener) == frozenset({"wö/rk"})
+        listener.close()
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_only_what_shows_is_told(
+    listener: PostgresListener, backend: PostgresBackend, postgres_url: str
+) -> None:
+    """Who watches looks at snapshots: notes and leases would wake them in vain."""
+    with holdfast.open(postgres_url) as store:
+        for verb in sorted(UNTOLD):
+            prepare(store.scope("s"), verb)
+            assert heard(listener) <= {"s"}
+            VERBS[verb](store.scope("s"))
+            assert heard(listener) == set()
+            store.scope("s").delete()
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_a_save_in_one_statement_tells_as_well(
+    listener: PostgresListener, postgres_url: str
+) -> None:
+    with holdfast.open(postgres_url) as store:
+        for number in range(5):
+            store.scope("s").save(number)
+            assert wait(listener) == frozenset({"s"})
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_who_writes_behind_a_pooler_tells_as_well(
+    listener: PostgresListener, schemas: Schemas, pooler: Pooler
+) -> None:
+    with holdfast.open(schemas.url(server_url=pooler.url), pooler=True) as store:
+        for number in range(5):
+            store.scope("s").save(number)
+            assert wait(listener) == frozenset({"s"})
+        store.scope("s").delete()
+        assert wait(listener) == frozenset({"s"})
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_many_changes_are_heard_at_once(listener: PostgresListener, postgres_url: str) -> None:
+    names = {f"s{number}" for number in range(20)}
+    with holdfast.open(postgres_url) as store:
+        for name in names:
+            store.scope(name).save(1)
+        assert heard(listener) == names
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
+    schema = f"{schemas.prefix}_".ljust(63, "x")
+    names = ["\U0001f600" * 512, "x"]
+    backend = PostgresBackend(postgres.url, clock=CLOCK, schema=schema)
+    listener = backend.listen()
+    assert isinstance(listener, PostgresListener)
+    with holdfast.open(postgres.url, schema=schema) as store:
+        for name in names:
+            store.scope(name).save(1)
+            assert wait(listener) == frozenset({name})
+    listener.close()
+    backend.close()
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_what_is_too_much_to_tell_may_be_anything(
+    listener: PostgresListener, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.backends._postgres_telling._PAYLOAD_BYTES_MAX", 3)
+    monkeypatch.setattr(listening, "_NAMES_MAX", 3)
+    with holdfast.open(postgres_url) as store:
+        store.scope("four").save(1)
+        assert wait(listener) is None
+        for name in ("a", "b", "c", "d"):
+            store.scope(name).save(1)
+        time.sleep(0.2)
+        assert wait(listener) is None
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_stores_do_not_hear_each_other(
+    listener: PostgresListener, schemas: Schemas, postgres_url: str
+) -> None:
+    with holdfast.open(schemas.url("another")) as another, holdfast.open(postgres_url) as store:
+        another.scope("s").save(1)
+        assert heard(listener) == set()
+        store.scope("s").save(1)
+        assert heard(listener) == {"s"}
+    assert len({channel_of(f"s{number}") for number in range(100)}) == 100
+
+
+def test_the_name_of_a_channel_fits() -> None:
+    for schema in ("a", "x" * 54, "x" * 55, "x" * 63):
+        name, key = channel_of(schema)
+        assert name.startswith("holdfast_")
+        assert len(name.encode()) <= 63
+        assert -(2**63) <= key < 2**63
+    assert channel_of("x" * 63) != channel_of("x" * 62)
+
+
+# What it costs
+
+
+def told(proxy: PgProxy) -> int:
+    return sum(TOLD in text for batch in proxy.batches() for text in batch)
+
+
+def test_with_nobody_to_hear_it_nothing_is_sent(
+    backend: PostgresBackend, postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
+) -> None:
+    with holdfast.open(schemas.url(server_url=pg_proxy.url)) as store:
+        scope = prepare(store.scope("s"), "kept")
+        for number in range(3):
+            scope.save(number)  # then it is prepared
+        backend.listen().close()
+        until(lambda: is_quiet(postgres, schemas))
+        pg_proxy.forget()
+        for number in range(5):
+            scope.save(number)
+        assert (pg_proxy.round_trips(), told(pg_proxy)) == (5, 0)
+        listener = backend.listen()
+        scope.save(6)
+        scope.update(scope.save(7).id, lambda found: found.with_(status="x"))
+        until(lambda: told(pg_proxy) == 3)
+        listener.close()
+
+
+@pytest.mark.parametrize("option", ["notify", "advisory_locks"])
+def test_who_does_not_tell_sends_nothing(
+    backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, option: str
+) -> None:
+    listener = backend.listen()
+    with holdfast.open(schemas.url(server_url=pg_proxy.url), **{option: False}) as store:
+        for number in range(5):
+            store.scope("s").save(number)
+        texts = [text for batch in pg_proxy.batches() for text in batch]
+        assert not [each for each in texts if TOLD in each or "pg_try_advisory_lock" in each]
+    listener.close()
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+def test_nobody_waits_for_what_is_told(
+    backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, pooler: bool
+) -> None:
+    """On a slow line a save takes as long as with nobody to hear it."""
+    delay_s, count = 0.03, 6
+    with holdfast.open(schemas.url(server_url=pg_proxy.url), pooler=pooler) as store:
+        scope = store.scope("s")
+        listener = backend.listen()
+        for number in range(10):
+            scope.save(number)  # it opens a second connection, and prepares what it says
+        pg_proxy.forget()
+        pg_proxy.delay(delay_s)
+        begin = time.monotonic()
+        for number in range(count):
+            scope.save(number)
+        took_s = time.monotonic() - begin
+        pg_proxy.delay(0)
+        listener.close()
+        until(lambda: told(pg_proxy) == count)
+    assert took_s < 1.5 * count * 2 * delay_s
+
+
+def test_no_more_connections_than_allowed(
+    postgres: Postgres, schemas: Schemas, backend: PostgresBackend, pg_proxy: PgProxy
+) -> None:
+    listener = backend.listen()
+    with holdfast.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
+
+        def work(name: str) -> None:
+            for number in range(40):
+                store.scope(name).append("n", [number])
+                assert pg_proxy.connections() <= 3
+
+        for each in [Background(lambda n=n: work(f"s{n}")) for n in range(6)]:  # type: ignore[misc]
+            each.result()
+        for number in range(6):
+            found = store.scope(f"s{number}").load()
+            assert found is not None
+            assert found.state == {"n": list(range(40))}
+    listener.close()
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("kind", ["drop_reply", "drop_request", "silence"])
+@pytest.mark.parametrize("connections", [1, 4])
+def test_what_could_not_be_told_harms_nobody(
+    backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, kind: str, connections: int
+) -> None:
+    listener = backend.listen()
+    url = schemas.url(server_url=pg_proxy.url)
+    with holdfast.open(url, connections=connections) as store:
+        saved = [store.scope("s").save(0).id]
+        for number in range(4):
+            getattr(pg_proxy, kind)(text=TOLD)
+            saved.append(store.scope("s").save(number).id)
+            until(lambda: pg_proxy.faults_left() == 0)
+        saved.append(store.scope("s").save(9).id)
+        assert [info.id for info in store.scope("s").history()] == saved[::-1]
+    listener.close()
+
+
+def test_a_lock_that_is_not_to_be_had(
+    backend: PostgresBackend, postgres: Postgres, schemas: Schemas
+) -> None:
+    """Then it is looked at intervals, and nothing stays behind."""
+    key = channel_of(schemas.name()).key
+    with postgres.connect() as conn:
+        conn.execute("SELECT pg_advisory_lock(%s)", (key,))
+        listener = backend.listen()
+        assert isinstance(listener, PostgresPoller)
+        assert wait(listener) is None
+    until(lambda: is_quiet(postgres, schemas))
+
+
+def low_key(schemas: Schemas) -> int:
+    """Return the half of the key by which the server shows a lock."""
+    return channel_of(schemas.name()).key & 0xFFFFFFFF
+
+
+def is_quiet(postgres: Postgres, schemas: Schemas) -> bool:
+    """Tell whether nobody holds the lock of those who listen."""
+    with postgres.connect() as conn:
+        return bool(one(conn, f"SELECT count(*) = 0 {LISTENERS}", low_key(schemas)))
+
+
+@pytest.mark.parametrize("how", ["terminated", "cut"])
+def test_a_lost_connection_is_told_and_another_one_will_do(
+    postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy, how: str
+) -> None:
+    backend = open_backend(pg_proxy.url, schemas)
+    listener = backend.listen()
+    assert isinstance(listener, PostgresListener)
+    waiting = Background(lambda: [listener.wait(lively=False) for _ in range(100)])
+    if how == "cut":
+        pg_proxy.cut()
+    else:
+        with postgres.connect() as conn:
+            query = f"SELECT count(pg_terminate_backend(pid)) {LISTENERS}"
+            assert one(conn, query, low_key(schemas)) == 1
+    with pytest.raises(Unavailable):
+        waiting.result()
+    listener.close()
+    again = backend.listen()
+    with holdfast.open(schemas.url()) as store:
+        store.scope("s").save(1)
+        assert isinstance(again, PostgresListener)
+        while wait(again) is None:
+            pass
+    again.close()
+    backend.close()
+
+
+def test_a_server_that_is_away_is_told_soon(schemas: Schemas, pg_proxy: PgProxy) -> None:
+    backend = open_backend(pg_proxy.url, schemas)
+    pg_proxy.close()
+    begin = time.monotonic()
+    with pytest.raises(Unavailable):
+        backend.listen()
+    assert time.monotonic() - begin < SOON_S
+    backend.close()
+
+
+def test_a_store_that_is_closed(backend: PostgresBackend) -> None:
+    backend.close()
+    with pytest.raises(InvalidInput):
+        backend.listen()
+
+
+# Waiting
+
+
+@pytest.mark.usefixtures("_never_looks")
+@pytest.mark.parametrize("kind", ["listener", "poller"])
+def test_wake_ends_the_wait_that_is_under_way_or_the_next(
+    postgres: Postgres, schemas: Schemas, kind: str
+) -> None:
+    backend = open_backend(postgres.url, schemas, notify=kind == "listener", poll_s=1000.0)
+    listener = backend.listen()
+    listener.follow([])
+    listener.wake()
+    listener.wake()
+    assert listener.wait(lively=False) == frozenset()
+    waiting = Background(lambda: listener.wait(lively=False))
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    listener.wake()
+    assert waiting.result() == frozenset()
+    listener.close()
+    listener.close()
+    listener.wake()
+    backend.close()
+
+
+def test_it_also_looks(listener: PostgresListener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that was about to commit may not have seen that somebody listens."""
+    monkeypatch.setattr(listening, "_LOOK_S", 0.3)
+    begin = time.monotonic()
+    for latest_s in (0.5, 1.0, 1.5):
+        assert listener.wait(lively=False) is None
+        assert time.monotonic() - begin < latest_s + 0.5
+    assert time.monotonic() - begin > 0.3
+
+
+def test_one_who_only_looks_does_so_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(lambda: 0.0, lambda _: None, lambda: 1.0)
+    poller = PostgresPoller(clock, 8.0)
+    waited: list[float] = []
+
+    def wait(timeout: float) -> bool:
+        waited.append(timeout)
+        return False
+
+    monkeypatch.setattr(poller._woken, "wait", wait)
+    for lively in (False, True, False, False, False, False, True, True, False):
+        assert poller.wait(lively=lively) is None
+    assert waited == [8.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("option", ["pooler", "notify", "advisory_locks"])
+def test_who_cannot_listen_looks(postgres: Postgres, schemas: Schemas, option: str) -> None:
+    backend = open_backend(postgres.url, schemas, poll_s=0.2, **{option: option == "pooler"})
+    listener = backend.listen()
+    begin = time.monotonic()
+    assert isinstance(listener, PostgresPoller)
+    for _ in range(5):
+        assert listener.wait(lively=False) is None
+    assert 0.4 < time.monotonic() - begin < SOON_S
+    backend.close()
+
+
+# Ends
+
+
+def test_nothing_is_left_behind(postgres: Postgres, postgres_url: str, schemas: Schemas) -> None:
+    with opened(postgres, postgres_url) as store:
+        backend = store._engine.backend
+        store.scope("s").save(0)
+        before = len(os.listdir("/dev/fd"))
+        for _ in range(3):
+            backend.listen().close()
+        store.scope("s").save(1)
+        assert len(os.listdir("/dev/fd")) == before
+    until(lambda: is_quiet(postgres, schemas))
+
+
+def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
+    script = """
+        import gc, os, sys
+        import holdfast
+        from holdfast import Unavailable
+
+        store = holdfast.open(sys.argv[1])
+        backend = store._engine.backend
+        listener = backend.listen()
+        pid = os.fork()
+        if not pid:
+            listener.wake()
+            try:
+                listener.wait(lively=False)
+            except Unavailable:
+                pass
+            else:
+                os._exit(1)
+            listener.close()
+            del listener
+            gc.collect()
+            own = backend.listen()
+            store.scope("s").save(1)
+            while own.wait(lively=False) is None:
+                pass
+            own.close()
+            store.close()
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        heard = set()
+        while not heard:
+            heard = listener.wait(lively=False) or set()
+        print(*heard)
+        listener.close()
+        store.close()
+    """
+    assert run_script(script, postgres_url, timeout_s=30) == "s\n"

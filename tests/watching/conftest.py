@@ -1,0 +1,31 @@
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from tests.servers.service import Service
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store on the engine that a test names by `tools.on`."""
+    match request.param:
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/store.db"
+        case "directory":
+            return f"file://{tmp_path}/store"
+        case "postgres":
+            return str(request.getfixturevalue("postgres_url"))
+    service: Service = request.getfixturevalue("seaweedfs")
+    return f"s3://{service.name}/{uuid.uuid4()}?{urlencode(service.options)}&poll_s=0.3"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """A store of this process."""
+    with holdfast.open(url) as store:
+        yield store

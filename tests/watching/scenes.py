@@ -1,0 +1,116 @@
+"""Scenes of a watch in a process of its own: an interrupt, and forks."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import holdfast
+from holdfast import SnapshotInfo, Store
+from tests.concurrency.forker import fork, join
+
+WAIT_S_MAX = 20.0
+
+
+def hears(watch: Iterator[SnapshotInfo], revision: str) -> None:
+    """Read on until a revision is heard of; an alarm ends what waits for ever."""
+    for info in watch:
+        if info.revision == revision:
+            return
+    raise AssertionError("the watch ended")
+
+
+def interrupt(store: Store) -> None:
+    """Ctrl-C ends a loop that waits, at once, and the store can be used as before."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    scope = store.scope("s")
+    first = scope.save({"n": 1})
+    for number in range(5):
+        watch = scope.watch()
+        hears(watch, first.revision)
+        # Long enough that it waits by then, whatever it does if not.
+        later = threading.Timer(0.05 * number, os.kill, [os.getpid(), signal.SIGINT])
+        begun = time.monotonic()
+        try:
+            later.start()
+            next(watch)
+            raise AssertionError("nothing was saved")
+        except KeyboardInterrupt:
+            assert time.monotonic() - begun < WAIT_S_MAX / 2
+        later.join()
+        assert list(watch) == []
+    again = scope.watch()
+    hears(again, first.revision)
+    hears(again, scope.save({"n": 2}).revision)
+
+
+def fork_in_a_loop(store: Store) -> None:
+    """A child goes on with the watch, and begins one of its own; its parent goes on too."""
+    scope = store.scope("s")
+    first = scope.save({"n": 1})
+    watch = scope.watch()
+    hears(watch, first.revision)
+    other = store.scope("other").watch()
+    read, write = os.pipe()
+
+    def child() -> None:
+        own = store.scope("s").watch()
+        hears(own, first.revision)
+        os.write(write, b".")
+        for each in (watch, own):
+            second = next(each)
+            assert second.revision != first.revision
+        saved = store.scope("other").save({"by": "child"})
+        hears(store.scope("other").watch(), saved.revision)
+        store.close()
+
+    pid = fork(child)
+    os.read(read, 1)
+    second = scope.save({"n": 2})
+    hears(watch, second.revision)
+    next(other)  # what the child saved
+    join(pid)
+    third = scope.save({"n": 3})
+    hears(watch, third.revision)
+
+
+def fork_beside_watchers(store: Store) -> None:
+    """Children of a process in which threads watch and hold leases: none hangs, none disturbs."""
+    scope = store.scope("s")
+    first = scope.save({"n": 0})
+    seen: list[str] = []
+
+    def follow() -> None:
+        for info in scope.watch():
+            seen.append(info.revision)
+
+    for _ in range(4):
+        threading.Thread(target=follow, daemon=True).start()
+    while len(seen) < 4:
+        time.sleep(0.01)
+
+    def child() -> None:
+        hears(store.scope("s").watch(), first.revision)
+        with store.scope("c").claim(owner="child", ttl_s=5, wait_s=WAIT_S_MAX) as lease:
+            lease.save({"by": os.getpid()})
+
+    with scope.claim(owner="parent", ttl_s=1) as lease:
+        for pid in [fork(child) for _ in range(5)]:
+            join(pid)
+        time.sleep(1.2)  # longer than it lasts: it must have been renewed here
+        last = lease.save({"n": 1}).revision
+    while seen.count(last) < 4:
+        time.sleep(0.01)
+    assert len(list(store.scope("c").history())) == 5
+
+
+SCENES = {scene.__name__: scene for scene in (interrupt, fork_in_a_loop, fork_beside_watchers)}
+
+
+if __name__ == "__main__":
+    signal.alarm(60)
+    with holdfast.open(sys.argv[2]) as opened:
+        SCENES[sys.argv[1]](opened)
+    assert not [each for each in threading.enumerate() if each.name.startswith("holdfast")]

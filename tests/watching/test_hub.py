@@ -1,0 +1,215 @@
+"""One hub for all who watch a store in one process: many of them, and those who behave badly."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncStore, Store
+from holdfast.hub import Watcher
+from tests.concurrency.pg_tools import until
+from tests.watching.tools import WAIT_S_MAX, Watching, handles, on
+
+ENGINES = ("sqlite", "directory", "postgres")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often watchers were woken, by the session that they watch."""
+    told: Counter[str] = Counter()
+    real = Watcher._call
+
+    def call(watcher: Watcher) -> None:
+        assert watcher.topic.target is not None
+        told[watcher.topic.target.scope.session_id] += 1
+        real(watcher)
+
+    monkeypatch.setattr(Watcher, "_call", call)
+    return told
+
+
+@on(*ENGINES)
+def test_a_thousand_watchers(url: str, store: Store, told: Counter[str]) -> None:
+    """All learn of a change of theirs, and only they are woken."""
+    count, threads = 1000, 50
+    seen: Counter[str] = Counter()
+    quiet = 100  # scopes that nobody saves in
+
+    async def follow(store: AsyncStore, session: str) -> None:
+        async for info in store.scope(session).watch():
+            assert info.session_id == session
+            seen[session] += 1
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(follow(store.aio, f"a{n % quiet}")) for n in range(count)]
+        for each in first:
+            await store.aio.run(lambda store, each=each: store.scope(each).save({"n": 0}))  # type: ignore[misc]
+        await _until(lambda: len(seen) == quiet and min(seen.values()) == count // quiet)
+        await _until(lambda: all(len(each.seen) == 1 for each in others))
+        told.clear()
+        for each in changed:
+            await store.aio.run(lambda store, each=each: store.scope(each).save({"n": 1}))  # type: ignore[misc]
+        await _until(lambda: all(seen[each] == 2 * (count // quiet) for each in changed[:3]))
+        await _until(lambda: len(others[7].seen) == 2)
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    first = [f"a{number}" for number in range(quiet)] + [f"s{number}" for number in range(threads)]
+    changed = ["a3", "a50", "a99", "s7"]
+    others = [
+        Watching(store, lambda store, n=n: store.scope(f"s{n}").watch())  # type: ignore[misc]
+        for n in range(threads)
+    ]
+    asyncio.run(main())
+
+    assert dict(told) == {"a3": 10, "a50": 10, "a99": 10, "s7": 1}
+    assert [each.is_alive() for each in others] == [True] * threads
+    store.close()
+    for each in others:
+        each.wait_for_end()
+        assert len(each.seen) == (2 if each is others[7] else 1)
+
+
+async def _until(condition: Any) -> None:
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline, "what was waited for did not happen"
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """No thread and no open file more than before, as soon as the stores are closed."""
+    gc.collect()
+    threads, files = set(threading.enumerate()), handles()
+    yield
+    gc.collect()
+    until(lambda: set(threading.enumerate()) <= threads)
+    until(lambda: handles() <= files)
+
+
+@on(*ENGINES)
+def test_a_loop_that_is_left_leaves_nothing(url: str, nothing_left: None) -> None:
+    """By either face, at once or after a change, with the others still there or not."""
+    with holdfast.open(url) as warm:  # what is made once and stays, as a module's own
+        assert list(warm.scope("s").watch(timeout_s=0.1)) == []
+    for _ in range(3):
+        with holdfast.open(url) as store:
+            saved = store.scope("s").save({"n": 1})
+            for info in store.scope("s").watch():
+                assert info == saved
+                break
+            asyncio.run(_look_once(store.aio))
+            watch = store.scope("s").watch()
+            next(watch)
+            abandoned = store.scope("s").watch()
+            next(abandoned)
+            del abandoned
+            hub = next(iter(store._engine._companions.values()))
+            until(lambda hub=hub: sum(len(w.watchers) for w in hub._topics.values()) == 1)  # type: ignore[misc]
+        assert list(watch) == []  # ended with the store
+
+
+async def _look_once(store: AsyncStore) -> None:
+    async for _ in store.scope("s").watch():
+        break
+
+
+@on(*ENGINES)
+def test_the_thread_ends_when_nobody_watches_any_more(url: str, store: Store) -> None:
+    before = set(threading.enumerate())
+    assert list(store.scope("s").watch(timeout_s=0.05)) == []
+    until(lambda: not [t for t in set(threading.enumerate()) - before if "hub" in t.name])
+    saved = store.scope("s").save({"n": 1})
+    assert list(store.scope("s").watch(timeout_s=0.3)) == [saved]
+
+
+@on(*ENGINES)
+def test_a_task_that_is_cancelled_ends_at_once(url: str, nothing_left: None) -> None:
+    """While it waits for the first, and for a later change; the others go on."""
+
+    async def follow(store: AsyncStore, seen: list[str]) -> None:
+        async for info in store.scope("s").watch():
+            seen.append(info.id)
+
+    async def main() -> None:
+        async with holdfast.open_async(url) as store:
+            early: list[str] = []
+            seen: list[str] = []
+            tasks = [asyncio.create_task(follow(store, each)) for each in (early, seen, seen)]
+            await asyncio.sleep(0)
+            await _cancel(tasks[0])
+            await store.scope("s").save({"n": 1}, id="one")
+            await _until(lambda: seen == ["one", "one"])
+            await _cancel(tasks[1])
+            await store.scope("s").save({"n": 2}, id="two")
+            await _until(lambda: seen == ["one", "one", "two"])
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await follow(store, early)
+            assert early == ["two"]
+            await _cancel(tasks[2])
+
+    async def _cancel(task: "asyncio.Task[None]") -> None:
+        begun = time.monotonic()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert time.monotonic() - begun < 1
+
+    with holdfast.open(url) as warm:
+        assert list(warm.scope("s").watch(timeout_s=0.1)) == []
+    asyncio.run(main())
+
+
+@on(*ENGINES)
+def test_one_that_fails_harms_nobody(url: str, store: Store) -> None:
+    """A loop whose body raises, an event loop that was closed, a call that raises."""
+    scope = store.scope("s")
+    first = scope.save({"n": 1})
+    good = [Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES]
+    for each in good:
+        each.wait_for(first.revision)
+
+    def fail() -> None:
+        for _ in store.scope("s").watch():
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    loop = asyncio.new_event_loop()
+    watch = store.aio.scope("s").watch()
+    loop.run_until_complete(anext(watch))  # type: ignore[arg-type]
+    loop.close()  # without ending what goes on in it
+    second = scope.save({"n": 2})
+    for each in good:
+        each.wait_for(second.revision)
+    assert [each.error for each in good] == [None, None]
+    with suppress(RuntimeError):
+        asyncio.run(watch.aclose())  # type: ignore[attr-defined]
+
+
+FACES = ("sync", "async")
+
+
+@on(*ENGINES)
+def test_the_store_is_closed_under_those_who_watch(url: str, nothing_left: None) -> None:
+    """Their loops end, without an error."""
+    store = holdfast.open(url)
+    store.scope("s").save({"n": 1})
+    watching = [Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES]
+    watching += [Watching(store, lambda store: store.scope("t").watch(), face=f) for f in FACES]
+    for each in watching[:2]:
+        until(lambda each=each: each.seen)  # type: ignore[misc]
+    store.close()
+    for each in watching:
+        each.wait_for_end()

@@ -1,0 +1,112 @@
+"""What tests of watches and leases share: engines by name, and watchers that run beside a test."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import SnapshotInfo, Store
+from tests.concurrency.crew import Worker
+from tests.concurrency.pg_tools import until
+
+ENGINES = ("sqlite", "directory", "postgres", "s3")
+WAIT_S_MAX = 30.0
+
+Watch = Callable[[Any], Any]
+"""Makes the watch of a store, or of its async face."""
+
+
+def on(*engines: str) -> pytest.MarkDecorator:
+    """Run a test on these engines: `-k postgres` chooses one."""
+    return pytest.mark.parametrize("url", engines or ENGINES, indirect=True)
+
+
+def place(revision: str) -> tuple[int, int]:
+    """Return what grows from one revision of a scope's head to the next."""
+    seq, rev, _ = revision.split(".")
+    return int(seq, 16), int(rev, 16)
+
+
+class Watching(threading.Thread):
+    """A watch in a thread of its own, by either face; `seen` is what it heard."""
+
+    def __init__(self, store: Store, watch: Watch, *, face: str = "sync") -> None:
+        super().__init__(daemon=True)
+        self.seen: list[Any] = []
+        self.error: BaseException | None = None
+        self._store = store
+        self._watch = watch
+        self._face = face
+        self.start()
+
+    def run(self) -> None:
+        try:
+            if self._face == "sync":
+                self._follow(self._watch(self._store))
+            else:
+                asyncio.run(self._follow_async(self._watch(self._store.aio)))
+        except BaseException as error:
+            self.error = error
+
+    def _follow(self, watch: Iterator[SnapshotInfo]) -> None:
+        for info in watch:
+            self.seen.append(info)
+
+    async def _follow_async(self, watch: AsyncIterator[SnapshotInfo]) -> None:
+        async for info in watch:
+            self.seen.append(info)
+
+    @property
+    def revisions(self) -> list[str]:
+        return [info.revision for info in self.seen]
+
+    def wait_for(self, revision: str) -> None:
+        """Wait until a revision is the last that was heard of."""
+        until(lambda: self.seen[-1:] and self.revisions[-1] == revision)
+
+    def wait_for_end(self) -> None:
+        """Wait until the loop has ended by itself."""
+        self.join(WAIT_S_MAX)
+        assert not self.is_alive(), "the watch did not end"
+        if self.error is not None:
+            raise self.error
+
+
+class Remote(Watching):
+    """A watch in another process."""
+
+    def __init__(self, url: str, asked: dict[str, Any], *, face: str = "sync") -> None:
+        self._worker = Worker("tests.watching.worker", url, "watcher")
+        assert self._worker.hear() == "ready"
+        self._worker.tell(["watch", {"face": face, **asked}])
+        super().__init__(None, lambda _: None)  # type: ignore[arg-type]
+
+    def run(self) -> None:
+        try:
+            while (heard := self._worker.hear()) is not None:
+                self.seen.append(heard)
+        except BaseException as error:
+            self.error = error
+
+    @property
+    def revisions(self) -> list[str]:
+        return [revision for _, revision in self.seen]
+
+    def dismiss(self) -> None:
+        """End its process, whatever it does."""
+        self._worker.process.kill()
+        self.join(WAIT_S_MAX)
+        self._worker.end()
+
+
+def handles() -> int:
+    """Return how many files, pipes and sockets this process has open."""
+    return len(os.listdir("/dev/fd"))
+
+
+def own_threads(besides: Sequence[threading.Thread] = ()) -> set[threading.Thread]:
+    """Return the threads of this process."""
+    return set(threading.enumerate()) - set(besides)
