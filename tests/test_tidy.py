@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -12,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 import holdfast
-from holdfast import AsyncScope, AsyncStore, Scope, Store
+from holdfast import AsyncLease, AsyncScope, AsyncStore, Lease, Scope, Store
 from holdfast.protocol import Backend
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -191,8 +192,8 @@ def test_sql_has_no_clock_and_no_chance() -> None:
 
 # The two faces.
 
-FACES: list[tuple[type, type]] = [(Store, AsyncStore), (Scope, AsyncScope)]
-ONLY_ASYNC = {AsyncStore: {"run"}, AsyncScope: set[str]()}
+FACES: list[tuple[type, type]] = [(Store, AsyncStore), (Scope, AsyncScope), (Lease, AsyncLease)]
+ONLY_ASYNC = {AsyncStore: {"run"}, AsyncScope: set[str](), AsyncLease: set[str]()}
 NOT_AWAITED = {"scope"}
 
 
@@ -235,6 +236,10 @@ def test_twins_take_the_same_and_give_the_same(sync: Any, aio: Any) -> None:
         assert not inspect.iscoroutinefunction(aio)
         assert get_origin(given_async) is AsyncIterator
         assert get_args(given_async) == get_args(given)
+    elif get_origin(given) is AbstractContextManager:
+        assert not inspect.iscoroutinefunction(aio)
+        assert get_origin(given_async) is AbstractAsyncContextManager
+        assert (*get_args(given), *get_args(given_async)) in FACES
     else:
         assert inspect.iscoroutinefunction(aio)
         assert given_async == given or (given, given_async) in FACES

@@ -143,6 +143,7 @@ class NativeStore:
             created_at=None,
             forked_from=None,
             expect=holdfast.ANY,
+            fence=None,
             stamp=draw(),
             state_bytes_max=STATE_BYTES_MAX,
         )

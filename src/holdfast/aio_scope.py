@@ -1,7 +1,7 @@
 """The async face of a scope: the same verbs, awaited."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -271,8 +271,13 @@ class AsyncScope(Address):
             yield AsyncLease(self._store, term)
         finally:
             renewals.remove(term)
-            with suppress(Unavailable, InvalidInput):  # then it ends by itself
-                await self._store._run(leases.release(self._tools, claim))
+            try:
+                await self._store._run(leases.give_back(self._tools, term))
+            except (Unavailable, InvalidInput):
+                pass  # then it ends by itself
+            except BaseException:
+                renewals.let_go(claim)  # cancelled, perhaps before it had begun
+                raise
 
 
 class AsyncLease(AsyncScope):

@@ -206,6 +206,8 @@ class Hub:
             self._listener = listener
             for watched in self._topics.values():
                 watched.is_followed = False
+            if self._closed or not self._topics:
+                listener.wake()  # whoever closed or left meanwhile had nothing to wake
 
     def _stop_listening(self) -> None:
         with self._changed:

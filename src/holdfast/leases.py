@@ -22,6 +22,7 @@ _PAUSE_S_MIN = 0.01
 _PAUSE_S_MAX = 0.5
 _RENEWALS = 3  # of a lease, while it lasts
 _RETRIES = 10  # as many attempts, if they fail
+_LETTING_GO_S = (0.05, 0.5, 5.0)  # when a lease that may yet be granted is given back
 _JOIN_S_MAX = 5.0
 
 
@@ -66,11 +67,19 @@ def release(tools: Tools, held: Claim) -> Work[None]:
     return lambda backend: backend.release(asked)
 
 
+def give_back(tools: Tools, term: "Term") -> Work[None]:
+    """Give a lease back at the end; a child that was forked meanwhile leaves it to its parent."""
+    if term.pid == os.getpid():
+        return release(tools, term.claim)
+    return lambda backend: None
+
+
 class Term:
     """A lease that is held, and until when. Shared by the two faces."""
 
     def __init__(self, tools: Tools, claim: Claim, held: Hold) -> None:
         self.claim = claim
+        self.pid = os.getpid()
         self._tools = tools
         self.extend(held)
 
@@ -91,17 +100,18 @@ class Term:
 
 
 class _Unwanted(Term):
-    """A lease that nobody wants any more, though it may yet be granted: it is given back twice."""
+    """A lease that nobody wants any more, though it may yet be granted: it is given back often."""
 
     def __init__(self, tools: Tools, claim: Claim) -> None:
         super().__init__(tools, claim, Hold(claim.key, claim.owner, 0))
-        self._times = 0
-        self.retry()
+        self._pauses_s = iter(_LETTING_GO_S)
+        self.is_over()
 
     def is_over(self) -> bool:
-        self._times += 1
-        self.extend(Hold(self.claim.key, self.claim.owner, 0))
-        return self._times > 1
+        """Tell whether that was the last time; if not, set the next."""
+        pause_s = next(self._pauses_s, None)
+        self.due = self._tools.clock.monotonic() + (pause_s or 0.0)
+        return pause_s is None
 
 
 class Renewals:

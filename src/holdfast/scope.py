@@ -349,7 +349,7 @@ class Scope(Address):
         finally:
             renewals.remove(term)
             with suppress(Unavailable, InvalidInput):  # then it ends by itself
-                self._store._run(leases.release(self._tools, claim))
+                self._store._run(leases.give_back(self._tools, term))
 
 
 class Lease(Scope):

@@ -1,14 +1,17 @@
 """What every bucket must do. An engine's own test gives a fixture `bucket` and inherits this."""
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
 from holdfast.backends._bucket.protocol import Bucket, Moved
 from holdfast.model import ANY
+from holdfast.opening import CLOCK
 from holdfast.testing.conformance._kit import together
 
 NAMES = ["a", "a-b", "a.json", "a/b", "a/b-c", "a/b/c", "ab", "b", "b/+c3+a4", "z_~0"]
@@ -71,6 +74,68 @@ class BucketFunctions:
         assert empty is not None
         assert (empty.data, empty.size) == (b"", 0)
         assert none is None
+
+    def test_a_fingerprint_is_another_after_a_change(self, bucket: Bucket) -> None:
+        none = bucket.fingerprints({"k/x": None, "k/y": None})
+        assert none == {"k/x": None, "k/y": None}
+        bucket.put("k/x", b"1", expect=ANY)
+        seen = [bucket.fingerprints(none)]
+        for data in (b"2", b"3", b"4", b"", b"5"):
+            bucket.put("k/x", data, expect=ANY)
+            seen.append(bucket.fingerprints(seen[-1]))
+        tokens = [each["k/x"] for each in seen]
+        assert None not in tokens
+        assert all(before != after for before, after in pairwise(tokens))
+        bucket.delete(["k/x"])
+        assert bucket.fingerprints(seen[-1]) == none
+        assert bucket.fingerprints({}) == {}
+
+    def test_a_fingerprint_stays_where_nothing_changes(self, bucket: Bucket) -> None:
+        keys = [f"k/{number}" for number in range(40)]
+        for key in keys:
+            bucket.put(key, key.encode(), expect=None)
+        time.sleep(0.1)  # what is new is looked at twice
+        known = bucket.fingerprints(dict.fromkeys(keys))
+        assert list(known) == keys
+        for _ in range(3):
+            assert bucket.fingerprints(known) == known
+        bucket.put(keys[7], b"another", expect=ANY)
+        moved = bucket.fingerprints(known)
+        assert [key for key in keys if moved[key] != known[key]] == [keys[7]]
+
+    def write(self, bucket: Bucket, key: str, done: threading.Event) -> None:
+        done.set()
+        bucket.put(key, b"1", expect=ANY)
+
+    def test_a_change_is_heard(self, bucket: Bucket) -> None:
+        ear = bucket.listen(poll_s=0.2, clock=CLOCK)
+        try:
+            ear.follow(["k/", "not/there/yet/"])
+            for key in ("k/x", "k/x", "not/there/yet/y", "k/deeper/z", "not/there/yet/y"):
+                done = threading.Event()
+                writing = threading.Timer(0.05, self.write, (bucket, key, done))
+                writing.start()
+                while True:
+                    heard = ear.wait(lively=False)
+                    if done.is_set() and (heard is None or any(map(key.startswith, heard))):
+                        break
+                writing.join()
+        finally:
+            ear.close()
+
+    def test_who_waits_is_woken(self, bucket: Bucket) -> None:
+        ear = bucket.listen(poll_s=60, clock=CLOCK)
+        try:
+            ear.follow(["k/"])
+            begun = time.monotonic()
+            for pause_s in (0.0, 0.05):
+                threading.Timer(pause_s, ear.wake).start()
+                while ear.wait(lively=False) != frozenset():
+                    pass
+            assert time.monotonic() - begun < 5
+        finally:
+            ear.close()
+            ear.close()
 
     def test_an_object_is_created_once(self, bucket: Bucket) -> None:
         bucket.put("k/x", b"first", expect=None)

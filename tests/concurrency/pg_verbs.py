@@ -45,12 +45,6 @@ def claim(scope: Scope) -> Hold:
     return backend_of(scope).claim(lease(scope))
 
 
-def lose_claim(scope: Scope) -> Hold:
-    """Claim what somebody else holds."""
-    backend_of(scope).claim(lease(scope, "another"))
-    return claim(scope)
-
-
 def renew(scope: Scope) -> Hold:
     return backend_of(scope).renew(lease(scope))
 
@@ -80,7 +74,7 @@ VERBS: dict[str, Callable[[Scope], Any]] = {
     "delete_note": lambda scope: scope.delete_note("n"),
     "claim": claim,
     "first claim": lambda scope: claim(other(scope)),
-    "lost claim": lose_claim,
+    "claim in vain": claim,
     "renew": renew,
     "release": release,
     "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
@@ -99,7 +93,7 @@ REPEATABLE = {
     "delete_note",
     "claim",
     "first claim",
-    "lost claim",
+    "claim in vain",
     "renew",
     "release",
     "delete_snapshot",
@@ -113,6 +107,8 @@ def prepare(scope: Scope, verb: str) -> Scope:
     scope.set_note("n", 0)
     if verb in ("renew", "release"):
         claim(scope)
+    if verb == "claim in vain":
+        backend_of(scope).claim(lease(scope, "another"))
     if verb == "append":
         return prepared_list(scope)
     scope.save(sealed("a"), id="a", labels=LABELS)

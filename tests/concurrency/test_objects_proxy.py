@@ -9,13 +9,19 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
 
 import holdfast
-from holdfast import Scope, Snapshot, Store, Unavailable
+from holdfast import Conflict, Scope, ScopeKey, Snapshot, Store, Unavailable
+from holdfast.backends._bucket.protocol import Bucket
+from holdfast.backends.objects import ObjectBackend
+from holdfast.core import document
+from holdfast.core.layout import Layout
+from holdfast.opening import CLOCK, draw
+from holdfast.protocol import Claim, Commit
 from tests.crash.mortal_objects import sealed, shown_id
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -198,3 +204,86 @@ def go_on(scope: Scope, verb: str, after: list[Any]) -> None:
     before = [info.id for info in scope.history()]
     made = scope.save(sealed("z"))
     assert [info.id for info in scope.history()] == [made.id, *before]
+
+
+# Leases
+
+
+class Site(NamedTuple):
+    """A scope of the engine behind the proxy, and the same past it."""
+
+    behind: ObjectBackend
+    past: ObjectBackend
+    bucket: Bucket
+    scope: ScopeKey
+
+    def claim(self, key: str = "mine") -> Claim:
+        return Claim(self.scope, key, "me", 3_600_000_000, draw())
+
+    def key(self) -> str | None:
+        hold = self.past.read_lease(self.scope, now=0)
+        return None if hold is None else hold.key
+
+    def fence(self) -> str | None:
+        (stored,) = self.bucket.get([Layout().head_key(self.scope)])
+        header = None if stored is None else document.read(stored.data).header
+        return None if header is None else header.fence
+
+    def can_save(self, key: str) -> bool:
+        commit = Commit(self.scope, b"{}", "", b"{}", b"{}", draw(), keep=False, fence=key)
+        try:
+            self.past.commit(commit)
+        except Conflict:
+            return False
+        return True
+
+
+LEASE_VERBS: dict[str, Callable[[Site], object]] = {
+    "claim": lambda site: site.behind.claim(site.claim()),
+    "renew": lambda site: site.behind.renew(site.claim()),
+    "release": lambda site: site.behind.release(site.claim()),
+}
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["nothing saved", "saved"])
+@pytest.mark.parametrize("kind", ["reply", "request", "all replies"])
+@pytest.mark.parametrize("verb", LEASE_VERBS)
+def test_a_lease_survives_a_loss_at_any_request(
+    seaweedfs: Service, proxy: Proxy, verb: str, kind: str, saved: bool
+) -> None:
+    """Whatever is lost: who is told that it holds the lease does, and asking again settles it."""
+    prefix, retry_s = f"leases-{uuid.uuid4()}", RETRY_S[kind.startswith("all")]
+    bucket = seaweedfs.open(prefix)
+    lossy = seaweedfs.open(prefix, endpoint_url=proxy.url, retry_s=retry_s)
+    behind, past = (
+        ObjectBackend(each, layout=Layout(), index=True, clock=CLOCK, draw=draw)
+        for each in (lossy, bucket)
+    )
+    behind.commit(Commit(ScopeKey("warm"), b"{}", "", b"{}", b"{}", draw()))
+    for at in range(1, REQUESTS_MAX):
+        site = Site(behind, past, bucket, ScopeKey("s", f"{at}"))
+        if saved:
+            past.commit(Commit(site.scope, b"{}", "", b"{}", b"{}", draw(), id="x"))
+        if verb != "claim":
+            past.claim(site.claim())
+        lose(proxy, kind, at)
+        done = True
+        try:
+            LEASE_VERBS[verb](site)
+        except Unavailable:
+            done = False
+        sent = len(proxy.requests())
+        proxy.forget()
+        ends = (None, None) if verb == "release" else ("mine", "mine")
+        assert not done or (site.key(), site.fence()) == ends
+        shown = past.read_info(site.scope, None)
+        assert (None if shown is None else shown.id) == ("x" if saved else None)
+        LEASE_VERBS[verb](site)
+        assert (site.key(), site.fence()) == ends
+        assert site.can_save("mine") == (verb != "release")
+        assert past.claim(site.claim("other")).key == ("other" if verb == "release" else "mine")
+        if sent < at:
+            break
+    assert done
+    lossy.close()
+    bucket.close()

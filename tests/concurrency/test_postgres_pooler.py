@@ -120,7 +120,8 @@ def proxied(postgres: Postgres, schemas: Schemas) -> Iterator[tuple[PgProxy, Poo
 
 
 @pytest.mark.parametrize(
-    "verb", ["kept", "append", "first", "update", "counter", "delete_snapshot", "delete_session"]
+    "verb",
+    ["kept", "append", "first", "update", "counter", "claim", "delete_snapshot", "delete_session"],
 )
 @pytest.mark.parametrize("kind", ["reply", pytest.param("request", marks=pytest.mark.slow)])
 def test_the_pooler_loses_its_server(

@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +113,22 @@ def test_a_worker_that_was_asleep_finds_its_run_taken(shared: Place) -> None:
         found = runs.get(store, "r")
         assert found is not None
         assert (found.status, found.attempt, found.info.id) == ("completed", 2, before.id)
+
+
+FORKER = """
+import os, sys
+import holdfast
+from holdfast import runs
+with holdfast.open(sys.argv[1]) as store, runs.start(store, "r") as run:
+    before = run.step(1)
+    if os.fork() == 0:
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 3
+    assert runs.get(store, "r").info == before
+    os._exit(0)
+"""
+
+
+def test_a_child_does_not_close_the_run_of_its_parent(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    subprocess.run([sys.executable, "-c", FORKER, url], check=True, timeout=WAIT_S_MAX)

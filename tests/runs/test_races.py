@@ -15,7 +15,7 @@ from holdfast import JSON, Conflict, NotFound, Store, runs
 from holdfast.runs import Aborted
 from tests.runs.hands import Place, ends_with
 
-ROUNDS = {"memory": 200, "sqlite": 200, "file": 200, "postgresql": 200, "s3": 40}
+ROUNDS = {"memory": 200, "sqlite": 200, "file": 100, "postgresql": 60, "s3": 20}
 PAUSE_S_MAX = {"s3": 0.02}
 
 

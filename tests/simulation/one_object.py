@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends._bucket.protocol import Bucket, Moved
-from holdfast.backends.memory import MemoryBackend, _Scope
+from holdfast.backends._memory_scope import MemoryScope
+from holdfast.backends.memory import MemoryBackend
 from holdfast.errors import Unavailable
 from holdfast.model import ANY, Expect, Finding, Note, Pruned, ScopeKey, SnapshotInfo
-from holdfast.protocol import Clock, Commit, Found, NoteWrite, Query, Stamp
+from holdfast.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class OneObjectBackend:
         memory = MemoryBackend()
         memory._next_seq = kept.next_seq
         if kept.scope:
-            memory._scopes[scope] = found = _Scope()
+            memory._scopes[scope] = found = MemoryScope()
             vars(found).update(kept.scope)
         return memory
 
@@ -147,6 +148,15 @@ class OneObjectBackend:
     def write_note(self, write: NoteWrite) -> Note:
         change: Callable[[MemoryBackend], Note] = lambda memory: memory.write_note(write)  # noqa: E731
         return self._change(write.scope, change, write.stamp.nonce)
+
+    def claim(self, claim: Claim) -> Hold:
+        return self._change(claim.scope, lambda memory: memory.claim(claim))
+
+    def renew(self, claim: Claim) -> Hold:
+        return self._change(claim.scope, lambda memory: memory.renew(claim))
+
+    def release(self, claim: Claim) -> None:
+        self._change(claim.scope, lambda memory: memory.release(claim))
 
     def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
         return self._change(scope, lambda memory: memory.delete_note(scope, name, on=on))

@@ -167,12 +167,20 @@ class ForgetsNotes(MemoryBackend):
 
 
 class KeepsNotes(MemoryBackend):
-    def delete_note(self, scope: ScopeKey, name: str, *, on: str | None) -> int:
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
         return 1
+
+
+class IgnoresFence(MemoryBackend):
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        return super().commit(commit._replace(fence=None))
 
 
 WRONG: list[tuple[type[MemoryBackend], str]] = [
     (IgnoresExpect, "A"),
+    (IgnoresFence, "I"),
     (LosesUpdates, "B"),
     (AppliesTwice, "A"),
     (RefusesForNothing, "B"),

@@ -234,6 +234,11 @@ CASES = {
         changed=rf"{COPY}|{INDEX}/labels/.*\.s\..*",
         also="pointer_dangling",
     ),
+    "a lease cut short": Case(
+        lambda _, root: write(root, f"{FOLDER}/lease.json", b'{"hold'),
+        "lease_damaged",
+        changed=rf"{FOLDER}/lease\.json",
+    ),
     "a bit in a note": Case(
         lambda _, root: flip(root, NOTE, -3),
         "note_damaged",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -561,3 +562,52 @@ def test_a_writer_that_knows_the_head_notices_a_claim(site: Site) -> None:
         with pytest.raises(Conflict):
             one.commit(commit({"late": 1}, "a", **facts))
     assert len(two.list_ids(SCOPE, after="", limit=9)) == 1
+
+
+# The document
+
+
+def test_the_document_is_the_one_in_the_specification() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "format.md").read_text("utf-8")
+    section = page.partition("### Leases\n")[2].partition("\n### ")[0]
+    example = section.partition("```\n")[2].partition("\n```")[0].replace("\n  ", "")
+    file = leasefile.read(example.encode())
+    assert leasefile.write(file) == example.encode()
+    fields = re.findall(r"^\| (`.+?) \|", section, re.M)
+    named = {name for line in fields for name in re.findall("`(.+?)`", line)}
+    assert named == set(LeaseFile._fields)
+
+
+FULL = LeaseFile(7, "é", '"}}', 1, -1, "w" * 16, ("a" * 16, "b" * 16), "s" * 300, "ö\0")
+
+
+@pytest.mark.parametrize("file", [FULL, LeaseFile(0, None, "", 0, 0, "")])
+def test_a_lease_is_exact_and_proved_byte_by_byte(file: LeaseFile) -> None:
+    stored = leasefile.write(file)
+    assert leasefile.read(stored) == file
+    json.loads(stored)
+    for at in range(len(stored)):
+        for other in (stored[:at], stored[:at] + b"?" + stored[at + 1 :]):
+            if other != stored:
+                with pytest.raises(Corrupt):
+                    leasefile.read(other)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        '"n":1',
+        '"n":true,"key":"k","owner":"","ttl_us":1,"updated_at":0,"w":""',
+        '"n":1,"key":7,"owner":"","ttl_us":1,"updated_at":0,"w":""',
+        '"n":1,"key":"k","owner":"","ttl_us":1.5,"updated_at":0,"w":""',
+        '"n":1,"key":"k","owner":"","ttl_us":1,"updated_at":0,"w":"","trail":[1]',
+        '"n":1,"key":"k","owner":"","ttl_us":1,"updated_at":0,"w":"","trail":1',
+        '"n":1,"key":"k","owner":"","ttl_us":1,"updated_at":0,"w":"","scope_id":1',
+        '"n":1,"key":"k","owner":"","ttl_us":1,"updated_at":9000000000000000000,"w":""',
+        '"n":1,',
+    ],
+)
+def test_a_lease_that_is_not_known_is_damage(facts: str) -> None:
+    rest = f'",{facts}}}}}'.encode()
+    with pytest.raises(Corrupt):
+        leasefile.read(b'{"holdfast":{"sum":"' + leasefile._sum(rest) + rest)

@@ -1,6 +1,7 @@
 """Hearing of changes on PostgreSQL: who is told what, at what cost, and what a loss does to it."""
 
 import os
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ SOON_S = 3.0
 LISTENERS = "FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
 UNTOLD = {
     *("note", "counter", "first note", "delete_note"),
-    *("claim", "first claim", "lost claim", "renew", "release"),
+    *("claim", "first claim", "claim in vain", "renew", "release"),
 }
 
 
@@ -217,7 +218,7 @@ def test_with_nobody_to_hear_it_nothing_is_sent(
         listener = backend.listen()
         scope.save(6)
         scope.update(scope.save(7).id, lambda found: found.with_(status="x"))
-        until(lambda: told(pg_proxy) == 3)
+        until(lambda: told(pg_proxy) >= 3)
         listener.close()
 
 
@@ -239,22 +240,23 @@ def test_nobody_waits_for_what_is_told(
     backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, pooler: bool
 ) -> None:
     """On a slow line a save takes as long as with nobody to hear it."""
-    delay_s, count = 0.03, 6
+    delay_s, count = 0.05, 7
     with holdfast.open(schemas.url(server_url=pg_proxy.url), pooler=pooler) as store:
         scope = store.scope("s")
         listener = backend.listen()
-        for number in range(10):
+        pg_proxy.delay(delay_s)
+        for number in range(8):
             scope.save(number)  # it opens a second connection, and prepares what it says
         pg_proxy.forget()
-        pg_proxy.delay(delay_s)
-        begin = time.monotonic()
+        took_s = []
         for number in range(count):
+            begin = time.monotonic()
             scope.save(number)
-        took_s = time.monotonic() - begin
+            took_s.append(time.monotonic() - begin)
         pg_proxy.delay(0)
         listener.close()
-        until(lambda: told(pg_proxy) == count)
-    assert took_s < 1.5 * count * 2 * delay_s
+        until(lambda: told(pg_proxy) >= count)
+    assert statistics.median(took_s) < 1.7 * 2 * delay_s  # to wait for it would be twice that
 
 
 def test_no_more_connections_than_allowed(

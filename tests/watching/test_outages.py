@@ -12,9 +12,7 @@ from holdfast import Store, Unavailable
 from tests.concurrency.crew import Worker
 from tests.concurrency.pg_tools import until
 from tests.servers.postgres import PrivatePostgres
-from tests.watching.tools import Remote, Watching
-
-FACES = ("sync", "async")
+from tests.watching.tools import FACES, Remote, Watching
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +107,8 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: 
             for scope, who in ((["s"], (0, 1)), (["s", "other", "graph"], (2, 3))):
                 asked = {"scope": scope, "count": 5, "keep": number % 2 == 0}
                 revision = writer.ask(["burst", asked])
-                for each in (*who, 4, 5, 6, 7):
-                    watching[each].wait_for(revision)
+                for at in (*who, 4, 5, 6, 7):
+                    watching[at].wait_for(revision)
         store.delete_session("s")
         for each in watching[:6]:
             each.wait_for_end()

@@ -9,7 +9,7 @@ import pytest
 from holdfast import Store
 from tests.concurrency.crew import Worker
 from tests.concurrency.pg_tools import until
-from tests.watching.tools import Remote, Watching, on, place
+from tests.watching.tools import FACES, Remote, Watching, on, place
 
 SCOPE = ["s", "main"]
 
@@ -29,10 +29,10 @@ class Crowd:
             options = {name: value for name, value in asked.items() if name != "scope"}
             return (store.scope(*asked["scope"]) if "scope" in asked else store).watch(**options)
 
-        remote = [Remote(url, dict(asked), face=face) for face in ("sync", "async")]
+        remote = [Remote(url, dict(asked), face=face) for face in FACES]
         for each in remote:
             stack.callback(each.dismiss)
-        self.all = [Watching(store, watch, face=face) for face in ("sync", "async")]
+        self.all = [Watching(store, watch, face=face) for face in FACES]
         self.all += remote
 
     def wait_for(self, revision: str) -> None:
@@ -53,7 +53,7 @@ class Crowd:
     ("url", "bursts", "count"),
     [
         ("sqlite", 4, 500),
-        ("postgres", 2, 500),
+        ("postgres", 1, 500),
         ("directory", 2, 100),
         ("s3", 1, 20),
         *(
@@ -154,7 +154,7 @@ def test_a_session_whose_last_head_went_before_it(url: str, store: Store) -> Non
     watching.wait_for_end()
 
 
-@on()
+@on("sqlite", "postgres")
 def test_it_ends_when_nothing_has_changed_for_a_while(
     stack: ExitStack, url: str, store: Store
 ) -> None:

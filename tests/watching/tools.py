@@ -1,18 +1,22 @@
 """What tests of watches and leases share: engines by name, and watchers that run beside a test."""
 
 import asyncio
+import gc
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from holdfast import SnapshotInfo, Store
+from holdfast.hub import Hub
 from tests.concurrency.crew import Worker
 from tests.concurrency.pg_tools import until
 
 ENGINES = ("sqlite", "directory", "postgres", "s3")
+FACES = ("sync", "async")
 WAIT_S_MAX = 30.0
 
 Watch = Callable[[Any], Any]
@@ -107,6 +111,18 @@ def handles() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-def own_threads(besides: Sequence[threading.Thread] = ()) -> set[threading.Thread]:
-    """Return the threads of this process."""
-    return set(threading.enumerate()) - set(besides)
+def watchers(store: Store) -> int:
+    """Return how many watch in this process, by this store."""
+    hubs = [each for each in store._engine._companions.values() if isinstance(each, Hub)]
+    return sum(len(each.watchers) for hub in hubs for each in list(hub._topics.values()))
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """See that there is no thread and no open file more in the end than before."""
+    gc.collect()
+    threads, files = set(threading.enumerate()), handles()
+    yield
+    gc.collect()
+    until(lambda: set(threading.enumerate()) <= threads)
+    until(lambda: handles() <= files)

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 import holdfast
-from holdfast import AsyncStore, Conflict, Lease, SnapshotInfo, Store
+from holdfast import AsyncStore, Conflict, Lease, Snapshot, SnapshotInfo, Store
 
 WAIT_S_MAX = 60.0
 
@@ -43,16 +43,37 @@ def contend(store: Store, name: str, rounds: int) -> int:
     scope = store.scope("s")
     for _ in range(rounds):
         with scope.claim(owner=name, ttl_s=20, wait_s=WAIT_S_MAX) as lease:
-            head = lease.load()
-            state = {"count": 0, "log": []} if head is None else head.state
-            begun = {**state, "log": [*state["log"], [name, "begin"]]}
+            begun = begin(lease.load(), name)
             lease.save(begun, keep=False)
-            head = lease.load()
-            assert head is not None
-            assert head.state == begun, f"{name} is not alone: {head.state}"
-            ended = {"count": head.state["count"] + 1, "log": [*begun["log"], [name, "end"]]}
-            lease.save(ended, keep=False)
+            lease.save(end(lease.load(), begun), keep=False)
     return rounds
+
+
+def contend_async(store: Store, name: str, rounds: int) -> int:
+    """The same by the other face."""
+
+    async def work() -> None:
+        scope = store.aio.scope("s")
+        for _ in range(rounds):
+            async with scope.claim(owner=name, ttl_s=20, wait_s=WAIT_S_MAX) as lease:
+                begun = begin(await lease.load(), name)
+                await lease.save(begun, keep=False)
+                await lease.save(end(await lease.load(), begun), keep=False)
+
+    asyncio.run(work())
+    return rounds
+
+
+def begin(head: Snapshot | None, name: str) -> dict[str, Any]:
+    state: Any = {"count": 0, "log": []} if head is None else head.state
+    return {**state, "log": [*state["log"], [name, "begin"]]}
+
+
+def end(head: Snapshot | None, begun: dict[str, Any]) -> dict[str, Any]:
+    assert head is not None
+    assert head.state == begun, f"not alone: {head.state}"
+    name = begun["log"][-1][0]
+    return {"count": begun["count"] + 1, "log": [*begun["log"], [name, "end"]]}
 
 
 WRITES: dict[str, Callable[[Lease], object]] = {
@@ -155,7 +176,7 @@ def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
 
 
 TASKS: dict[str, Callable[[Store, str, Any], Any]] = {
-    task.__name__: task for task in (contend, hold, save_on, report, watch, burst)
+    task.__name__: task for task in (contend, contend_async, hold, save_on, report, watch, burst)
 }
 
 

@@ -25,20 +25,25 @@ class MemoryScope:
 
     @property
     def fence(self) -> str | None:
+        """The key of the lease that it carries."""
         return None if self.lease is None else self.lease.key
 
     @property
     def head_row(self) -> Row | None:
+        """The snapshot that it shows."""
         return None if self.head is None else self.rows[self.head]
 
     def row(self, snapshot_id: str | None) -> Row | None:
+        """Return a snapshot by its id; None asks for the head."""
         place = self.head if snapshot_id is None else self.places.get(snapshot_id)
         return None if place is None else self.rows[place]
 
     def newest_kept(self) -> Row | None:
+        """Return the newest kept snapshot."""
         return next((self.rows[p] for p in reversed(self.order) if self.rows[p].kept), None)
 
     def put(self, row: Row, body: bytes) -> None:
+        """Add a snapshot, or another version of one."""
         if row.seq not in self.rows:
             insort(self.order, row.seq)
         self.rows[row.seq] = row
@@ -46,14 +51,17 @@ class MemoryScope:
         self.places[row.id] = row.seq
 
     def drop(self, row: Row) -> None:
+        """Remove a snapshot."""
         del self.rows[row.seq], self.bodies[row.seq], self.places[row.id]
         del self.order[bisect_left(self.order, row.seq)]
 
     def newest_first(self, after: int | None) -> Iterator[Row]:
+        """Yield snapshots, the last saved first, those behind a place."""
         end = len(self.order) if after is None else bisect_left(self.order, after)
         return (self.rows[self.order[at]] for at in range(end - 1, -1, -1))
 
     def holds_anything(self) -> bool:
+        """Tell whether it holds a snapshot, a note or a lease."""
         return bool(self.rows or self.notes or self.lease)
 
 

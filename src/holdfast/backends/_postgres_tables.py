@@ -83,8 +83,8 @@ class PostgresTables(Tables):
             return None
         scope = _scope_of(found[:_TOP], ())
         owner, until, self._now = found[_TOP:]
-        key = scope.fence
-        self._lease = None if key is None else LeaseRow(key, owner or "", until or 0)
+        fence = scope.fence
+        self._lease = None if fence is None else LeaseRow(fence, owner or "", until or 0)
         return scope
 
     def scope_to_change(self, key: ScopeKey) -> Scope | None:

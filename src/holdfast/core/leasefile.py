@@ -75,7 +75,8 @@ def read(stored: bytes) -> LeaseFile:
         times.from_us(facts["updated_at"])
     except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as cause:
         raise Corrupt(f"a lease is not one that is known. bytes=`{len(stored)}`") from cause
-    return LeaseFile(*(facts[name] for name in _KINDS), trail, *names)
+    given = {name: facts[name] for name in _KINDS}
+    return LeaseFile(**given, trail=trail, session_id=names[0], scope_id=names[1])
 
 
 def _sum(rest: bytes) -> bytes:

@@ -27,7 +27,7 @@ from holdfast.model import JSON
 from holdfast.runs import verbs
 from holdfast.runs.attempt import Plan, check_labels, check_metadata
 from holdfast.runs.faces import AsyncRun, Run, held, held_async
-from holdfast.runs.model import Aborted, RunError, RunInfo
+from holdfast.runs.model import FACTS, Aborted, RunError, RunInfo
 from holdfast.store import Store
 
 __all__ = [
@@ -58,7 +58,10 @@ def start(
     on_success: OnSuccess = "delete",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractContextManager[Run]: ...
+) -> AbstractContextManager[Run]:
+    """With a `Store`: a context manager."""
+
+
 @overload
 def start(
     store: AsyncStore,
@@ -71,7 +74,10 @@ def start(
     on_success: OnSuccess = "delete",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractAsyncContextManager[AsyncRun]: ...
+) -> AbstractAsyncContextManager[AsyncRun]:
+    """With an `AsyncStore`: an async context manager."""
+
+
 def start(
     store: Store | AsyncStore,
     run_id: str,
@@ -101,15 +107,15 @@ def start(
         Aborted: somebody aborted it just now; or, when the block is left, meanwhile.
     """
     _check_store(store)
-    tools = store._engine.tools
+    task = verbs.check_task(task)
     plan = Plan(
         verbs.scope_of(run_id),
         _owner(owner),
         deletes=_deletes(on_success),
         adopts=False,
-        task=verbs.check_task(task),
-        labels=None if labels is None else check_labels(labels),
-        metadata=_own(tools, metadata),
+        task=task,
+        labels=None if labels is None else check_labels(labels, task),
+        metadata=_own(store._engine.tools, metadata),
     )
     return _held(store, plan, ttl_s, wait_s)
 
@@ -123,7 +129,10 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "delete",
-) -> AbstractContextManager[Run]: ...
+) -> AbstractContextManager[Run]:
+    """With a `Store`: a context manager."""
+
+
 @overload
 def adopt(
     store: AsyncStore,
@@ -133,7 +142,10 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "delete",
-) -> AbstractAsyncContextManager[AsyncRun]: ...
+) -> AbstractAsyncContextManager[AsyncRun]:
+    """With an `AsyncStore`: an async context manager."""
+
+
 def adopt(
     store: Store | AsyncStore,
     run_id: str,
@@ -157,9 +169,15 @@ def adopt(
 
 
 @overload
-def abort(store: Store, run_id: str) -> RunInfo: ...
+def abort(store: Store, run_id: str) -> RunInfo:
+    """With a `Store`: at once."""
+
+
 @overload
-def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]: ...
+def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]:
+    """With an `AsyncStore`: awaited."""
+
+
 def abort(store: Store | AsyncStore, run_id: str) -> Any:
     """Abort a run, from any process; return what is known of it from then on.
 
@@ -175,9 +193,15 @@ def abort(store: Store | AsyncStore, run_id: str) -> Any:
 
 
 @overload
-def get(store: Store, run_id: str) -> RunInfo | None: ...
+def get(store: Store, run_id: str) -> RunInfo | None:
+    """With a `Store`: at once."""
+
+
 @overload
-def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]: ...
+def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]:
+    """With an `AsyncStore`: awaited."""
+
+
 def get(store: Store | AsyncStore, run_id: str) -> Any:
     """Return what is known of a run, or None if there is none."""
     _check_store(store)
@@ -187,11 +211,17 @@ def get(store: Store | AsyncStore, run_id: str) -> Any:
 @overload
 def list(
     store: Store, *, status: str | None = None, task: str | None = None, prefix: str = ""
-) -> Iterator[RunInfo]: ...
+) -> Iterator[RunInfo]:
+    """With a `Store`: an iterator."""
+
+
 @overload
 def list(
     store: AsyncStore, *, status: str | None = None, task: str | None = None, prefix: str = ""
-) -> AsyncIterator[RunInfo]: ...
+) -> AsyncIterator[RunInfo]:
+    """With an `AsyncStore`: an async iterator."""
+
+
 def list(
     store: Store | AsyncStore,
     *,
@@ -236,6 +266,9 @@ def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON
     """Return a copy that later changes of the caller's do not reach."""
     if metadata is None:
         return None
-    encoded = prepare.encode_metadata(check_metadata(metadata), tools.state_bytes_max)
-    copied: Any = codec.decode(encoded)
-    return check_metadata(copied)
+    plain = check_metadata(metadata)
+    # As it will stand there: beside the facts, and among them for whoever resumes the run.
+    whole = {**plain, FACTS: {"metadata": plain}}
+    copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max))
+    own: Mapping[str, JSON] = copied[FACTS]["metadata"]
+    return own

@@ -5,6 +5,7 @@ own last write, and so does whoever aborts the run. So one of them finds out tha
 first, and a run that was aborted is never completed.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -59,6 +60,7 @@ class Attempt:
         self._fence = fence
         self._last: SnapshotInfo | None = None
         self._nonces: deque[str] = deque(maxlen=_NONCES)
+        self._pid = os.getpid()
 
     @property
     def last(self) -> SnapshotInfo:
@@ -94,8 +96,8 @@ class Attempt:
         record = read_record(self.last)
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}
-        # The state is encoded once, at the call. Should an earlier write of ours turn up meanwhile,
-        # only the count of steps is another.
+        # Encoded once, at the call. Should an earlier write of ours turn up, only the count of
+        # steps is another.
         draft = self._saved(state, record, keep=keep, labels=labels, metadata=metadata)
 
         def make() -> Steps[Commit]:
@@ -111,6 +113,8 @@ class Attempt:
 
     def succeed(self) -> Steps[None]:
         """Close the run: remove it, or mark it as completed; Aborted if it was aborted."""
+        if self._is_parents():
+            return
         if not self._plan.deletes:
             yield from self._write(lambda: self._marked(COMPLETED))
             return
@@ -127,7 +131,7 @@ class Attempt:
 
     def fail(self, error: BaseException) -> Steps[None]:
         """Mark the run as failed, if it is still ours; the caller's exception comes first."""
-        if not self.aborted:
+        if not self.aborted and not self._is_parents():
             with suppress(HoldfastError):
                 yield from self._write(lambda: self._marked(FAILED, error_of(error)))
 
@@ -142,6 +146,10 @@ class Attempt:
         attempt = read_record(head).attempt if FACTS in head.metadata else ours
         self.aborted = self.aborted or (head.status == ABORTED and attempt == ours)
         self.superseded = self.superseded or attempt > ours
+
+    def _is_parents(self) -> bool:
+        """Tell whether this is a child, forked in the block: how that leaves it means nothing."""
+        return os.getpid() != self._pid
 
     # Writing
 
@@ -302,11 +310,13 @@ def check_adoptable(scope: ScopeKey, head: SnapshotInfo | None) -> None:
         raise Conflict(f"only a run that is running can be adopted. {where}")
 
 
-def check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return labels of the caller's own, checked."""
+def check_labels(labels: Mapping[str, str] | None, task: str | None = None) -> dict[str, str]:
+    """Return labels of the caller's own, checked; with that of the task there may be too many."""
     checked = limits.check_labels(labels)
     if TASK_LABEL in checked:
         raise InvalidInput(f"this label is that of the task: give task=. label=`{TASK_LABEL}`")
+    if task is not None:
+        limits.check_labels({**checked, TASK_LABEL: task})
     return checked
 
 

@@ -53,6 +53,7 @@ class FolderEar:
         self._watcher: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
         self._awaited: frozenset[str] = frozenset()
+        self._present: set[str] = set()  # of those, when last looked for
         self._heard: dict[str, int] = {}  # the folders that the watcher has, with their inodes
         self._missing: dict[str, set[str]] = {}  # the others, by the nearest path that exists
         self._marks: dict[str, tuple[int, int] | None] = {}  # of these paths, when last looked at
@@ -71,8 +72,9 @@ class FolderEar:
         Until then, `wait` ends again and again.
         """
         self._awaited = frozenset(awaited)
-        if self._folders != folders:
-            self._folders = frozenset(folders)
+        wanted = frozenset(folders)
+        if wanted != self._folders:
+            self._folders = wanted
             self._turn()
 
     def _turn(self) -> None:
@@ -210,10 +212,14 @@ class FolderEar:
         if since_s >= _LOOK_S:
             self._prove()
             return True
-        often = self._changed_s is not None or any(
-            self._inode(folder.rstrip("/")) is not None for folder in self._awaited
-        )
+        before, self._present = self._present, self._existing()
+        if before != self._present:
+            return True
+        often = self._changed_s is not None or bool(self._present)
         return often and since_s >= _AWAITED_S
+
+    def _existing(self) -> set[str]:
+        return {each for each in self._awaited if self._inode(each.rstrip("/")) is not None}
 
     def _prove(self) -> None:
         """See that the folders are still those that the watcher was given."""

@@ -47,7 +47,7 @@ class Ear(Protocol):
         """Listen below these folders from now on: what changes after this returns ends a `wait`.
 
         A folder is given as the text that its keys begin with, and need not exist. As long as one
-        of `awaited` exists, all is said to have changed again and again.
+        of `awaited` exists, and once more when it is gone, everything is said to have changed.
         """
         ...
 

@@ -75,9 +75,14 @@ def as_committed(commit: Commit, row: Row) -> Row:
 
 
 def replaced_header(header: Header, row: Row) -> Header:
-    """Return the header of a new version of a snapshot."""
+    """Return the header of a new version of a snapshot.
+
+    If it was the head of a fork not finished yet, it is now: what is replaced was just read, and
+    then the line of its source was alive.
+    """
     return replace(
         header,
+        pending=None,
         rev=row.rev,
         nonce=row.nonce,
         w=row.nonce,

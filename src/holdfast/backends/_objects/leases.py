@@ -160,7 +160,7 @@ class Leases:
         """Return the header of the same head, or of a void one where there is none."""
         if head.header is not None and not head.is_foreign:
             # Its source lives, or it would not be the head: so a fork under way is settled by this.
-            return replace(self._writer.rewritten(head.header), pending=None)
+            return self._writer.rewritten(head.header)
         life = self._writer.life(claim.scope, head, claim.stamp.now)
         header = head.header
         if header is None:

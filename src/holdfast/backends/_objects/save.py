@@ -284,7 +284,7 @@ class Saver:
             raise NotFound(f"there is no such snapshot. id=`{None if ref is None else ref.id}`")
         if doc.version is None:
             return doc
-        header = replace(self._writer.rewritten(doc.header), pending=None)
+        header = self._writer.rewritten(doc.header)
         try:
             return self._writer.swap_head(scope, head, header, body)
         except Beaten:

@@ -192,8 +192,8 @@ class Writer:
         return Doc(header, version, data)
 
     def rewritten(self, header: Header) -> Header:
-        """Return the header of another write of the same."""
-        return replace(header, w=self.draw().nonce, trail=trail_after(header))
+        """Return the header of another write of the same, which was just read and was there."""
+        return replace(header, w=self.draw().nonce, trail=trail_after(header), pending=None)
 
     def void(self, header: Header) -> Header:
         """Return the header of a head that shows nothing, in place of this one."""

@@ -203,6 +203,42 @@ def delete_scope(client: Client) -> None:
     client.delete_scope(MAIN, expect)
 
 
+# Leases
+
+_TTLS_US: Final = (0, 0, 3_600_000_000)  # it has lapsed for whoever looks, or lasts for long
+
+
+def claim(client: Client) -> None:
+    """Claim a lease, look around, and save under it."""
+    client.claim(MAIN, client.dice.choice(_TTLS_US))
+    if client.dice.chance(500):
+        client.history(MAIN)
+    save_held(client)
+
+
+def save_held(client: Client) -> None:
+    """Save some under the lease that this process thinks it has."""
+    key = client.keys.get(MAIN)
+    if key is None:
+        return
+    for _ in range(1 + client.dice.below(2)):
+        client.save(MAIN, fence=key, keep=client.dice.chance(700))
+
+
+def renew(client: Client) -> None:
+    """Renew a lease, and save under it."""
+    if MAIN in client.keys:
+        client.renew(MAIN, client.dice.choice(_TTLS_US))
+    save_held(client)
+
+
+def release(client: Client) -> None:
+    """Give a lease back; sometimes save under it all the same."""
+    if MAIN in client.keys:
+        client.release(MAIN)
+        save_held(client)
+
+
 # Notes
 
 

@@ -14,6 +14,7 @@ from holdfast.testing.simulation.history import Op, nonce_of, place_of
 from holdfast.testing.simulation.items import (
     Facts,
 )
+from holdfast.testing.simulation.leases import lease_violations
 from holdfast.testing.simulation.model import State
 from holdfast.testing.simulation.notes import (
     NoteState,
@@ -51,6 +52,7 @@ def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
 def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
     found = [*unexpected(ops, faulty), *losers(ops), *_places(ops), *_grown(ops), *_forks(ops)]
+    found += lease_violations(ops)
     ids, twins = ids_of(ops)
     found += twins
     if found:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.core import codec, ids
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.model import ANY, Expect, Note, ScopeKey, SnapshotInfo, SnapshotRef
-from holdfast.protocol import Append, Commit, Copy, Found, NoteWrite, Query
+from holdfast.protocol import Append, Claim, Commit, Copy, Found, NoteWrite, Query
 from holdfast.testing.simulation.dice import Dice
 from holdfast.testing.simulation.history import OK, REFUSED, UNKNOWN, Op
 
@@ -40,11 +40,13 @@ class Client:
         self.name = name
         self.dice = world.dice_of(name)
         self.known: dict[ScopeKey, str | None] = {}
+        self.keys: dict[ScopeKey, str] = {}  # of the leases that were claimed last
         self.backend = world.open(name)
 
     def restart(self) -> None:
         """Begin anew after a crash: nothing is remembered."""
         self.known = {}
+        self.keys = {}
         self.backend = self.world.open(self.name)
 
     def _call(
@@ -199,6 +201,28 @@ class Client:
         call = self.backend.delete_note
         given = {"name": name, "on": on}
         return self._call("delete_note", scope, given, lambda: call(scope, name, on=on))
+
+    def claim(self, scope: ScopeKey, ttl_us: int) -> Op:
+        """Claim a lease under a new key, and remember that key if it is the one that holds."""
+        claim = self._claim(scope, self.world.tag(self.name), ttl_us)
+        call = self.backend.claim
+        op = self._call("claim", scope, {"claim": claim}, lambda: call(claim))
+        if op.ok and op.answer.key == claim.key:
+            self.keys[scope] = claim.key
+        return op
+
+    def renew(self, scope: ScopeKey, ttl_us: int) -> Op:
+        """Renew the lease that was claimed last."""
+        claim, call = self._claim(scope, self.keys[scope], ttl_us), self.backend.renew
+        return self._call("renew", scope, {"claim": claim}, lambda: call(claim))
+
+    def release(self, scope: ScopeKey) -> Op:
+        """Give back the lease that was claimed last."""
+        claim, call = self._claim(scope, self.keys[scope], 0), self.backend.release
+        return self._call("release", scope, {"claim": claim}, lambda: call(claim))
+
+    def _claim(self, scope: ScopeKey, key: str, ttl_us: int) -> Claim:
+        return Claim(scope, key, self.name, ttl_us, self.world.draw(self.name))
 
     # Reading
 

@@ -93,6 +93,8 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
         if op.scope != scope:
             continue
         if op.verb == "commit":
+            if op.given["commit"].fence is not None and op.outcome == "Conflict":
+                continue  # whether it had to be refused is not asked here (see `leases`)
             of_source = source_of(op) is not None and op.outcome in _REFUSED_SOURCE
             item = CommitItem(op, next(keys), facts, wipers)
             if died_with_source(op, ops):

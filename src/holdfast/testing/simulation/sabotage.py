@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from holdfast.backends._bucket.protocol import Bucket
-from holdfast.protocol import Backend, Clock, Stamp
+from holdfast.core.commits import check_fence
+from holdfast.model import SnapshotInfo
+from holdfast.protocol import Backend, Clock, Commit, Stamp
 from holdfast.testing.simulation.sabotage_reads import (
     ForgetsNotes,
     ForkWithoutCheck,
@@ -44,6 +46,20 @@ def one_line(backend: Any) -> None:
     writer.new_line = lambda _now: line[:8] + "-0000-7000-8000-000000000000"
 
 
+def lease_merely_read(backend: Any) -> None:
+    """Look at the lease before a save, and not for its key in the head that is replaced."""
+    save = backend._saver.commit
+
+    def commit(commit: Commit) -> SnapshotInfo:
+        if commit.fence is not None:
+            hold = backend.read_lease(commit.scope, now=0)
+            check_fence(commit.fence, None if hold is None else hold.key, commit.scope)
+        saved: SnapshotInfo = save(commit._replace(fence=None))
+        return saved
+
+    backend._saver.commit = commit
+
+
 class Sabotage(NamedTuple):
     """What is broken, in the bucket or in the engine, and where it shows."""
 
@@ -71,6 +87,7 @@ SABOTAGES: Final = {
     "pointers after the copy": Sabotage(PointersAfterCopy, "G", "crash"),
     "heads last": Sabotage(HeadsLast, "H", "crash"),
     "no line": Sabotage(Honest, "D", "none", one_line),
+    "lease merely read": Sabotage(Honest, "I", "none", lease_merely_read),
     "no bump": Sabotage(NoBump, "V", "none"),
     "no touch": Sabotage(NoTouch, "E", "none"),
     "notes stay": Sabotage(ForgetsNotes, "Q", "none"),

@@ -152,6 +152,15 @@ _ALL = (
         ),
     ),
     Scenario(
+        "I",
+        "claims, and saves under leases that have passed",
+        _some,
+        (
+            *(do.claim, do.claim, do.claim, do.claim, do.save_held, do.save_held, do.save_held),
+            *(do.renew, do.release, do.save, do.draft, do.delete_session),
+        ),
+    ),
+    Scenario(
         "J",
         "a foreign tool overwrites the current document",
         _chain,

@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.core import document
 from holdfast.errors import HoldfastError
 from holdfast.model import ANY, Note, SnapshotInfo
-from holdfast.protocol import Append, Commit, NoteWrite, Query
+from holdfast.protocol import Append, Claim, Commit, NoteWrite, Query
 from holdfast.testing.simulation.history import CRASH, OK, Op
 from holdfast.testing.simulation.scheduler import Event
 
@@ -26,6 +26,8 @@ def describe(op: Op) -> str:
             return (
                 f"{where}{write.name}{on} {write.value.decode()} w={write.stamp.nonce[:5]}{expect}"
             )
+        case {"claim": Claim() as claim}:
+            return f"{where}key={claim.key} ttl_us={claim.ttl_us}"
         case {"query": Query() as query}:
             asked = [f"{name}={value}" for name, value in query.labels]
             asked += [] if query.id is None else [f"id={_id(query.id)}"]
@@ -50,6 +52,7 @@ def _commit(commit: Commit) -> str:
     words += [] if commit.labels == b"{}" else [commit.labels.decode()]
     words += [] if commit.expect is ANY else [f"expect={_revision(commit.expect)}"]
     words += [] if commit.replaces is None else [f"replaces={_revision(commit.replaces)}"]
+    words += [] if commit.fence is None else [f"fence={commit.fence}"]
     words += [] if commit.source is None else [f"source={_revision(commit.source)}"]
     return " ".join(words)
 
