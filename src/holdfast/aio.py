@@ -172,7 +172,9 @@ class AsyncStore:
                 if is_over:
                     return
                 if not news:
-                    await asyncio.wait_for(told.wait(), timeout_s)
+                    # Not `wait_for`, which may swallow a cancellation.
+                    async with asyncio.timeout(watcher.patience_s(timeout_s)):
+                        await told.wait()
         except TimeoutError:
             return
         finally:

@@ -250,24 +250,31 @@ class AsyncScope(Address):
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
     ) -> AbstractAsyncContextManager["AsyncLease"]:
         """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
+        return self._claim(owner, ttl_s, wait_s)
+
+    def _claim(
+        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
+    ) -> AbstractAsyncContextManager["AsyncLease"]:
         claim, wait_s = leases.prepare(
             self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
         )
-        return self._claimed(claim, wait_s)
+        return self._claimed(claim, wait_s, patient)
 
     @asynccontextmanager
-    async def _claimed(self, claim: Claim, wait_s: float) -> AsyncIterator["AsyncLease"]:
+    async def _claimed(
+        self, claim: Claim, wait_s: float, patient: bool
+    ) -> AsyncIterator["AsyncLease"]:
         renewals = self._store._engine.companion(leases.Renewals)
         try:
-            held = await self._store._drive(leases.claim(self._tools, claim, wait_s))
+            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
+            term = await self._store._drive(verb)
         except Conflict:
             raise
         except BaseException:
             renewals.let_go(claim)  # a cancelled await does not stop what has begun
             raise
-        term = leases.Term(self._tools, claim, held)
-        renewals.add(term)
         try:
+            renewals.add(term)
             yield AsyncLease(self._store, term)
         finally:
             renewals.remove(term)

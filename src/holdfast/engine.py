@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Unavailable
 from holdfast.model import ScopeKey
 from holdfast.protocol import Backend, Clock, Stamp
 
@@ -18,6 +19,16 @@ class Tools:
     clock: Clock
     state_bytes_max: int
     workers: int
+
+
+def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
+    """Return a thread that runs, or raise Unavailable if there can be no more."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as cause:
+        raise Unavailable("no thread can be started") from cause
+    return thread
 
 
 class Companion(Protocol):
@@ -98,8 +109,12 @@ class Engine:
         with self._gathering:
             self._closed = True
             companions, self._companions = list(self._companions.values()), {}
-        for companion in companions:
-            companion.close()
+        with ExitStack() as stack:  # whatever fails, the rest is closed
+            stack.callback(self._close_backend)
+            for companion in companions:
+                stack.callback(companion.close)
+
+    def _close_backend(self) -> None:
         with self._lock:
             backend, self._backend = self._backend, None
             actions, self._at_close = self._at_close, []

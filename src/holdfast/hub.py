@@ -10,12 +10,13 @@ always the present that is looked at.
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import islice
 
 from holdfast.core import limits
-from holdfast.engine import Engine
+from holdfast.engine import Engine, start_thread
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.listening import Listener, Target, Topic
 from holdfast.model import ScopeKey, SnapshotInfo
@@ -25,6 +26,7 @@ _LINGER_S = 2.0  # with nobody to look after: the next one may be about to come
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 1.0
 _JOIN_S_MAX = 5.0
+_FIRST_LOOK_S_MAX = 10.0
 _CHUNK = 500  # targets looked at in one question
 
 
@@ -35,6 +37,7 @@ class Watcher:
         self.topic = topic
         self.pid = os.getpid()
         self.is_new = True  # and is told of what there is, changed or not
+        self.is_seen = False
         self._tell = tell
         self._lock = threading.Lock()
         self._told: dict[ScopeKey, str] = {}
@@ -46,8 +49,22 @@ class Watcher:
     def again(self, tell: Callable[[], object]) -> "Watcher":
         """Return one that goes on where this one is, in a child that was forked meanwhile."""
         other = Watcher(self.topic, tell)
-        other._told, other._knows = dict(self._told), self._knows
+        other._told, other._news = dict(self._told), dict(self._news)
+        other._knows = self._knows
         return other
+
+    def see(self) -> None:
+        """Take note that it was looked at: if nothing was offered, there is nothing."""
+        self.is_new = False
+        if not self.is_seen:
+            self.is_seen = True
+            self._call()
+
+    def patience_s(self, timeout_s: float | None) -> float | None:
+        """Return how long to wait for news: at first also for the look, which may take long."""
+        if timeout_s is None or self.is_seen:
+            return timeout_s
+        return max(timeout_s, _FIRST_LOOK_S_MAX)
 
     def take(self) -> tuple[list[SnapshotInfo], bool]:
         """Return what is new, the latest of each scope, and whether that was the last of it."""
@@ -116,6 +133,7 @@ class Hub:
         self._topics: dict[Topic, _Watched] = {}
         self._thread: threading.Thread | None = None
         self._listener = None
+        self._leaving: deque[Watcher] = deque()
         self._has_left = False  # somebody whose topic need not be followed any more
 
     def join(self, watcher: Watcher) -> None:
@@ -124,28 +142,36 @@ class Hub:
             if self._closed:
                 watcher.end()
                 return
-            watched = self._topics.setdefault(watcher.topic, _Watched())
-            if watcher in watched.watchers:
+            watched = self._topics.get(watcher.topic)
+            if watched is not None and watcher in watched.watchers:
                 return
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = start_thread(self._run, "holdfast-hub")
             watcher.is_new = True
-            watched.watchers.add(watcher)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="holdfast-hub", daemon=True)
-                self._thread.start()
+            self._topics.setdefault(watcher.topic, _Watched()).watchers.add(watcher)
             self._wake()
 
     def leave(self, watcher: Watcher) -> None:
-        """Look after it no longer. May be repeated."""
-        with self._changed:
+        """Look after it no longer. May be repeated.
+
+        The garbage collector may call this in any thread, at any moment, also in that of the hub:
+        so no lock is taken and nothing is changed that somebody may be going through.
+        """
+        self._leaving.append(watcher)
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
+
+    def _let_go(self) -> None:
+        """Forget those who have left."""
+        while self._leaving:
+            watcher = self._leaving.popleft()
             watched = self._topics.get(watcher.topic)
-            if watched is None:
-                return
-            watched.watchers.discard(watcher)
-            if not watched.watchers:
-                del self._topics[watcher.topic]
-                self._has_left = True
-                if not self._topics:
-                    self._wake()
+            if watched is not None:
+                watched.watchers.discard(watcher)
+                if not watched.watchers:
+                    del self._topics[watcher.topic]
+                    self._has_left = True
 
     def close(self) -> None:
         """Let all watchers end, and the thread. May be repeated."""
@@ -190,6 +216,7 @@ class Hub:
     def _is_wanted(self) -> bool:
         """Wait until there is somebody to look after; tell whether there is."""
         with self._changed:
+            self._let_go()
             if not self._closed and not self._topics:
                 self._changed.wait_for(lambda: self._topics or self._closed, _LINGER_S)
             if self._topics and not self._closed:
@@ -232,6 +259,9 @@ class Hub:
 
     def _give_up(self, error: Exception) -> None:
         """Tell everybody why nothing more comes: the store is closed, or there is a fault."""
+        if not isinstance(error, HoldfastError):
+            fault, error = error, Unavailable("watching has ended by a fault")
+            error.__cause__ = fault
         with self._changed:
             watchers = [each for watched in self._topics.values() for each in watched.watchers]
             self._topics.clear()
@@ -255,7 +285,7 @@ class Hub:
             if topic.target is None:
                 found |= self._tell(watched, topic, *self._present(topic))
         for watcher in new:
-            watcher.is_new = False
+            watcher.see()
         return found
 
     def _look_at_targets(
@@ -267,7 +297,9 @@ class Hub:
             marks = backend.read_marks([target for _, target, _ in chunk])
             for (topic, target, watched), mark in zip(chunk, marks, strict=True):
                 if topic in new or watched.marks.get(target.scope) != mark:
-                    found |= self._tell(watched, topic, *self._shown(backend, target, mark))
+                    # One that does not answer now is looked at again, and keeps nobody waiting.
+                    with suppress(Unavailable):
+                        found |= self._tell(watched, topic, *self._shown(backend, target, mark))
         return found
 
     def _shown(

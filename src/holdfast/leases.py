@@ -12,10 +12,10 @@ from contextlib import suppress
 from datetime import datetime
 
 from holdfast.core import limits, times
-from holdfast.engine import Engine, Tools
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, Unavailable
+from holdfast.engine import Engine, Tools, start_thread
+from holdfast.errors import Conflict, HoldfastError, InvalidInput
 from holdfast.model import ScopeKey
-from holdfast.protocol import Claim, Hold
+from holdfast.protocol import Backend, Claim, Hold
 from holdfast.steps import Pause, Steps, Work
 
 _PAUSE_S_MIN = 0.01
@@ -24,6 +24,8 @@ _RENEWALS = 3  # of a lease, while it lasts
 _RETRIES = 10  # as many attempts, if they fail
 _LETTING_GO_S = (0.05, 0.5, 5.0)  # when a lease that may yet be granted is given back
 _JOIN_S_MAX = 5.0
+_THREADS_MAX = 4
+_IDLE_S = 1.0  # after which a thread sees that what it waited for has gone
 
 
 def prepare(
@@ -40,17 +42,26 @@ def prepare(
     return Claim(scope, key, owner, int(ttl_s * 1_000_000) or 1, stamp), wait_s
 
 
-def claim(tools: Tools, wanted: Claim, wait_s: float) -> Steps[Hold]:
-    """Ask for a lease until it is granted, or for as long as the caller is willing to wait."""
+def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) -> "Steps[Term]":
+    """Ask for a lease until it is granted, or for as long as the caller is willing to wait.
+
+    With `patient` also for as long as it takes to see that a holder is dead who seems to be: where
+    there is no clock that all trust, one look is not enough.
+    """
     clock = tools.clock
     deadline = clock.monotonic() + wait_s
     pause_s = _PAUSE_S_MIN
     while True:
+        begun_s = clock.monotonic()
         asked = wanted._replace(stamp=tools.draw())
         held: Hold = yield lambda backend, asked=asked: backend.claim(asked)  # type: ignore[misc]
-        left_s = deadline - clock.monotonic()
         if held.key == wanted.key:
-            return held
+            return Term(tools, asked, held, begun_s)
+        if patient:
+            patient = False
+            if (yield _seems_over(asked, held)):
+                deadline = max(deadline, clock.monotonic() + held.left_us / 1_000_000 + 1.0)
+        left_s = deadline - clock.monotonic()
         if left_s <= 0:
             session_id, scope_id, kind = wanted.scope
             where = f"session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
@@ -59,6 +70,14 @@ def claim(tools: Tools, wanted: Claim, wait_s: float) -> Steps[Hold]:
         ends_s = max(_PAUSE_S_MIN, held.left_us / 1_000_000)
         yield Pause(min(left_s, ends_s, pause_s * (0.5 + clock.jitter())))
         pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
+
+
+def _seems_over(asked: Claim, held: Hold) -> Work[bool]:
+    def work(backend: Backend) -> bool:
+        found = backend.read_lease(asked.scope, now=asked.stamp.now)
+        return found is not None and found.key == held.key and found.left_us <= 0
+
+    return work
 
 
 def release(tools: Tools, held: Claim) -> Work[None]:
@@ -77,17 +96,17 @@ def give_back(tools: Tools, term: "Term") -> Work[None]:
 class Term:
     """A lease that is held, and until when. Shared by the two faces."""
 
-    def __init__(self, tools: Tools, claim: Claim, held: Hold) -> None:
-        self.claim = claim
+    def __init__(self, tools: Tools, asked: Claim, held: Hold, begun_s: float) -> None:
+        self.claim = asked
+        self.is_lost = False
         self.pid = os.getpid()
         self._tools = tools
-        self.extend(held)
+        self.extend(asked, held, begun_s)
 
-    def extend(self, held: Hold) -> None:
-        """Take note that it lasts from now on."""
-        self.until = self._tools.draw().now + held.left_us
-        ttl_s = self.claim.ttl_us / 1_000_000
-        self.due = self._tools.clock.monotonic() + ttl_s / _RENEWALS
+    def extend(self, asked: Claim, held: Hold, begun_s: float) -> None:
+        """Take note that it lasts anew, from when it was asked for: never longer than it does."""
+        self.until = asked.stamp.now + held.left_us
+        self.due = begun_s + asked.ttl_us / 1_000_000 / _RENEWALS
 
     def retry(self) -> None:
         """Try again soon."""
@@ -103,7 +122,7 @@ class _Unwanted(Term):
     """A lease that nobody wants any more, though it may yet be granted: it is given back often."""
 
     def __init__(self, tools: Tools, claim: Claim) -> None:
-        super().__init__(tools, claim, Hold(claim.key, claim.owner, 0))
+        super().__init__(tools, claim, Hold(claim.key, claim.owner, 0), 0.0)
         self._pauses_s = iter(_LETTING_GO_S)
         self.is_over()
 
@@ -115,7 +134,10 @@ class _Unwanted(Term):
 
 
 class Renewals:
-    """Renews the leases that are held over one engine. Its thread runs while there are any."""
+    """Renews the leases that are held over one engine, while somebody holds them.
+
+    A few threads, so that one scope that is long in use does not keep the others from it.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -125,56 +147,85 @@ class Renewals:
     def _begin_anew(self) -> None:
         # After a fork it is the parent who goes on to renew: threads stay there.
         self._changed = threading.Condition()
-        self._terms: set[Term] = set()
-        self._thread: threading.Thread | None = None
+        # What nobody has any more is not renewed, however that came about.
+        self._terms: weakref.WeakSet[Term] = weakref.WeakSet()
+        self._unwanted: set[Term] = set()
+        self._busy: set[Term] = set()
+        self._threads: set[threading.Thread] = set()
         self._closed = False
 
     def add(self, term: Term) -> None:
         """Renew a lease from now on."""
+        self._add(term, self._terms)
+
+    def let_go(self, claim: Claim) -> None:
+        """Give back a lease that may still be granted to somebody who has gone away."""
+        self._add(_Unwanted(self._engine.tools, claim), self._unwanted)
+
+    def _add(self, term: Term, to: "set[Term] | weakref.WeakSet[Term]") -> None:
         with self._changed:
-            self._terms.add(term)
-            if self._thread is None and not self._closed:
-                run = threading.Thread(target=self._run, name="holdfast-leases", daemon=True)
-                self._thread = run
-                run.start()
-            self._changed.notify()
+            if self._closed:
+                return
+            to.add(term)
+            self._threads = {each for each in self._threads if each.is_alive()}
+            if len(self._threads) < min(_THREADS_MAX, len(self._all())):
+                self._threads.add(start_thread(self._run, "holdfast-leases"))
+            self._changed.notify_all()
 
     def remove(self, term: Term) -> None:
         """Renew it no longer."""
         with self._changed:
             self._terms.discard(term)
-            self._changed.notify()
-
-    def let_go(self, claim: Claim) -> None:
-        """Give back a lease that may still be granted to somebody who has gone away."""
-        self.add(_Unwanted(self._engine.tools, claim))
+            self._unwanted.discard(term)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Give back what is still held; nobody can write under it any more."""
         with self._changed:
             self._closed = True
-            terms, self._terms = list(self._terms), set()
-            thread = self._thread
-            self._changed.notify()
+            terms, threads = self._all(), list(self._threads)
+            self._terms.clear()
+            self._unwanted.clear()
+            self._changed.notify_all()
         for term in terms:
             with suppress(HoldfastError):
                 release(self._engine.tools, term.claim)(self._engine.backend)
-        if thread is not None:
+        for thread in threads:
             thread.join(_JOIN_S_MAX)
 
+    def _all(self) -> list[Term]:
+        return [*self._terms, *self._unwanted]
+
     def _run(self) -> None:
-        clock = self._engine.tools.clock
+        while True:
+            term = self._next()
+            if term is None:
+                return
+            try:
+                self._renew(term)
+            finally:
+                with self._changed:
+                    self._busy.discard(term)
+            del term  # not to be kept by this thread while it waits for another
+
+    def _next(self) -> Term | None:
+        """Wait for a lease that is due; None if this thread is not needed any more."""
         while True:
             with self._changed:
-                if not self._terms:
-                    self._thread = None
-                    return
-                term = min(self._terms, key=lambda each: each.due)
-                left_s = term.due - clock.monotonic()
-                if left_s > 0:
-                    self._changed.wait(left_s)
-                    continue
-            self._renew(term)
+                terms = self._all()
+                if len(terms) < len(self._threads) or self._closed:
+                    self._threads.discard(threading.current_thread())
+                    return None
+                free = [each for each in terms if each not in self._busy]
+                term = min(free, key=lambda each: each.due, default=None)
+                left_s = _IDLE_S
+                if term is not None:
+                    left_s = min(left_s, term.due - self._engine.tools.clock.monotonic())
+                    if left_s <= 0:
+                        self._busy.add(term)
+                        return term
+                del terms, free, term  # not to be kept by this thread while it waits
+                self._changed.wait(left_s)
 
     def _renew(self, term: Term) -> None:
         try:
@@ -183,13 +234,14 @@ class Renewals:
                 if term.is_over():
                     self.remove(term)
                 return
+            begun_s = self._engine.tools.clock.monotonic()
             asked = term.claim._replace(stamp=self._engine.tools.draw())
-            term.extend(self._engine.backend.renew(asked))
-        except Unavailable:
-            term.retry()
-        except Exception:
-            # It has passed to somebody else, or there is a fault: every write under it will tell.
+            term.extend(asked, self._engine.backend.renew(asked), begun_s)
+        except (Conflict, InvalidInput):
+            term.is_lost = True  # it has passed to somebody else, or the store is closed
             self.remove(term)
+        except Exception:
+            term.retry()  # what is wrong may pass; if not, the lease ends, and every write tells
 
 
 _all: "weakref.WeakSet[Renewals]" = weakref.WeakSet()

@@ -1,14 +1,14 @@
 """The synchronous face of a scope. The full promise of each verb stands here."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast import leases, lines, steps, upkeep
 from holdfast.core import limits, prepare
 from holdfast.engine import Address
-from holdfast.errors import InvalidInput, Unavailable
+from holdfast.errors import Conflict, InvalidInput, Unavailable
 from holdfast.listening import Target, Topic
 from holdfast.model import (
     ANY,
@@ -328,28 +328,44 @@ class Scope(Address):
         A lease is a scope whose every write carries it. It is renewed in the background and given
         back at the end; if this process stops, it ends `ttl_s` later. While it lasts nobody else
         can claim the scope; it does not shut out those who write without one. When it has passed to
-        somebody else, everything written under it is Conflict and changes nothing.
+        somebody else, everything written to the scope under it is Conflict and changes nothing.
 
         Raises:
             Conflict: somebody else holds it, also after `wait_s`.
         """
+        return self._claim(owner, ttl_s, wait_s)
+
+    def _claim(
+        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
+    ) -> AbstractContextManager["Lease"]:
         claim, wait_s = leases.prepare(
             self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
         )
-        return self._claimed(claim, wait_s)
+        return self._claimed(claim, wait_s, patient)
 
     @contextmanager
-    def _claimed(self, claim: Claim, wait_s: float) -> Iterator["Lease"]:
-        held = self._store._drive(leases.claim(self._tools, claim, wait_s))
-        term = leases.Term(self._tools, claim, held)
+    def _claimed(self, claim: Claim, wait_s: float, patient: bool) -> Iterator["Lease"]:
         renewals = self._store._engine.companion(leases.Renewals)
-        renewals.add(term)
         try:
+            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
+            term = self._store._drive(verb)
+        except Conflict:
+            raise
+        except BaseException:
+            renewals.let_go(claim)  # it may have been granted, or may still be
+            raise
+        try:
+            renewals.add(term)
             yield Lease(self._store, term)
         finally:
             renewals.remove(term)
-            with suppress(Unavailable, InvalidInput):  # then it ends by itself
+            try:
                 self._store._run(leases.give_back(self._tools, term))
+            except (Unavailable, InvalidInput):
+                pass  # then it ends by itself
+            except BaseException:
+                renewals.let_go(claim)  # interrupted, perhaps before it had begun
+                raise
 
 
 class Lease(Scope):

@@ -170,7 +170,7 @@ class Store:
                 told.clear()
                 news, is_over = watcher.take()
                 yield from news
-                if is_over or (not news and not told.wait(timeout_s)):
+                if is_over or (not news and not told.wait(watcher.patience_s(timeout_s))):
                     return
         finally:
             hub.leave(watcher)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ class Follower(threading.Thread):
             pass
         except BaseException as error:
             self.errors.append(error)
+
+    def has_heard(self, heads: dict[ScopeKey, str]) -> bool:
+        """Tell whether these are the last that it heard of, or it has failed."""
+        return bool(self.errors) or heads.items() <= dict(self.last).items()
 
     async def _follow(self, store: Any) -> None:
         async for info in self._watch(store):
@@ -228,9 +233,8 @@ def check_followers(store: Store, followers: list[Follower]) -> None:
     heads = {info.key: info.head.revision for info in store.scopes(SESSION) if info.head}
     for each in followers:
         wanted = heads if each.key is None else {each.key: heads.get(each.key)}
-        for key, revision in wanted.items():
-            if revision is not None:
-                until(lambda each=each, key=key, revision=revision: each.last.get(key) == revision)  # type: ignore[misc]
+        expected = {key: revision for key, revision in wanted.items() if revision is not None}
+        until(partial(each.has_heard, expected))
         assert each.errors == []
 
 

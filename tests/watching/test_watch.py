@@ -57,8 +57,9 @@ class Crowd:
         ("directory", 2, 100),
         ("s3", 1, 20),
         *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (("sqlite", 10, 500), ("postgres", 10, 500), ("directory", 10, 500))
+            pytest.param(engine, *plan, marks=pytest.mark.slow)
+            for engine in ("sqlite", "postgres", "directory")
+            for plan in ((10, 500), (200, 3))  # many ends, each at another moment of a look
         ),
     ],
     indirect=["url"],

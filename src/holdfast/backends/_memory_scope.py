@@ -1,8 +1,9 @@
 """The parts of the engine in memory: one scope, and who hears of its changes."""
 
-import threading
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from holdfast.core.leases import LeaseRow
 from holdfast.core.notes import NoteRow
@@ -69,31 +70,27 @@ class MemoryListener:
     """Is told by whoever changes something."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._sessions: set[str] = set()
-        self._woken = False
+        # Not a condition: the garbage collector may wake it in a thread that holds its lock.
+        self._said: SimpleQueue[str | None] = SimpleQueue()
 
     def tell(self, session_id: str) -> None:
         """Say that something in a session has changed."""
-        with self._changed:
-            self._sessions.add(session_id)
-            self._changed.notify()
+        self._said.put(session_id)
 
     def follow(self, topics: Collection[Topic]) -> None:
         """Nothing: everything is heard."""
 
     def wait(self, *, lively: bool) -> frozenset[str] | None:
         """Wait until somebody says something."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._sessions or self._woken)
-            heard, self._sessions, self._woken = frozenset(self._sessions), set(), False
-            return heard
+        heard = {self._said.get()}
+        with suppress(Empty):
+            while True:
+                heard.add(self._said.get_nowait())
+        return frozenset(each for each in heard if each is not None)
 
     def wake(self) -> None:
         """End a wait."""
-        with self._changed:
-            self._woken = True
-            self._changed.notify()
+        self._said.put(None)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from holdfast.backends._bell import Bell
 from holdfast.backends._postgres_errors import is_gone, translated
 from holdfast.backends._postgres_telling import Channel
 from holdfast.backends._postgres_turn import Connection
@@ -67,7 +68,7 @@ class PostgresListener:
         self._conn: Connection | None = conn
         self._clock = clock
         self._fd = conn.pgconn.socket
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may wake it in the same thread
         self._waker, self._woken = socket.socketpair()
         for each in (self._waker, self._woken):
             each.setblocking(False)
@@ -132,7 +133,7 @@ class PostgresListener:
 
     def forget_after_fork(self) -> None:
         """Leave the connection, and who waits for it, to the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         _left_alone.append(self._conn)
         self._conn = None
         self.close()
@@ -145,7 +146,7 @@ class PostgresPoller:
         self._clock = clock
         self._poll_s = poll_s
         self._pause_s = poll_s
-        self._woken = threading.Event()
+        self._bell = Bell()
         self._look_at: float | None = None
 
     def follow(self, topics: Collection[Topic]) -> None:
@@ -158,8 +159,8 @@ class PostgresPoller:
             self._pause_s, self._look_at = self._poll_s / _STEPS, None
         if self._look_at is None:
             self._look_at = now + self._pause_s * (0.5 + self._clock.jitter() / 2)
-        if self._woken.wait(max(0.0, self._look_at - now)):
-            self._woken.clear()
+        self._bell.wait(self._look_at - now)
+        if self._bell.answer() and self._clock.monotonic() < self._look_at:
             return frozenset()
         self._look_at = None
         self._pause_s = min(2 * self._pause_s, self._poll_s)
@@ -167,7 +168,7 @@ class PostgresPoller:
 
     def wake(self) -> None:
         """End a wait."""
-        self._woken.set()
+        self._bell.ring()
 
     def close(self) -> None:
         """Nothing is held."""

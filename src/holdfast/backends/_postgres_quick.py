@@ -84,6 +84,7 @@ def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
         "codec": moved.codec,
         "stamps": moved.stamps,
         "known": line.scope.stamps,
+        "fence": commit.fence,
         "names": [name for name, _, _ in labels] or _NONE,
         "values": [value for _, value, _ in labels] or _NONE,
     }

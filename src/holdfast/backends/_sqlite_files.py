@@ -45,6 +45,7 @@ class SqliteFile:
         self._synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
         self._watching: sqlite3.Connection | None = None
+        self._watchings = 0
         self._closed = False
         with _creating:
             create_private(self._path)
@@ -82,15 +83,18 @@ class SqliteFile:
     def version(self) -> tuple[int, int]:
         """Return a number that is another one after any commit, by whatever connection.
 
-        It is compared on one connection, which is the first of the two; after a fork it is another.
+        It is compared on one connection, which the first of the two numbers: there is another one
+        after a fork, and it begins to count anew.
         """
         self._check_open()
         with _gate:
             try:
-                if self._watching is None:
-                    self._watching = self._connect()
-                (number,) = self._watching.execute("PRAGMA data_version").fetchone()
-                return id(self._watching), number
+                watching = self._watching
+                if watching is None:
+                    watching = self._watching = self._connect()
+                    self._watchings += 1
+                (number,) = watching.execute("PRAGMA data_version").fetchone()
+                return self._watchings, number
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause
 

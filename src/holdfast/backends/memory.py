@@ -281,6 +281,7 @@ class MemoryBackend:
         with self._open():
             found = self._scopes.get(scope) or MemoryScope()
             commits.check_fence(fence, found.fence, scope)
+            self._tell(scope)
             return 0 if found.notes.pop((on or "", name), None) is None else 1
 
     def claim(self, claim: Claim) -> Hold:
@@ -300,6 +301,9 @@ class MemoryBackend:
             scope = self._scopes.get(claim.scope) or MemoryScope()
             if scope.fence == claim.key:
                 scope.lease = None
+                if not scope.floor and not scope.holds_anything():
+                    del self._scopes[claim.scope]  # nothing was ever minted in it
+                self._tell(claim.scope)
 
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
         with self._open():

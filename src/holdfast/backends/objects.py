@@ -81,7 +81,7 @@ class ObjectBackend:
         self._leases = Leases(writer)
         self._marks = Marks(self._files, self._heads, self._history)
         self._saver = Saver(writer)
-        self._deleter = Deleter(writer, self._notes)
+        self._deleter = Deleter(writer, self._notes, self._leases)
         self._places = Places(self._files, self._heads)
         self._checker = Checker(writer, self._places, grace_us=grace_us)
         self._queries = Queries(self._files, pointers, self._heads, self._history)

@@ -110,10 +110,12 @@ class PostgresBackend(RelationalBackend):
         return result
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        # Not as a note is: what is remembered of the scope must not outlive another lease.
+        self._lines.keep(scope, None)
         try:
-            return self._write_note(scope, action)
+            return self._server.write(action)
         finally:
-            self._lines.keep(scope, None)  # it has another lease than is known
+            self._lines.keep(scope, None)
 
     def _give_back(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business

@@ -241,9 +241,9 @@ def list(
 
 def _held(store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float) -> Any:
     if isinstance(store, Store):
-        claim = store.scope(*plan.scope).claim(owner=plan.owner, ttl_s=ttl_s, wait_s=wait_s)
+        claim = store.scope(*plan.scope)._claim(plan.owner, ttl_s, wait_s, patient=True)
         return held(store, plan, claim)
-    waited = store.scope(*plan.scope).claim(owner=plan.owner, ttl_s=ttl_s, wait_s=wait_s)
+    waited = store.scope(*plan.scope)._claim(plan.owner, ttl_s, wait_s, patient=True)
     return held_async(store, plan, waited)
 
 

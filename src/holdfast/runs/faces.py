@@ -12,7 +12,7 @@ from contextlib import (
 from holdfast.aio import AsyncStore
 from holdfast.aio_scope import AsyncLease
 from holdfast.engine import Engine
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, HoldfastError
 from holdfast.hub import Hub, Watcher
 from holdfast.listening import Target, Topic
 from holdfast.model import JSON, SnapshotInfo
@@ -30,6 +30,7 @@ class _Watch:
         self._hub = engine.companion(Hub)
         self._attempt = attempt
         self._watcher = Watcher(Topic(Target(plan.scope)), lambda: None)
+        self.is_over = False  # the run was deleted, or the store is closed
 
     def __enter__(self) -> "_Watch":
         self._hub.join(self._watcher)
@@ -40,9 +41,11 @@ class _Watch:
 
     def look(self) -> None:
         """Let the attempt hear what is new."""
-        with suppress(Exception):  # nothing is heard any more: the next step will say why
-            for info in self._watcher.take()[0]:
+        with suppress(HoldfastError):  # nothing is heard any more: the next step will say why
+            news, is_over = self._watcher.take()
+            for info in news:
                 self._attempt.hear(info)
+            self.is_over = self.is_over or is_over
 
 
 class _Held:
@@ -87,11 +90,13 @@ class _Held:
 
         Raises:
             Aborted: the run was aborted.
-            Conflict: the lease has passed to another worker.
+            Conflict: the lease has passed to another worker, or the run was deleted.
         """
         if self.aborted:
             raise Aborted(f"the run was aborted. run_id=`{self.run_id}`")
-        if self._attempt.superseded:
+        if self._watch.is_over:
+            raise Conflict(f"the run was deleted. run_id=`{self.run_id}`")
+        if self._attempt.superseded or self._lease._term.is_lost:
             raise Conflict(f"the lease has passed to another worker. run_id=`{self.run_id}`")
 
 

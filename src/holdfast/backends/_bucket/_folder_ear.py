@@ -25,6 +25,7 @@ _LOOK_S = 5.0  # everything is looked at so often, whatever is heard
 _STEP_S = 0.008  # how often it is asked whether something was heard; it takes two to hear
 _GLANCE_S = 0.025  # how often folders that do not exist yet are looked for
 _AWAITED_S = 0.05
+_PRESENT_S = 0.25  # how often everything is looked at for a snapshot that is watched by its id
 _SETTLE_S = 0.03  # without others to follow, before the watcher is replaced
 _SETTLE_S_MAX = 0.25
 _COSTS = 4  # times what it takes to replace the watcher, it is not replaced again
@@ -63,6 +64,7 @@ class FolderEar:
         self._cost_s = 0.0
         self._aimed_s = 0.0
         self._looked_s = clock.monotonic()
+        self._glanced_s = 0.0
 
     # What is followed
 
@@ -154,6 +156,12 @@ class FolderEar:
                 break
         self._missing.setdefault(path, set()).add(folder)
 
+    def _glance_if_due(self) -> None:
+        now_s = self._clock.monotonic()
+        if self._missing and now_s >= self._glanced_s + _GLANCE_S:
+            self._glanced_s = now_s
+            self._glance()
+
     def _glance(self) -> None:
         """Look for the folders that do not exist yet, where something above them has changed."""
         for path in list(self._missing):
@@ -187,11 +195,12 @@ class FolderEar:
                     return frozenset()
                 break
             heard = self._listen(self._patience_s())
-            if heard:
-                return heard
-            self._glance()
+            # Also when much is heard, or a busy folder would keep us from looking at the others.
+            self._glance_if_due()
             if self._is_due():
                 break
+            if heard:
+                return heard
         self._looked_s = self._clock.monotonic()
         return None
 
@@ -215,8 +224,9 @@ class FolderEar:
         before, self._present = self._present, self._existing()
         if before != self._present:
             return True
-        often = self._changed_s is not None or bool(self._present)
-        return often and since_s >= _AWAITED_S
+        if self._changed_s is not None:
+            return since_s >= _AWAITED_S
+        return bool(self._present) and since_s >= _PRESENT_S
 
     def _existing(self) -> set[str]:
         return {each for each in self._awaited if self._inode(each.rstrip("/")) is not None}
@@ -235,7 +245,7 @@ class FolderEar:
         try:
             # No time at all would mean without end.
             told = self._watcher.watch(
-                2 * step_ms, step_ms, max(1, int(wait_s * 1000)), self._poller.woken
+                2 * step_ms, step_ms, max(1, int(wait_s * 1000)), self._poller.bell
             )
         except RuntimeError as cause:
             raise Unavailable("nothing is heard of the folders any more: listen anew") from cause

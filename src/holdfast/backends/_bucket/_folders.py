@@ -92,9 +92,8 @@ def fingerprint(path: str, now_us: int) -> str | None:
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError as cause:
-        if cause.errno in NOTHING:
-            return None
-        raise failure(cause, path) from cause
+        # What cannot be told is told by whoever reads it; it must not stop the others.
+        return None if cause.errno in NOTHING else f"error.{cause.errno}"
     text = f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
     # Of two files written within one tick the second may look like the first, since the inode of
     # what was replaced is used again. So what is that new is taken for changed once more.

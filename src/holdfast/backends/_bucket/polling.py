@@ -1,8 +1,8 @@
 """How a bucket that tells nothing is listened to: it is looked at again and again."""
 
-import threading
 from collections.abc import Collection
 
+from holdfast.backends._bell import Bell
 from holdfast.protocol import Clock
 
 
@@ -15,11 +15,16 @@ class Poller:
         self._poll_s = poll_s
         self._clock = clock
         self._pause_s = self._first_s
-        self.woken = threading.Event()
+        self._ends_s: float | None = None  # of the pause under way, which may be interrupted
+        self.bell = Bell()
 
     def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
         """Begin with short pauses again."""
-        self._pause_s = self._first_s
+        self._shorten()
+
+    def _shorten(self) -> None:
+        if self._pause_s > self._first_s:
+            self._pause_s, self._ends_s = self._first_s, None
 
     def wait(self, *, lively: bool) -> frozenset[str] | None:
         """Pause; return None, or no keys if somebody called `wake`."""
@@ -30,28 +35,29 @@ class Poller:
     def pause(self, *, lively: bool) -> bool:
         """Pause; return whether somebody called `wake`."""
         if lively:
-            self._pause_s = self._first_s
-        # Shorter by up to a quarter, so that many processes do not ask all at once.
-        self.sleep(self._pause_s * (1 - self._clock.jitter() / 4))
-        if self.was_woken():
+            self._shorten()
+        now_s = self._clock.monotonic()
+        if self._ends_s is None:
+            # Shorter by up to a quarter, so that many processes do not ask all at once.
+            self._ends_s = now_s + self._pause_s * (1 - self._clock.jitter() / 4)
+        self.sleep(self._ends_s - now_s)
+        # It goes on where it was interrupted: those who come must not keep it from its end.
+        if self._clock.monotonic() < self._ends_s and self.was_woken():
             return True
-        self._pause_s = min(2 * self._pause_s, self._poll_s)
+        self._pause_s, self._ends_s = min(2 * self._pause_s, self._poll_s), None
         return False
 
     def sleep(self, seconds: float) -> None:
         """Pause for some time, or until somebody calls `wake`."""
-        self.woken.wait(seconds)
+        self.bell.wait(seconds)
 
     def was_woken(self) -> bool:
         """Tell whether somebody called `wake` since the last time."""
-        if not self.woken.is_set():
-            return False
-        self.woken.clear()
-        return True
+        return self.bell.answer()
 
     def wake(self) -> None:
         """End a wait."""
-        self.woken.set()
+        self.bell.ring()
 
     def close(self) -> None:
         """Nothing is held."""

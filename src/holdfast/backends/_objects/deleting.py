@@ -12,6 +12,7 @@ from itertools import islice
 from holdfast.backends._bucket.protocol import Listed, Moved
 from holdfast.backends._objects.files import PAGE, Beaten, Doc, Found, Grave, Place, unknown, walk
 from holdfast.backends._objects.heads import Head
+from holdfast.backends._objects.leases import Leases
 from holdfast.backends._objects.notes import Notes
 from holdfast.backends._objects.writing import Writer, is_done
 from holdfast.core import commits, document, ids
@@ -24,14 +25,16 @@ _CHUNK = 64  # copies read at a time
 _PASSES_MAX = 100  # over a session that others go on writing to
 _POINTERS_MAX = 10_000  # removed with a session; what is left over is for `repair`
 _RESENDS_MAX = 8
+_NOTES_MAX = 10_000  # of a scope that is deleted; of more, new ones are deleted with the old
 
 
 class Deleter:
     """Removes things."""
 
-    def __init__(self, writer: Writer, notes: Notes) -> None:
+    def __init__(self, writer: Writer, notes: Notes, leases: Leases) -> None:
         self._writer = writer
         self._notes = notes
+        self._leases = leases
         self._files = writer.files
         self._heads = writer.heads
         self._history = writer.history
@@ -215,29 +218,50 @@ class Deleter:
                 self._void(scope, head, self._writer.new_line(stamp.now))
 
         counted = self._count(scope)
+        lease, notes = self._leases.key_of(scope), self._noted(scope)
         pointers = self._writer.index.keys_of_session(scope.session_id, scope, _POINTERS_MAX)
         self._writer.contend(scope, attempt)
         try:
-            self._erase_past(scope)
+            if lease is not None:
+                self._leases.drop(scope, lease)
+            self._erase_past(scope, notes)
             self._files.bucket.delete(pointers)
         except Unavailable as error:
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return counted
 
-    def _erase_past(self, scope: ScopeKey) -> None:
-        """Delete what is not of the line that the head has now, until there is nothing left."""
+    def _noted(self, scope: ScopeKey) -> frozenset[str] | None:
+        """Return the keys of the notes that a scope has; None if they are too many to remember."""
+        layout = self._files.layout
+        listed = walk(self._files.bucket, f"{layout.scope_prefix(scope)}notes/")
+        keys = frozenset(each.key for each in islice(listed, _NOTES_MAX))
+        return None if len(keys) == _NOTES_MAX else keys | {layout.manifest_key(scope)}
+
+    def _erase_past(self, scope: ScopeKey, notes: frozenset[str] | None) -> None:
+        """Delete what is not of the line that the head has now, until there is nothing left.
+
+        Of notes only those that were there before: others may be of one who went on since. The same
+        is true of a lease, which was given back.
+        """
         layout, bucket = self._files.layout, self._files.bucket
         for _ in range(_PASSES_MAX):
             removed = 0
             listed = walk(bucket, layout.scope_prefix(scope))
             while chunk := list(islice(listed, _CHUNK)):
-                spared = {layout.head_key(scope), *self._present(scope, chunk)}
+                spared = {layout.head_key(scope), layout.lease_key(scope)}
+                spared.update(self._present(scope, chunk))
+                if notes is not None:
+                    spared.update(each.key for each in chunk if self._is_newer(each.key, notes))
                 past = [each.key for each in chunk if each.key not in spared]
                 bucket.delete(past)
                 removed += len(past)
             if not removed:
                 return
         raise Unavailable(f"others go on writing. session=`{scope.session_id}`")
+
+    def _is_newer(self, key: str, notes: frozenset[str]) -> bool:
+        at = self._files.layout.parse(key)
+        return at is not None and at.file in (File.NOTE, File.MANIFEST) and key not in notes
 
     def _present(self, scope: ScopeKey, listed: Sequence[Listed]) -> Iterator[str]:
         """Yield the keys of the copies among these that are of the line the head has now."""

@@ -100,6 +100,26 @@ class Leases:
 
         self._writer.contend(claim.scope, attempt)
 
+    def key_of(self, scope: ScopeKey) -> str | None:
+        """Return the key of the lease of a scope; one that is damaged goes, since it has none."""
+        try:
+            file = self._read(scope).file
+        except Corrupt:
+            self._files.bucket.delete([self._files.layout.lease_key(scope)])
+            return None
+        return None if file is None else file.key
+
+    def drop(self, scope: ScopeKey, key: str) -> None:
+        """Let the lease of a scope end that was just deleted, unless it is another by now."""
+
+        def attempt() -> None:
+            found = self._read(scope)
+            if found.file is not None and found.file.key == key:
+                claim = Claim(scope, key, found.file.owner, found.file.ttl_us, self._writer.draw())
+                self._write(claim, found, None)
+
+        self._writer.contend(scope, attempt)
+
     def read(self, scope: ScopeKey, now: int) -> Hold | None:
         """Return the lease of a scope, as `Backend.read_lease` promises."""
         file = self._read(scope).file

@@ -5,16 +5,18 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from holdfast.backends._objects.files import Doc, Files
 from holdfast.backends._objects.heads import Head, Heads
 from holdfast.backends._objects.history import History
-from holdfast.errors import Corrupt
+from holdfast.errors import Corrupt, Unavailable
 from holdfast.listening import Target
 from holdfast.model import ScopeKey
 
 _KNOWN_MAX = 16_384  # targets
+_UNREAD = "unread"  # the mark of what cannot be read now: whoever wants to know, asks
 
 Tokens: TypeAlias = dict[str, str | None]
 
@@ -53,7 +55,8 @@ class Marks:
         ]
         found = self._look(moved, tokens)
         self._remember(found)
-        return [(found.get(each) or known[each]).mark for each in targets]
+        unread = _Known(_UNREAD, {})
+        return [(found.get(each) or known.get(each) or unread).mark for each in targets]
 
     def _keys(self, target: Target) -> list[str]:
         layout = self._files.layout
@@ -63,6 +66,21 @@ class Marks:
         return keys
 
     def _look(self, targets: Sequence[Target], tokens: Tokens) -> dict[Target, _Known]:
+        """Read targets anew; one that cannot be read is left out, if others can."""
+        try:
+            return self._look_at(targets, tokens)
+        except Unavailable:
+            if len(targets) == 1:
+                raise
+        found: dict[Target, _Known] = {}
+        for each in targets:
+            with suppress(Unavailable):
+                found |= self._look_at([each], tokens)
+        if not found:
+            raise Unavailable("nothing that is watched can be read")
+        return found
+
+    def _look_at(self, targets: Sequence[Target], tokens: Tokens) -> dict[Target, _Known]:
         """Read targets anew: all heads together, then all copies."""
         scopes = list(dict.fromkeys(each.scope for each in targets))
         docs = self._files.read([self._files.head_place(scope) for scope in scopes])

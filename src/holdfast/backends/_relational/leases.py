@@ -67,8 +67,13 @@ class Leases:
     def release(self, claim: Claim) -> None:
         def give_back(tables: Tables) -> None:
             scope = tables.scope_to_note(claim.scope)
-            if scope is not None and scope.fence == claim.key:
-                tables.put_lease(scope, None)
+            if scope is None or scope.fence != claim.key:
+                return
+            tables.put_lease(scope, None)
+            if not scope.floor and not tables.is_taken(scope._replace(fence=None)):
+                # Nothing was ever minted in it, so nothing needs to be remembered of it.
+                tables.remove_scopes([scope.pk])
+                tables.remove_empty_session(claim.scope.session_id)
 
         self._write_lease(claim.scope, give_back)
 

@@ -111,6 +111,7 @@ WITH moved AS (
        SET head_seq = %(head_seq)s, tip_seq = %(tip_seq)s, next_seq = %(next_seq)s,
            floor = %(floor)s, codec = %(codec)s, stamps = %(stamps)s
      WHERE pk = %(pk)s AND stamps = %(known)s
+       AND (%(fence)s::text IS NULL OR fence = %(fence)s)
     RETURNING pk
 ), told AS (
     INSERT INTO holdfast.snapshots
