@@ -33,7 +33,8 @@ _CHUNK = 500  # targets looked at in one question
 class Watcher:
     """One who watches: what is new for it. `tell` is called when there is, in another thread."""
 
-    def __init__(self, topic: Topic, tell: Callable[[], object]) -> None:
+    def __init__(self, topic: Topic, tell: Callable[[], object], *, exists: bool = False) -> None:
+        """`exists` says that what is watched is known to be there: if it is not, it was deleted."""
         self.topic = topic
         self.pid = os.getpid()
         self.is_new = True  # and is told of what there is, changed or not
@@ -42,7 +43,7 @@ class Watcher:
         self._lock = threading.Lock()
         self._told: dict[ScopeKey, str] = {}
         self._news: dict[ScopeKey, SnapshotInfo] = {}
-        self._knows = False
+        self._knows = exists
         self._ended = False
         self._error: Exception | None = None
 
@@ -128,7 +129,6 @@ class Hub:
         """Forget everybody: also after a fork, since threads stay in the parent."""
         if self._listener is not None:
             _left_alone.append(self._listener)  # to end it here might end it there
-        self._pid = os.getpid()
         self._changed = threading.Condition()
         self._topics: dict[Topic, _Watched] = {}
         self._thread: threading.Thread | None = None
@@ -216,6 +216,8 @@ class Hub:
     def _is_wanted(self) -> bool:
         """Wait until there is somebody to look after; tell whether there is."""
         with self._changed:
+            if self._thread is not threading.current_thread():
+                return False  # another one has taken its place
             self._let_go()
             if not self._closed and not self._topics:
                 self._changed.wait_for(lambda: self._topics or self._closed, _LINGER_S)
@@ -233,7 +235,7 @@ class Hub:
             self._listener = listener
             for watched in self._topics.values():
                 watched.is_followed = False
-            if self._closed or not self._topics:
+            if self._closed or self._leaving or not self._topics:
                 listener.wake()  # whoever closed or left meanwhile had nothing to wake
 
     def _stop_listening(self) -> None:

@@ -18,6 +18,7 @@ from holdfast.model import ScopeKey
 from holdfast.protocol import Backend, Claim, Hold
 from holdfast.steps import Pause, Steps, Work
 
+_TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
 _PAUSE_S_MAX = 0.5
 _RENEWALS = 3  # of a lease, while it lasts
@@ -35,11 +36,11 @@ def prepare(
     owner = limits.check_id("owner", owner)
     ttl_s = limits.check_seconds("ttl_s", ttl_s)
     wait_s = limits.check_seconds("wait_s", wait_s)
-    if not ttl_s:
-        raise InvalidInput("ttl_s must be more than nothing")
+    if ttl_s < _TTL_S_MIN:
+        raise InvalidInput(f"ttl_s must be at least {_TTL_S_MIN:g} seconds. found=`{ttl_s:g}`")
     stamp = tools.draw()
     key = f"{stamp.nonce}{stamp.bits:020x}"
-    return Claim(scope, key, owner, int(ttl_s * 1_000_000) or 1, stamp), wait_s
+    return Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s
 
 
 def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) -> "Steps[Term]":
@@ -49,19 +50,21 @@ def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) 
     there is no clock that all trust, one look is not enough.
     """
     clock = tools.clock
-    deadline = clock.monotonic() + wait_s
+    deadline = patience = clock.monotonic() + wait_s
     pause_s = _PAUSE_S_MIN
+    met: Hold | None = None
     while True:
         begun_s = clock.monotonic()
         asked = wanted._replace(stamp=tools.draw())
         held: Hold = yield lambda backend, asked=asked: backend.claim(asked)  # type: ignore[misc]
         if held.key == wanted.key:
             return Term(tools, asked, held, begun_s)
-        if patient:
-            patient = False
-            if (yield _seems_over(asked, held)):
-                deadline = max(deadline, clock.monotonic() + held.left_us / 1_000_000 + 1.0)
-        left_s = deadline - clock.monotonic()
+        if patient and met is None and (yield _seems_over(asked, held)):
+            patience = clock.monotonic() + held.left_us / 1_000_000 + 1.0
+        if met is not None and held.left_us > met.left_us:
+            patience = deadline  # it was renewed, or is another one: somebody lives
+        met = held
+        left_s = max(deadline, patience) - clock.monotonic()
         if left_s <= 0:
             session_id, scope_id, kind = wanted.scope
             where = f"session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
@@ -241,7 +244,11 @@ class Renewals:
             term.is_lost = True  # it has passed to somebody else, or the store is closed
             self.remove(term)
         except Exception:
-            term.retry()  # what is wrong may pass; if not, the lease ends, and every write tells
+            # What is wrong may pass; if not, the lease ends, and every write tells.
+            if not isinstance(term, _Unwanted):
+                term.retry()
+            elif term.is_over():
+                self.remove(term)
 
 
 _all: "weakref.WeakSet[Renewals]" = weakref.WeakSet()

@@ -411,7 +411,7 @@ def test_one_who_only_looks_does_so_less_and_less(monkeypatch: pytest.MonkeyPatc
         waited.append(timeout)
         return False
 
-    monkeypatch.setattr(poller._woken, "wait", wait)
+    monkeypatch.setattr(poller._bell, "wait", wait)
     for lively in (False, True, False, False, False, False, True, True, False):
         assert poller.wait(lively=lively) is None
     assert waited == [8.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.0, 2.0]

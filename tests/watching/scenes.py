@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import holdfast
 from holdfast import SnapshotInfo, Store
 from tests.concurrency.forker import fork, join
+from tests.concurrency.pg_tools import until
 from tests.watching.tools import watchers
 
 WAIT_S_MAX = 20.0
@@ -42,7 +43,7 @@ def interrupt(store: Store) -> None:
             assert time.monotonic() - begun < WAIT_S_MAX / 2
         later.join()
         del watch  # it may not have begun to wait
-        assert watchers(store) == 0
+        until(lambda: watchers(store) == 0)
     again = scope.watch()
     hears(again, first.revision)
     hears(again, scope.save({"n": 2}).revision)

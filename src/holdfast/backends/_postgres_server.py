@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _PAUSE_S_MIN = 0.002
 _PAUSE_S_MAX = 0.1
+_ANSWER_S_MAX = 2.0
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 
@@ -179,6 +180,14 @@ class PostgresServer:
             if lost is None or (isinstance(cause, Unavailable) and not cause.outcome_known):
                 raise
             raise Unavailable(str(cause), outcome_known=False) from cause
+
+    def answers(self) -> bool:
+        """Tell whether a connection of the pool can be used at this moment."""
+        try:
+            with self._pool.connection(_ANSWER_S_MAX) as conn:
+                return self._turn(conn).one("newest_place") is not None
+        except (psycopg.Error, Unavailable):
+            return False
 
     def once(self, name: str, values: Any, session_id: str) -> bool:
         """Run one statement by itself, once, that changes a session; tell whether it did.

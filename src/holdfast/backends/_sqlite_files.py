@@ -46,6 +46,7 @@ class SqliteFile:
         self._idle: list[sqlite3.Connection] = []
         self._watching: sqlite3.Connection | None = None
         self._watchings = 0
+        self.renew_lock()
         self._closed = False
         with _creating:
             create_private(self._path)
@@ -86,17 +87,20 @@ class SqliteFile:
         It is compared on one connection, which the first of the two numbers: there is another one
         after a fork, and it begins to count anew.
         """
-        self._check_open()
-        with _gate:
+        with _gate, self._watch_lock:
+            self._check_open()
             try:
-                watching = self._watching
-                if watching is None:
-                    watching = self._watching = self._connect()
+                if self._watching is None:
+                    self._watching = self._connect()
                     self._watchings += 1
-                (number,) = watching.execute("PRAGMA data_version").fetchone()
+                (number,) = self._watching.execute("PRAGMA data_version").fetchone()
                 return self._watchings, number
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause
+
+    def renew_lock(self) -> None:
+        """Make the lock of the connection that watches, also after a fork."""
+        self._watch_lock = threading.Lock()
 
     def _bytes(self) -> int:
         names = (self._path, self._path + "-wal")
@@ -109,9 +113,10 @@ class SqliteFile:
 
     def close_idle(self) -> None:
         """Close the connections that nobody uses; more are opened when they are needed."""
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.close()
+        with self._watch_lock:  # nobody is in the middle of a look
+            watching, self._watching = self._watching, None
+            if watching is not None:
+                watching.close()
         while self._idle:
             try:
                 conn = self._idle.pop()
@@ -302,6 +307,8 @@ def _after_fork_in_child() -> None:
     global _gate, _creating
     _gate = _Gate()
     _creating = threading.Lock()
+    for file in list(_open_files):
+        file.renew_lock()
 
 
 os.register_at_fork(

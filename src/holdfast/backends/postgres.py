@@ -32,6 +32,7 @@ from holdfast.backends._relational.commit import Ready, carry_out
 from holdfast.backends._relational.tables import Scope, Tables, verified
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from holdfast.core.rows import Row, info_of
+from holdfast.errors import Unavailable
 from holdfast.listening import Listener
 from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Clock, Commit, Found
@@ -163,7 +164,13 @@ class PostgresBackend(RelationalBackend):
         if not self._listens:
             return PostgresPoller(self._clock, self._poll_s)
         server = self._server
-        return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
+        try:
+            return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
+        except Unavailable:
+            # There may be no connection left for one who listens: then those that there are look.
+            if not self._server.answers():
+                raise
+            return PostgresPoller(self._clock, self._poll_s)
 
     # Reading
 

@@ -29,7 +29,7 @@ class _Watch:
     def __init__(self, engine: Engine, plan: Plan, attempt: Attempt) -> None:
         self._hub = engine.companion(Hub)
         self._attempt = attempt
-        self._watcher = Watcher(Topic(Target(plan.scope)), lambda: None)
+        self._watcher = Watcher(Topic(Target(plan.scope)), lambda: None, exists=True)
         self.is_over = False  # the run was deleted, or the store is closed
 
     def __enter__(self) -> "_Watch":

@@ -54,7 +54,7 @@ class Leases:
         try:
             head = self._heads.read(scope, whole=True, versions=True)
         except Corrupt:
-            self._write(claim, self._read(scope), None)  # what is damaged cannot carry a lease
+            self.drop(scope, claim.key)  # what is damaged cannot carry a lease
             raise
         mine = self._read(scope).file
         if mine is None or mine.key != claim.key:
@@ -101,19 +101,22 @@ class Leases:
         self._writer.contend(claim.scope, attempt)
 
     def key_of(self, scope: ScopeKey) -> str | None:
-        """Return the key of the lease of a scope; one that is damaged goes, since it has none."""
+        """Return the key of the lease of a scope; "" for one that is damaged."""
         try:
             file = self._read(scope).file
         except Corrupt:
-            self._files.bucket.delete([self._files.layout.lease_key(scope)])
-            return None
+            return ""
         return None if file is None else file.key
 
     def drop(self, scope: ScopeKey, key: str) -> None:
-        """Let the lease of a scope end that was just deleted, unless it is another by now."""
+        """Let a lease end, unless it is another by now; with "" one that is damaged goes."""
 
         def attempt() -> None:
-            found = self._read(scope)
+            try:
+                found = self._read(scope)
+            except Corrupt:
+                self._files.bucket.delete([self._files.layout.lease_key(scope)])
+                return
             if found.file is not None and found.file.key == key:
                 claim = Claim(scope, key, found.file.owner, found.file.ttl_us, self._writer.draw())
                 self._write(claim, found, None)
