@@ -23,7 +23,7 @@ def report_of(name: str) -> str:
 
 
 def say(line: str) -> None:
-    print(line, flush=True)
+    print(f"{line}\n", end="", flush=True)  # in one go, as the others say things, too
 
 
 def write_report(me: str, run: runs.Run) -> None:

@@ -1,6 +1,8 @@
 """What the two faces of one opened store share: the engine, its life, and its tools."""
 
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -50,10 +52,15 @@ class Engine:
         self._opener = opener
         self._backend: Backend | None = None
         self._closed = False
-        self._lock = threading.Lock()
+        self.renew_locks()
         self._at_close: list[Callable[[], None]] = []
-        self._gathering = threading.Lock()  # its own: opening may take long
         self._companions: dict[object, Companion] = {}
+        _engines.add(self)
+
+    def renew_locks(self) -> None:
+        """Make the locks, also in a child: a thread that had one at the fork is not there."""
+        self._lock = threading.Lock()
+        self._gathering = threading.Lock()  # apart, since opening may take long
 
     @property
     def backend(self) -> Backend:
@@ -122,6 +129,17 @@ class Engine:
             backend.close()
         for action in actions:
             action()
+
+
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for engine in list(_engines):
+        engine.renew_locks()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Address:

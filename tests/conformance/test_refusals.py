@@ -7,6 +7,7 @@ from holdfast.errors import Unsupported
 from holdfast.model import SnapshotInfo
 from holdfast.protocol import Backend, Query
 from holdfast.testing import conformance
+from tests.conformance.one_face import Sync
 
 
 class NoIndex(MemoryBackend):
@@ -18,6 +19,6 @@ class NoIndex(MemoryBackend):
         return super().list_snapshots(query, limit=limit)
 
 
-class TestNoIndex(conformance.Suite):
+class TestNoIndex(Sync, conformance.Suite):
     def open_backend(self, place: Path) -> Backend:
         return NoIndex()

@@ -10,8 +10,6 @@ from holdfast import Store
 from holdfast.testing.conformance import Face
 from tests.runs.hands import Hands, Place
 
-ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
-
 
 def place_of(engine: str, request: pytest.FixtureRequest) -> Place:
     folder: Path = request.getfixturevalue("tmp_path")
@@ -30,13 +28,16 @@ def place_of(engine: str, request: pytest.FixtureRequest) -> Place:
     return Place(url, {**service.options, "poll_s": 0.2})
 
 
-@pytest.fixture(params=ENGINES)
+SLOWLY = [pytest.param(each, marks=pytest.mark.slow) for each in ("s3",)]
+
+
+@pytest.fixture(params=["memory", "sqlite", "directory", "postgres", *SLOWLY])
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty store of each engine."""
     return place_of(request.param, request)
 
 
-@pytest.fixture(params=[each for each in ENGINES if each != "memory"])
+@pytest.fixture(params=["sqlite", "directory", "postgres", *SLOWLY])
 def shared(request: pytest.FixtureRequest) -> Place:
     """An empty store of each engine that several processes can open."""
     return place_of(request.param, request)

@@ -15,7 +15,8 @@ from holdfast import JSON, Conflict, NotFound, Store, runs
 from holdfast.runs import Aborted
 from tests.runs.hands import Place, ends_with
 
-ROUNDS = {"memory": 200, "sqlite": 200, "file": 100, "postgresql": 60, "s3": 20}
+ROUNDS = {"memory": 100, "sqlite": 50, "file": 30, "postgresql": 30, "s3": 20}
+AT_LENGTH = [1, pytest.param(6, marks=pytest.mark.slow)]
 PAUSE_S_MAX = {"s3": 0.02}
 
 
@@ -48,11 +49,12 @@ def state_of(store: Store, run_id: str) -> JSON:
     return None if head is None else head.state
 
 
-def test_an_abort_against_steps(place: Place) -> None:
+@pytest.mark.parametrize("times", AT_LENGTH)
+def test_an_abort_against_steps(place: Place, times: int) -> None:
     """The abort holds, and the last step that was acknowledged is what the run shows."""
     met: Counter[str] = Counter()
     with place.open() as store:
-        for number in range(ROUNDS[place.scheme]):
+        for number in range(times * ROUNDS[place.scheme]):
             run_id, done = f"r{number}", [0]
             with ends_with(Aborted), runs.start(store, run_id) as run:
                 run.step(0)
@@ -75,12 +77,13 @@ def test_an_abort_against_steps(place: Place) -> None:
     assert len(met) > 1, met
 
 
+@pytest.mark.parametrize("times", AT_LENGTH)
 @pytest.mark.parametrize("on_success", ["delete", "keep"])
-def test_an_abort_against_completion(place: Place, on_success: Any) -> None:
+def test_an_abort_against_completion(place: Place, on_success: Any, times: int) -> None:
     """Either the run completes, and the abort finds that; or it is aborted for good."""
     met: Counter[str] = Counter()
     with place.open() as store:
-        for number in range(ROUNDS[place.scheme]):
+        for number in range(times * ROUNDS[place.scheme]):
             run_id = f"r{number}"
             manager = runs.start(store, run_id, on_success=on_success)
             manager.__enter__().step(number)

@@ -55,7 +55,7 @@ class Crowd:
         ("sqlite", 4, 500),
         ("postgres", 1, 500),
         ("directory", 2, 100),
-        ("s3", 1, 20),
+        pytest.param("s3", 1, 20, marks=pytest.mark.slow),
         *(
             pytest.param(engine, *plan, marks=pytest.mark.slow)
             for engine in ("sqlite", "postgres", "directory")

@@ -25,7 +25,11 @@ Watch = Callable[[Any], Any]
 
 def on(*engines: str) -> pytest.MarkDecorator:
     """Run a test on these engines: `-k postgres` chooses one."""
-    return pytest.mark.parametrize("url", engines or ENGINES, indirect=True)
+    named = [
+        pytest.param(each, marks=pytest.mark.slow) if each == "s3" else each
+        for each in engines or ENGINES
+    ]
+    return pytest.mark.parametrize("url", named, indirect=True)
 
 
 def place(revision: str) -> tuple[int, int]:
