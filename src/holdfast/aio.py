@@ -16,7 +16,7 @@ from holdfast.aio_scope import AsyncScope
 from holdfast.core import limits
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.hub import Hub, Watcher
+from holdfast.hub import Hub
 from holdfast.listening import Topic
 from holdfast.model import (
     Finding,
@@ -26,6 +26,7 @@ from holdfast.model import (
 )
 from holdfast.steps import Ask, Pause, Steps, Walk, Work
 from holdfast.store import Store
+from holdfast.watcher import Watcher
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

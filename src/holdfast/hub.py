@@ -11,96 +11,23 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import islice
 
-from holdfast.core import limits
+from holdfast import looking
 from holdfast.engine import Engine, start_thread
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.listening import Listener, Target, Topic
+from holdfast.listening import Listener, Topic
+from holdfast.looking import Present
 from holdfast.model import ScopeKey, SnapshotInfo
-from holdfast.protocol import Backend, Query
+from holdfast.watcher import Watcher
 
 _LINGER_S = 2.0  # with nobody to look after: the next one may be about to come
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 1.0
 _JOIN_S_MAX = 5.0
-_FIRST_LOOK_S_MAX = 10.0
 _CHUNK = 500  # targets looked at in one question
-
-
-class Watcher:
-    """One who watches: what is new for it. `tell` is called when there is, in another thread."""
-
-    def __init__(self, topic: Topic, tell: Callable[[], object], *, exists: bool = False) -> None:
-        """`exists` says that what is watched is known to be there: if it is not, it was deleted."""
-        self.topic = topic
-        self.pid = os.getpid()
-        self.is_new = True  # and is told of what there is, changed or not
-        self.is_seen = False
-        self._tell = tell
-        self._lock = threading.Lock()
-        self._told: dict[ScopeKey, str] = {}
-        self._news: dict[ScopeKey, SnapshotInfo] = {}
-        self._knows = exists
-        self._ended = False
-        self._error: Exception | None = None
-
-    def again(self, tell: Callable[[], object]) -> "Watcher":
-        """Return one that goes on where this one is, in a child that was forked meanwhile."""
-        other = Watcher(self.topic, tell)
-        other._told, other._news = dict(self._told), dict(self._news)
-        other._knows = self._knows
-        return other
-
-    def see(self) -> None:
-        """Take note that it was looked at: if nothing was offered, there is nothing."""
-        self.is_new = False
-        if not self.is_seen:
-            self.is_seen = True
-            self._call()
-
-    def patience_s(self, timeout_s: float | None) -> float | None:
-        """Return how long to wait for news: at first also for the look, which may take long."""
-        if timeout_s is None or self.is_seen:
-            return timeout_s
-        return max(timeout_s, _FIRST_LOOK_S_MAX)
-
-    def take(self) -> tuple[list[SnapshotInfo], bool]:
-        """Return what is new, the latest of each scope, and whether that was the last of it."""
-        with self._lock:
-            news, self._news = list(self._news.values()), {}
-            if self._error is not None and not news:
-                raise self._error
-            return news, self._ended and self._error is None
-
-    def offer(self, present: Collection[SnapshotInfo]) -> None:
-        """Hand over what there is now; what was handed over before is left out."""
-        with self._lock:
-            self._knows = self._knows or bool(present)
-            for info in present:
-                if self._told.get(info.scope) != info.revision:
-                    self._told[info.scope] = info.revision
-                    self._news.pop(info.scope, None)
-                    self._news[info.scope] = info
-            for scope in self._told.keys() - {info.scope for info in present}:
-                del self._told[scope]
-            if not self._news:
-                return
-        self._call()
-
-    def end(self, error: Exception | None = None, *, if_known: bool = False) -> None:
-        """Let it end, when it has taken what is new; `if_known`: only if there was anything."""
-        with self._lock:
-            if if_known and not self._knows:
-                return
-            self._ended, self._error = True, error
-        self._call()
-
-    def _call(self) -> None:
-        with suppress(RuntimeError):  # an event loop that is closed: nobody waits there any more
-            self._tell()
 
 
 class _Watched:
@@ -109,6 +36,7 @@ class _Watched:
     def __init__(self) -> None:
         self.watchers: set[Watcher] = set()
         self.marks: dict[ScopeKey, str] = {}
+        self.heads: dict[str, list[SnapshotInfo]] = {}  # by session, where there are many
         self.is_followed = False  # before, there is no use in looking: changes would be missed
 
     def has_new(self) -> bool:
@@ -285,7 +213,7 @@ class Hub:
         found = self._look_at_targets(iter(due), {each.topic for each in new})
         for topic, watched in due:
             if topic.target is None:
-                found |= self._tell(watched, topic, *self._present(topic))
+                found |= self._tell(watched, self._present(topic, watched, heard))
         for watcher in new:
             watcher.see()
         return found
@@ -301,69 +229,39 @@ class Hub:
                 if topic in new or watched.marks.get(target.scope) != mark:
                     # One that does not answer now is looked at again, and keeps nobody waiting.
                     with suppress(Unavailable):
-                        found |= self._tell(watched, topic, *self._shown(backend, target, mark))
+                        found |= self._tell(watched, looking.shown(backend, target, mark))
         return found
 
-    def _shown(
-        self, backend: Backend, target: Target, mark: str | None
-    ) -> tuple[list[SnapshotInfo], bool | HoldfastError]:
-        """Return what a target is now, and whether it is there, or why it cannot be told."""
-        try:
-            info = None if mark is None else backend.read_info(*target)
-        except Unavailable:
-            raise
-        except HoldfastError as error:
-            return [], error
-        return ([], False) if info is None else ([info], True)
+    def _present(self, topic: Topic, watched: _Watched, heard: frozenset[str] | None) -> Present:
+        """Return what all scopes of a topic show now."""
+        backend = self._engine.backend
+        if topic.id is not None:
+            return looking.found(backend, topic.prefix, topic.id)
+        if topic.session_id is not None:
+            return looking.listed(backend, session_id=topic.session_id, prefix=topic.prefix)
+        # Many sessions: only those are listed of which something was heard.
+        if heard is None or watched.has_new():
+            everything = looking.listed(backend, session_id=None, prefix=topic.prefix)
+            watched.heads = looking.by_session(everything.infos)
+        for each in heard or ():
+            if each.startswith(topic.prefix):
+                watched.heads[each] = looking.listed(backend, session_id=each, prefix="").infos
+                if not watched.heads[each]:
+                    del watched.heads[each]
+        infos = [info for heads in watched.heads.values() for info in heads]
+        return Present(infos, exists=True)  # they come and go: only a single one can be gone
 
-    def _present(self, topic: Topic) -> tuple[list[SnapshotInfo], bool | HoldfastError]:
-        """Return what all scopes of a topic show now, and whether there are any."""
-        try:
-            return self._found(topic) if topic.id is not None else self._listed(topic)
-        except Unavailable:
-            raise
-        except HoldfastError as error:
-            return [], error
-
-    def _found(self, topic: Topic) -> tuple[list[SnapshotInfo], bool]:
-        query = Query(prefix=topic.prefix, id=topic.id)
-        found = self._engine.backend.list_snapshots(query, limit=1)
-        return found, bool(found)
-
-    def _listed(self, topic: Topic) -> tuple[list[SnapshotInfo], bool]:
-        heads: list[SnapshotInfo] = []
-        after: ScopeKey | None = None
-        while True:
-            page = self._engine.backend.list_scopes(
-                session_id=topic.session_id,
-                kind=None,
-                prefix=topic.prefix,
-                after=after,
-                limit=limits.PAGE_ITEMS_MAX,
-            )
-            heads += [scope.head for scope in page if scope.head is not None]
-            if len(page) < limits.PAGE_ITEMS_MAX:
-                # Sessions that are not named come and go: only a single one can be gone for good.
-                return heads, bool(page) or after is not None or topic.session_id is None
-            after = page[-1].key
-
-    def _tell(
-        self,
-        watched: _Watched,
-        topic: Topic,
-        present: list[SnapshotInfo],
-        exists: bool | HoldfastError,
-    ) -> bool:
+    def _tell(self, watched: _Watched, present: Present) -> bool:
         """Tell all who watch a topic what there is; return whether that is something new."""
-        marks = {info.scope: info.revision for info in present}
+        marks = {info.scope: info.revision for info in present.infos}
         changed, watched.marks = marks != watched.marks, marks
         for watcher in list(watched.watchers):
-            if isinstance(exists, HoldfastError):
-                watcher.end(exists)
-            elif not exists:
-                watcher.end(if_known=True)
+            if present.error is not None:
+                watcher.end(present.error)
+            elif present.exists:
+                watcher.offer(present.infos)
             else:
-                watcher.offer(present)
+                watcher.end(if_known=True)
         return changed
 
 

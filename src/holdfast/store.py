@@ -11,7 +11,7 @@ from holdfast import steps, upkeep
 from holdfast.core import limits
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.hub import Hub, Watcher
+from holdfast.hub import Hub
 from holdfast.listening import Topic
 from holdfast.model import (
     Finding,
@@ -21,6 +21,7 @@ from holdfast.model import (
 )
 from holdfast.scope import Scope
 from holdfast.steps import Ask, Pause, Steps, Walk, Work
+from holdfast.watcher import Watcher
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncStore

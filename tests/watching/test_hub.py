@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncStore, Store
-from holdfast.hub import Watcher
+from holdfast.watcher import Watcher
 from tests.concurrency.pg_tools import until
 from tests.watching.tools import FACES, WAIT_S_MAX, Watching, nothing_left, on, watchers
 

@@ -13,7 +13,7 @@ from holdfast.aio import AsyncStore
 from holdfast.aio_scope import AsyncLease
 from holdfast.engine import Engine
 from holdfast.errors import Conflict, HoldfastError
-from holdfast.hub import Hub, Watcher
+from holdfast.hub import Hub
 from holdfast.listening import Target, Topic
 from holdfast.model import JSON, SnapshotInfo
 from holdfast.runs.attempt import Attempt, Plan, check_adoptable
@@ -21,6 +21,7 @@ from holdfast.runs.model import Aborted
 from holdfast.scope import Lease
 from holdfast.steps import info as read_info
 from holdfast.store import Store
+from holdfast.watcher import Watcher
 
 
 class _Watch:
