@@ -18,9 +18,9 @@ from holdfast import ScopeKey, Unavailable
 from holdfast.backends._bucket import _folder_ear, directory
 from holdfast.backends._bucket._folder_ear import FolderEar
 from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Bucket
 from holdfast.backends._objects.listening import ObjectListener
+from holdfast.backends._polling import Poller
 from holdfast.backends.objects import ObjectBackend
 from holdfast.core.layout import Layout
 from holdfast.listening import Target, Topic

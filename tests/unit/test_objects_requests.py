@@ -11,8 +11,8 @@ import pytest
 from xxhash import xxh3_128_hexdigest
 
 from holdfast import Scope, ScopeKey
-from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Bucket, Listed, Moved, Stored
+from holdfast.backends._polling import Poller
 from holdfast.backends.objects import ObjectBackend
 from holdfast.core.layout import Layout
 from holdfast.model import ANY, Expect

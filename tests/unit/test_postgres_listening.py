@@ -12,7 +12,8 @@ import pytest
 import holdfast
 from holdfast import InvalidInput, Unavailable
 from holdfast.backends import _postgres_listening as listening
-from holdfast.backends._postgres_listening import PostgresListener, PostgresPoller
+from holdfast.backends._polling import Poller
+from holdfast.backends._postgres_listening import PostgresListener, poller
 from holdfast.backends._postgres_telling import channel_of
 from holdfast.backends.postgres import PostgresBackend
 from holdfast.opening import CLOCK
@@ -58,7 +59,7 @@ def _never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_LOOK_S", 1000.0)
 
 
-def wait(listener: PostgresListener | PostgresPoller) -> frozenset[str] | None:
+def wait(listener: PostgresListener | Poller) -> frozenset[str] | None:
     """Wait, and fail if that takes too long."""
     watchdog = threading.Timer(SOON_S, listener.wake)
     watchdog.start()
@@ -308,7 +309,7 @@ def test_a_lock_that_is_not_to_be_had(
     with postgres.connect() as conn:
         conn.execute("SELECT pg_advisory_lock(%s)", (key,))
         listener = backend.listen()
-        assert isinstance(listener, PostgresPoller)
+        assert isinstance(listener, Poller)
         assert wait(listener) is None
     until(lambda: is_quiet(postgres, schemas))
 
@@ -403,18 +404,17 @@ def test_it_also_looks(listener: PostgresListener, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_who_only_looks_does_so_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(lambda: 0.0, lambda _: None, lambda: 1.0)
-    poller = PostgresPoller(clock, 8.0)
+    looks = poller(Clock(lambda: 0.0, lambda _: None, lambda: 0.0), 8.0)
     waited: list[float] = []
 
     def wait(timeout: float) -> bool:
         waited.append(timeout)
         return False
 
-    monkeypatch.setattr(poller._bell, "wait", wait)
+    monkeypatch.setattr(looks.bell, "wait", wait)
     for lively in (False, True, False, False, False, False, True, True, False):
-        assert poller.wait(lively=lively) is None
-    assert waited == [8.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.0, 2.0]
+        assert looks.wait(lively=lively) is None
+    assert waited == [1.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("option", ["pooler", "notify", "advisory_locks"])
@@ -422,7 +422,7 @@ def test_who_cannot_listen_looks(postgres: Postgres, schemas: Schemas, option: s
     backend = open_backend(postgres.url, schemas, poll_s=0.2, **{option: option == "pooler"})
     listener = backend.listen()
     begin = time.monotonic()
-    assert isinstance(listener, PostgresPoller)
+    assert isinstance(listener, Poller)
     for _ in range(5):
         assert listener.wait(lively=False) is None
     assert 0.4 < time.monotonic() - begin < SOON_S

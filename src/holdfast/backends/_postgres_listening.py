@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from holdfast.backends._bell import Bell
+from holdfast.backends._polling import Poller
 from holdfast.backends._postgres_errors import is_gone, translated
 from holdfast.backends._postgres_telling import Channel
 from holdfast.backends._postgres_turn import Connection
@@ -54,7 +54,7 @@ def listen(
         conn.close()
         if is_gone(cause):
             raise translated(cause) from cause
-        return PostgresPoller(clock, poll_s)  # a replica, or a server that knows no LISTEN
+        return poller(clock, poll_s)  # a replica, or a server that knows no LISTEN
     except BaseException:
         conn.close()
         raise
@@ -139,39 +139,9 @@ class PostgresListener:
         self.close()
 
 
-class PostgresPoller:
-    """Says that something may have changed: often after something has, then less and less."""
-
-    def __init__(self, clock: Clock, poll_s: float) -> None:
-        self._clock = clock
-        self._poll_s = poll_s
-        self._pause_s = poll_s
-        self._bell = Bell()
-        self._look_at: float | None = None
-
-    def follow(self, topics: Collection[Topic]) -> None:
-        """Nothing: it is looked at everything."""
-
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Wait until it is time to look, or for `wake`."""
-        now = self._clock.monotonic()
-        if lively:
-            self._pause_s, self._look_at = self._poll_s / _STEPS, None
-        if self._look_at is None:
-            self._look_at = now + self._pause_s * (0.5 + self._clock.jitter() / 2)
-        self._bell.wait(self._look_at - now)
-        if self._bell.answer() and self._clock.monotonic() < self._look_at:
-            return frozenset()
-        self._look_at = None
-        self._pause_s = min(2 * self._pause_s, self._poll_s)
-        return None
-
-    def wake(self) -> None:
-        """End a wait."""
-        self._bell.ring()
-
-    def close(self) -> None:
-        """Nothing is held."""
+def poller(clock: Clock, poll_s: float) -> Poller:
+    """Return what looks where nobody can listen."""
+    return Poller(first_s=poll_s / _STEPS, poll_s=poll_s, clock=clock)
 
 
 _listeners: "weakref.WeakSet[PostgresListener]" = weakref.WeakSet()

@@ -14,7 +14,7 @@ import psycopg
 from holdfast.backends._postgres_check import check_some
 from holdfast.backends._postgres_errors import translated
 from holdfast.backends._postgres_evidence import Marked
-from holdfast.backends._postgres_listening import PostgresPoller, listen
+from holdfast.backends._postgres_listening import listen, poller
 from holdfast.backends._postgres_quick import LINES_BYTES_MAX, Line, quick_save
 from holdfast.backends._postgres_read import Read
 from holdfast.backends._postgres_schema import make_ready
@@ -162,7 +162,7 @@ class PostgresBackend(RelationalBackend):
     def listen(self) -> Listener:
         self._server.check_open()
         if not self._listens:
-            return PostgresPoller(self._clock, self._poll_s)
+            return poller(self._clock, self._poll_s)
         server = self._server
         try:
             return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
@@ -170,7 +170,7 @@ class PostgresBackend(RelationalBackend):
             # There may be no connection left for one who listens: then those that there are look.
             if not self._server.answers():
                 raise
-            return PostgresPoller(self._clock, self._poll_s)
+            return poller(self._clock, self._poll_s)
 
     # Reading
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from holdfast.backends._bucket._folders import RECENT_US, TEMPORARY
-from holdfast.backends._bucket.polling import Poller
+from holdfast.backends._polling import Poller
 from holdfast.errors import Unavailable
 from holdfast.protocol import Clock
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from holdfast.backends._bucket import _s3_order as order
 from holdfast.backends._bucket._s3_failures import Kind, Refusal
 from holdfast.backends._bucket._s3_service import Service
-from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Listed, Moved, Stored
+from holdfast.backends._polling import Poller
 from holdfast.errors import Unavailable, Unsupported
 from holdfast.model import ANY, Expect
 from holdfast.protocol import Clock

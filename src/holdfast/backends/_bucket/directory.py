@@ -46,8 +46,8 @@ from holdfast.backends._bucket._folders import (
     parts_of,
 )
 from holdfast.backends._bucket._tree import Leftover, Page, Sweeper
-from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Ear, Listed, Moved, Stored
+from holdfast.backends._polling import Poller
 from holdfast.core.limits import LOCK_WAIT_S_MAX
 from holdfast.errors import InvalidInput, Unavailable, Unsupported
 from holdfast.model import ANY, Expect

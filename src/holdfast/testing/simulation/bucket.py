@@ -12,8 +12,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
-from holdfast.backends._bucket.polling import Poller
 from holdfast.backends._bucket.protocol import Listed, Moved, Stored
+from holdfast.backends._polling import Poller
 from holdfast.errors import Unavailable
 from holdfast.model import ANY, Expect
 from holdfast.protocol import Clock

@@ -1,4 +1,4 @@
-"""How a bucket that tells nothing is listened to: it is looked at again and again."""
+"""How storage that tells nothing is listened to: it is looked at again and again."""
 
 from collections.abc import Collection
 
@@ -18,7 +18,7 @@ class Poller:
         self._ends_s: float | None = None  # of the pause under way, which may be interrupted
         self.bell = Bell()
 
-    def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
+    def follow(self, what: Collection[object], *, awaited: Collection[object] = ()) -> None:
         """Begin with short pauses again."""
         self._shorten()
 
