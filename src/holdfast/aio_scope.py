@@ -287,7 +287,7 @@ class AsyncScope(Address):
                 raise
 
 
-class AsyncLease(AsyncScope):
+class AsyncLease(leases.Held, AsyncScope):
     """Async twin of `Lease`."""
 
     def __init__(self, store: "AsyncStore", term: leases.Term) -> None:
@@ -295,13 +295,3 @@ class AsyncLease(AsyncScope):
         super().__init__(store, term.claim.scope)
         self._term = term
         self._fence = term.claim.key
-
-    @property
-    def token(self) -> str:
-        """The key of the lease, which is unique."""
-        return self._term.claim.key
-
-    @property
-    def expires_at(self) -> datetime:
-        """When it ends unless it is renewed, by the clock of this machine."""
-        return self._term.expires_at

@@ -121,6 +121,22 @@ class Term:
         return times.from_us(self.until)
 
 
+class Held:
+    """What both faces show of a lease."""
+
+    _term: Term
+
+    @property
+    def token(self) -> str:
+        """The key of the lease, which is unique."""
+        return self._term.claim.key
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it ends unless it is renewed, by the clock of this machine."""
+        return self._term.expires_at
+
+
 class _Unwanted(Term):
     """A lease that nobody wants any more, though it may yet be granted: it is given back often."""
 

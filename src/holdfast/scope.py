@@ -368,7 +368,7 @@ class Scope(Address):
                 raise
 
 
-class Lease(Scope):
+class Lease(leases.Held, Scope):
     """A scope that is held: whatever is written through it carries the lease."""
 
     def __init__(self, store: "Store", term: leases.Term) -> None:
@@ -376,13 +376,3 @@ class Lease(Scope):
         super().__init__(store, term.claim.scope)
         self._term = term
         self._fence = term.claim.key
-
-    @property
-    def token(self) -> str:
-        """The key of the lease, which is unique."""
-        return self._term.claim.key
-
-    @property
-    def expires_at(self) -> datetime:
-        """When it ends unless it is renewed, by the clock of this machine."""
-        return self._term.expires_at
