@@ -61,7 +61,7 @@ VALUES: dict[str, Any] = {
     "save_in_one": {
         **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
         "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
-        "listeners": 1,
+        "fence": None, "listeners": 1,
     },
     "is_heard": {"listeners": 1}, "put_lease": ("key", "ann", 1, SHORT), "marks": (TARGETS,),
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},

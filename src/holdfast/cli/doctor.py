@@ -27,6 +27,7 @@ EXTRAS = {
     "postgres": ("psycopg",),
     "s3": ("obstore",),
     "testing": ("pytest", "hypothesis"),
+    "watch": ("watchfiles",),
 }
 _LIBRARIES = ("orjson", "zstandard", "xxhash")
 _SAVES = 20
