@@ -33,6 +33,7 @@ class Sqlite(Lockstep):
 
 class Directory(Lockstep):
     text_order = False
+    steps_back = False  # of what is saved with head=False: docs/format.md
 
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(f"file://{place}/store", sync=False)
