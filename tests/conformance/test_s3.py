@@ -10,19 +10,16 @@ from holdfast.core.layout import listing_order
 from holdfast.model import ANY
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
-from holdfast.testing.conformance.across import Across
 from holdfast.testing.conformance.damage import Damage
 from holdfast.testing.conformance.deleting import Deleting
 from holdfast.testing.conformance.drafts import Drafts
 from holdfast.testing.conformance.engine import EngineSeam
 from holdfast.testing.conformance.forking import Forking
 from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.lines import Lines
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.notes import Notes
 from holdfast.testing.conformance.order import Order
 from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.pruning import Pruning
 from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
@@ -83,10 +80,7 @@ class TestSeaweedFS(
     Listing,
     Notes,
     Deleting,
-    Lines,
     Forking,
-    Across,
-    Pruning,
     Threads,
     EngineSeam,
     Leasing,

@@ -10,7 +10,7 @@ from holdfast.testing.simulation import ASSERTED, SABOTAGES, SCENARIOS, sabotage
 from holdfast.testing.simulation.run import open_objects
 from holdfast.testing.simulation.words import lines_of
 
-RUNS = int(os.environ.get("HOLDFAST_SIMULATION_RUNS", "30"))  # of each scenario in each mode
+RUNS = int(os.environ.get("HOLDFAST_SIMULATION_RUNS", "24"))  # of each scenario in each mode
 SEEDS_MAX = 800  # in which a sabotage must be caught; most are within ten
 
 

@@ -285,7 +285,9 @@ def key_of(finding: Finding) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("repair", [False, True])
-@pytest.mark.parametrize("limit", [1, 2, 5, 1000])
+@pytest.mark.parametrize(
+    "limit", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 5)), 1000]
+)
 def test_pages_go_over_everything_once(store: Store, root: Path, limit: int, repair: bool) -> None:
     wreck(store, root)
     whole = sorted(map(key_of, inspect(engine(root), limit=10_000)))
