@@ -9,8 +9,6 @@ from holdfast.core.layout import listing_order
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.watching import Watching
 from tests.conformance.one_face import Async, Sync
 
@@ -28,7 +26,7 @@ class TestDirectory(Sync, OnDirectory, conformance.Suite):
     """Every chapter."""
 
 
-class TestDirectoryAsync(Async, OnDirectory, Promises, Threads, Leasing, Watching):
+class TestDirectoryAsync(Async, OnDirectory, Leasing, Watching):
     """The chapters that are about more than one caller."""
 
 

@@ -16,10 +16,7 @@ from holdfast.testing.conformance.drafts import Drafts
 from holdfast.testing.conformance.engine import EngineSeam
 from holdfast.testing.conformance.forking import Forking
 from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.notes import Notes
-from holdfast.testing.conformance.order import Order
-from holdfast.testing.conformance.promises import Promises
 from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
@@ -70,14 +67,11 @@ class OnSeaweedFS(OnService):
 class TestSeaweedFS(
     Sync,
     OnSeaweedFS,
-    Promises,
-    Order,
     Damage,
     Saving,
     Drafts,
     Repeating,
     Updating,
-    Listing,
     Notes,
     Deleting,
     Forking,

@@ -7,10 +7,13 @@ import pytest
 
 from tests.concurrency.crew import ROOT
 from tests.watching.scenes import SCENES
-from tests.watching.tools import on
 
 
-@on("sqlite", "directory", "postgres")
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite", *(pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres"))],
+    indirect=True,
+)
 @pytest.mark.parametrize("scene", SCENES)
 def test_in_a_process_of_its_own(url: str, scene: str) -> None:
     done = subprocess.run(

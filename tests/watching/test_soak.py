@@ -257,7 +257,9 @@ def keys() -> list[ScopeKey]:
 @pytest.mark.parametrize(
     ("url", "seconds"),
     [
-        *((engine, 5) for engine in ("sqlite", "directory", "postgres")),
+        ("sqlite", 5),
+        ("postgres", 5),
+        pytest.param("directory", 5, marks=pytest.mark.slow),
         *(
             pytest.param(engine, 60, marks=pytest.mark.slow)
             for engine in ("sqlite", "directory", "postgres")
