@@ -77,6 +77,11 @@ class Engine:
         return backend is None or backend.blocking
 
     @property
+    def is_open(self) -> bool:
+        """Whether the backend is open: until then, whoever asks for it may have to wait."""
+        return self._backend is not None
+
+    @property
     def closed(self) -> bool:
         """Whether `close` has been called."""
         return self._closed

@@ -9,7 +9,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from holdfast import option
@@ -20,6 +20,9 @@ from holdfast.engine import Engine, Tools
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.protocol import Backend, Clock, Stamp
 from holdfast.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.backends._bucket.protocol import Bucket
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 DEFAULT_URL = "sqlite:///holdfast.db"
@@ -55,6 +58,27 @@ def open_async(url: str | None = None, **options: Any) -> AsyncStore:
     return Store(_engine(url, options)).aio
 
 
+def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
+    """Return the async face of a store in a bucket of S3, by its name instead of a URL."""
+    for name, value in (("bucket", bucket), ("prefix", prefix)):
+        if not isinstance(value, str):
+            raise InvalidInput(f"the {name} must be text. type=`{type(value).__name__}`")
+    if "/" in bucket:
+        raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
+    common, own = _common(options)
+    scheme = _SCHEMES["s3"]
+    opener = scheme.opener(f"//{bucket}/{prefix}", option.checked(own, scheme.options))
+    return Store(Engine(opener, _tools(common))).aio
+
+
+def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
+    """Return the async face of a store over a store of obstore that somebody else made."""
+    from holdfast.backends._bucket.s3 import client_bucket
+
+    bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
+    return Store(Engine(lambda: _over(bucket, root=root), _tools({}))).aio
+
+
 def store_over(backend: Backend, **options: Any) -> Store:
     """Return a store over an engine of your own; `.aio` is its async face."""
     common, rest = _common(options)
@@ -63,6 +87,15 @@ def store_over(backend: Backend, **options: Any) -> Store:
     engine = Engine(lambda: backend, _tools(common))
     engine.open()
     return Store(engine)
+
+
+def open_files(url: str, **options: Any) -> "Bucket":
+    """Open a folder or an object store as plain keys and bytes: for the files of other tools."""
+    scheme, address, given = _read_url(url)
+    if scheme.files is None:
+        raise InvalidInput("files of other tools are in a folder or in an object store")
+    known = {name: check for name, check in scheme.options.items() if name not in _ABOVE}
+    return scheme.files(address, option.checked({**dict(given), **options}, known))()
 
 
 def open_backend(url: str, **options: Any) -> Backend:
@@ -174,12 +207,11 @@ def _sqlite_file(address: str) -> str:
     return os.path.abspath(path)
 
 
-def _open_folder(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _folder_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
     from holdfast.backends._bucket.directory import DirectoryBucket
 
     path = _folder(address)
-    own, above = _split(options)
-    return lambda: _over(DirectoryBucket(path, token=_token, now=_now, **own), **above)
+    return lambda: DirectoryBucket(path, token=_token, now=_now, **options)
 
 
 def _folder(address: str) -> str:
@@ -194,36 +226,35 @@ def _folder(address: str) -> str:
     return os.path.abspath(path)
 
 
-def _open_s3(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _s3_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
     from holdfast.backends._bucket.s3 import s3_bucket
 
-    return _opened(lambda *at, **own: s3_bucket(*at, environ=os.environ, **own), address, options)
+    return _made(lambda *at, **own: s3_bucket(*at, environ=os.environ, **own), address, options)
 
 
-def _open_gcs(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _gcs_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
     from holdfast.backends._bucket.s3 import gcs_bucket
 
-    return _opened(gcs_bucket, address, options)
+    return _made(gcs_bucket, address, options)
 
 
-def _open_azure(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _azure_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
     from holdfast.backends._bucket.s3 import azure_bucket
 
-    return _opened(azure_bucket, address, options)
+    return _made(azure_bucket, address, options)
 
 
-def _opened(
-    factory: Callable[..., Any], address: str, options: Mapping[str, Any]
-) -> Callable[[], Backend]:
-    """Return the opener of a bucket in an object store: `//bucket/prefix`."""
+def _made(
+    factory: Callable[..., "Bucket"], address: str, options: Mapping[str, Any]
+) -> Callable[[], "Bucket"]:
+    """Make a bucket in an object store, which asks for nothing yet: `//bucket/prefix`."""
     if not address.startswith("//"):
         raise InvalidInput("write s3://bucket/prefix")
     name, _, prefix = address[2:].partition("/")
     if "@" in name:
         raise InvalidInput("a URL does not hold keys: give access_key_id= and secret_access_key=")
-    own, above = _split(options)
-    bucket = factory(name, prefix=prefix, clock=CLOCK, **own)
-    return lambda: _over(bucket, **above)
+    bucket = factory(name, prefix=prefix, clock=CLOCK, **options)
+    return lambda: bucket
 
 
 def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
@@ -237,13 +268,19 @@ def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Bac
     return lambda: PostgresBackend(url, clock=CLOCK, **options)
 
 
-def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the options of a bucket from those of the engine over it."""
-    own = {name: value for name, value in options.items() if name not in _ABOVE}
-    return own, {name: value for name, value in options.items() if name in _ABOVE}
+def _objects(files: "_Files") -> "_Opener":
+    """Return the opener of the engine over such files."""
+
+    def opener(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+        above = {name: value for name, value in options.items() if name in _ABOVE}
+        own = {name: value for name, value in options.items() if name not in _ABOVE}
+        bucket = files(address, own)
+        return lambda: _over(bucket(), **above)
+
+    return opener
 
 
-def _over(bucket: Any, *, root: str = option.ROOT, **options: Any) -> Backend:
+def _over(bucket: "Bucket", *, root: str = option.ROOT, **options: Any) -> Backend:
     from holdfast.backends.objects import ObjectBackend
 
     # Other tools know no index, and theirs are the other roots.
@@ -261,12 +298,17 @@ def _now() -> int:
     return time.time_ns() // 1000
 
 
+_Files: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]
+_Opener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
+
+
 class _Scheme(NamedTuple):
-    opener: Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
+    opener: _Opener
     options: Mapping[str, Callable[[Any], Any]]
     instant: bool = False
     file: Callable[[str], str] | None = None
     shares_query: bool = False  # with options that are not ours
+    files: _Files | None = None  # what lies below the engine, where that is files
 
 
 _COMMON: Mapping[str, Callable[[Any], Any]] = {
@@ -308,14 +350,15 @@ _SCHEMES: Mapping[str, _Scheme] = {
         file=_sqlite_file,
     ),
     "file": _Scheme(
-        _open_folder,
+        _objects(_folder_files),
         {**_ABOVE, "sync": option.flag, "lock_wait_s": option.seconds},
         file=_folder,
+        files=_folder_files,
     ),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
     "s3": _Scheme(
-        _open_s3,
+        _objects(_s3_files),
         {
             **_OBJECTS,
             "endpoint_url": option.text,
@@ -326,9 +369,10 @@ _SCHEMES: Mapping[str, _Scheme] = {
             "profile": option.text,
             "path_style": option.flag,
         },
+        files=_s3_files,
     ),
-    "gs": _Scheme(_open_gcs, _OBJECTS),
-    "az": _Scheme(_open_azure, {**_OBJECTS, "account": option.text}),
+    "gs": _Scheme(_objects(_gcs_files), _OBJECTS, files=_gcs_files),
+    "az": _Scheme(_objects(_azure_files), {**_OBJECTS, "account": option.text}, files=_azure_files),
 }
 
 

@@ -89,6 +89,14 @@ VALUES: st.SearchStrategy[JSON] = st.recursive(
 )
 BODIES = VALUES.map(codec.encode)
 OBJECTS = st.dictionaries(TEXT, VALUES, max_size=4).map(codec.encode)
+ENVELOPES = st.builds(
+    lambda others, made, app_data: codec.encode(
+        {"strands": {**others, "createdAt": made, "schemaVersion": made, "appData": app_data}}
+    ),
+    st.dictionaries(TEXT, VALUES, max_size=3),
+    VALUES | st.just("2026-01-01T00:00:01.234Z"),
+    VALUES | st.dictionaries(TEXT | st.just("holdfast"), VALUES, max_size=3),
+)
 LABELS = st.dictionaries(TEXT, TEXT, max_size=3).map(codec.encode)
 COUNTS = st.integers(0, 2**63 - 1)
 TIMES = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
@@ -122,7 +130,7 @@ HEADERS = st.builds(
     | st.builds(SnapshotRef, st.builds(ScopeKey, TEXT, TEXT, TEXT), TEXT).map(pack_ref),
     status=TEXT,
     labels=LABELS,
-    metadata=OBJECTS,
+    metadata=OBJECTS | ENVELOPES,
 )
 KINDS = st.sampled_from(["agent", "multiAgent", "a", "k" * 64])
 
@@ -141,6 +149,42 @@ def test_a_document_is_a_strands_snapshot() -> None:
     assert stored.index(b'"data":{"messages"') == ours["n"]
     assert ours["metadata"] == json.loads(FULL.metadata)
     assert set(ours) == {"n", "sum", "data_sum"} | {each.name for each in fields(Header)}
+
+
+def test_what_stood_around_a_state_is_shown_to_other_tools() -> None:
+    envelope: dict[str, JSON] = {
+        "scope": "agent",
+        "schemaVersion": "2.0",
+        "createdAt": "2026-03-01T12:00:00.250Z",
+        "appData": {"holdfast": "theirs", "k": 2**70},
+        "created_at": "2026-03-01T12:00:00.250123Z",
+        "data": "not the state",
+    }
+    stored = write(replace(SMALL, metadata=codec.encode({"strands": envelope})), "agent", b"[1]")
+    found = json.loads(stored)
+    shown = ["scope", "schemaVersion", "createdAt", "appData", "created_at", "data"]
+    assert list(found) == shown
+    assert [found[name] for name in shown if name != "appData"] == [
+        "agent",
+        "2.0",
+        "2026-03-01T12:00:00.250Z",
+        "2026-03-01T12:00:00.250123Z",
+        [1],
+    ]
+    assert found["appData"]["k"] == 2**70
+    assert list(found["appData"]) == ["holdfast", "k"]
+    again = read(stored).header
+    assert again is not None
+    assert codec.decode(again.metadata) == {"strands": envelope}
+
+
+@pytest.mark.parametrize("odd", [None, 7, "yesterday", '2026-03-01T12:00:00.25"Z', ""])
+def test_what_others_could_not_read_is_not_shown(odd: JSON) -> None:
+    envelope = {"schemaVersion": odd, "createdAt": odd, "appData": odd}
+    header = replace(SMALL, metadata=codec.encode({"strands": envelope}))
+    found = json.loads(write(header, "agent", b"{}"))
+    assert found["createdAt"] == "1970-01-01T00:00:00.000Z"
+    assert list(found["appData"]) == ["holdfast"]
 
 
 def test_the_bytes_of_a_document_never_change() -> None:

@@ -8,6 +8,10 @@ document lists it. `sum` covers those bytes except itself, `data_sum` the ones a
 is proved by itself, and both together prove the whole. Header fields at their default are left out;
 fields that are not known are ignored.
 
+What the Strands interface was given around a state is in the metadata of the header, and that is
+what counts. Once more it stands where the Strands tools look for it: the version and the time in
+their places, entries of `appData` behind `holdfast`, fields that only others know behind `appData`.
+
 An encoded value that begins with a space holds integers beyond 64 bits (see `codec`). A state keeps
 that space behind `"data":`; a header with such metadata gets one before its own brace.
 
@@ -16,6 +20,7 @@ never longer than `TOMBSTONE_BYTES_MAX`: the sizes in a listing tell them apart.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
@@ -27,16 +32,22 @@ from holdfast.model import JSON
 
 LIVE_BYTES_MIN: Final = 128
 TOMBSTONE_BYTES_MAX: Final = 120
+FACADE: Final = "strands"  # the key of the metadata that holds what stood around the state
 OPENING_BYTES_MAX: Final = 256  # by then every document of ours has said how long its header is
 WHOLE_BYTES: Final = 2**63 - 1  # asked for where only the whole document tells
 
 _DATA = b'"data":'
+_NAMED = b'"%s"' % FACADE.encode()
 _SUMS = rb'"n":([1-9]\d{0,11}),"sum":"([0-9a-f]{16})","data_sum":"([0-9a-f]{16})",'
 _OPENING = re.compile(
-    rb'\{"scope":"([a-zA-Z0-9_-]{1,64})","schemaVersion":"1\.0","createdAt":"[0-9T:.-]{23}Z",'
+    rb'\{"scope":"([a-zA-Z0-9_-]{1,64})","schemaVersion":"[0-9a-z.-]{1,16}",'
+    rb'"createdAt":"[0-9T:.-]{23}Z",'
     rb'"appData":\{"holdfast":( ?)\{' + _SUMS
 )
 _OURS = re.compile(_SUMS)
+_VERSION = re.compile(r"[0-9a-z.-]{1,16}")
+_CREATED = re.compile(r"[0-9T:.-]{23}Z")
+_IN_PLACE = ("scope", "schemaVersion", "createdAt", "appData", "data")
 _MAYBE_WIDE = re.compile(rb"\d{19}")
 _HEX = re.compile(r"[0-9a-f]{1,16}\Z")
 _DELETED = b'{"holdfast":"deleted",'
@@ -131,16 +142,48 @@ def write(header: Header, kind: str, body: bytes) -> bytes:
     """
     data = b"".join((_DATA, body, b"}"))
     facts, wide = _encode(header), header.metadata.startswith(b" ")
-    created = times.from_us(header.created_at).replace(tzinfo=None).isoformat("T", "milliseconds")
+    shown = _shown(header)
     before = (
-        f'{{"scope":"{kind}","schemaVersion":"1.0","createdAt":"{created}Z",'
+        f'{{"scope":"{kind}","schemaVersion":"{shown.version}","createdAt":"{shown.created}",'
         f'"appData":{{"holdfast":{" " if wide else ""}{{"n":'
     ).encode()
     between = b',"sum":"'
-    after = b'","data_sum":"%s",%s},' % (_sum(data), facts[1:])
+    after = b'","data_sum":"%s",%s%s}%s,' % (_sum(data), facts[1:], shown.app_data, shown.others)
     n = _counted(len(before) + len(between) + len(_sum()) + len(after))
     before = b"%s%d%s" % (before, n, between)
     return b"".join((before, _sum(before, after), after, data))
+
+
+class _Shown(NamedTuple):
+    """What other tools are shown; the last two are further members of an object."""
+
+    version: str
+    created: str
+    app_data: bytes = b""
+    others: bytes = b""
+
+
+def _shown(header: Header) -> _Shown:
+    created = times.from_us(header.created_at).replace(tzinfo=None).isoformat("T", "milliseconds")
+    default = _Shown("1.0", f"{created}Z")
+    envelope = codec.decode(header.metadata).get(FACADE) if _NAMED in header.metadata else None
+    if not isinstance(envelope, dict):
+        return default
+    version, made = envelope.get("schemaVersion"), envelope.get("createdAt")
+    return _Shown(
+        version if isinstance(version, str) and _VERSION.fullmatch(version) else default.version,
+        made if isinstance(made, str) and _CREATED.fullmatch(made) else default.created,
+        _members(envelope.get("appData"), but=("holdfast",)),
+        _members(envelope, but=_IN_PLACE),
+    )
+
+
+def _members(found: JSON, *, but: Collection[str]) -> bytes:
+    """Return members of an object as they stand behind others in it."""
+    if not isinstance(found, dict):
+        return b""
+    rest = {name: value for name, value in found.items() if name not in but}
+    return b"," + codec.encode(rest).strip()[1:-1] if rest else b""
 
 
 def _counted(others: int) -> int:

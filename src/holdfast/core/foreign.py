@@ -4,16 +4,16 @@ They have no line, so they count in whatever life of the scope; no place, so the
 by their own time; no revision, so that is the hash of their bytes.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from zlib import crc32
 
 from holdfast.core import codec, ids, times
-from holdfast.core.document import Document, Header
+from holdfast.core.document import FACADE, Document, Header
 from holdfast.errors import InvalidInput
 from holdfast.model import JSON
 
 STATUS = "completed"  # what a save says by default
-FACADE = "strands"  # the key of the metadata that holds what stood around the state
 
 
 def header_of(document: Document, *, id: str | None, digest: str, modified: int) -> Header:
@@ -21,7 +21,7 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
 
     `digest` is 16 hexadecimal digits of a hash of its bytes, `modified` when it was stored.
     """
-    created = _created_at(document.envelope)
+    created = created_us(document.envelope)
     created = modified if created is None else created
     named = f"latest-{digest}" if id is None else id
     seq = ids.place(_moment(created, named), 0, crc32(named.encode()))
@@ -44,7 +44,7 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
     )
 
 
-def _created_at(envelope: dict[str, JSON]) -> int | None:
+def created_us(envelope: Mapping[str, JSON]) -> int | None:
     """Return when a document says that it was made: the two SDKs spell it differently."""
     text = envelope.get("createdAt", envelope.get("created_at"))
     if not isinstance(text, str):

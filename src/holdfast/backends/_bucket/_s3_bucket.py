@@ -19,7 +19,7 @@ from holdfast.model import ANY, Expect
 from holdfast.protocol import Clock
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, ObjectMeta, PutMode
+    from obstore import Attributes, GetOptions, ObjectMeta, PutMode
     from obstore.store import ObjectStore
 
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
@@ -180,10 +180,14 @@ class ObjectStoreBucket:
             mode = "create"
         elif expect is not ANY:
             mode = {"e_tag": expect} if self._version == "e_tag" else {"version": expect}
+        # For people's browsers, and the tools of others, who say so too.
+        attributes: Attributes = {"Content-Type": "application/json"} if _is_json(key) else {}
 
         def request(store: "ObjectStore") -> str:
             # Never in parts: those would be several steps.
-            done = store.put(self._root + key, data, mode=mode, use_multipart=False)
+            done = store.put(
+                self._root + key, data, mode=mode, use_multipart=False, attributes=attributes
+            )
             return done[self._version] or ""
 
         return self._service.ask(request, write=True, again=again or expect is ANY)
@@ -272,6 +276,10 @@ class ObjectStoreBucket:
 
     def _wrong_version(self) -> str:
         return '"00000000000000000000000000000000"' if self._version == "e_tag" else "1"
+
+
+def _is_json(key: str) -> bool:
+    return key.endswith(".json")
 
 
 def _modified(meta: "ObjectMeta") -> int:

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
         S3Credential,
     )
 
-__all__ = ["ObjectStoreBucket", "azure_bucket", "gcs_bucket", "normal_prefix", "s3_bucket"]
+__all__ = [
+    "ObjectStoreBucket",
+    "azure_bucket",
+    "client_bucket",
+    "gcs_bucket",
+    "normal_prefix",
+    "s3_bucket",
+]
 
 TIMEOUT_S = 30.0
 RETRY_S = 60.0
@@ -93,6 +100,18 @@ def s3_bucket(
 
     return _opened(
         open_store, bucket, prefix=prefix, clock=clock, retry_s=retry_s, parallel=parallel
+    )
+
+
+def client_bucket(
+    client: "ObjectStore", *, name: str, prefix: str = "", clock: Clock
+) -> ObjectStoreBucket:
+    """Return a bucket over a store of obstore that somebody else made; `name` is for errors."""
+    _require_obstore()
+    if not all(hasattr(client, verb) for verb in ("get", "put", "delete", "list")):
+        raise InvalidInput(f"the client is no store of obstore. type=`{type(client).__name__}`")
+    return _opened(
+        lambda: client, name, prefix=prefix, clock=clock, retry_s=RETRY_S, parallel=PARALLEL
     )
 
 

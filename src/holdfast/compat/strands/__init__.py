@@ -1,0 +1,65 @@
+"""Strands Agents: its `SnapshotStorage` on every engine.
+
+`FileStorage(base_dir)` and `S3Storage(bucket=…)` stand in for those of the TypeScript SDK and
+share folders and buckets with it; `StoreStorage(store)` is the same on any store::
+
+    from holdfast.compat.strands import StoreStorage
+
+    storage = StoreStorage(holdfast.open("sqlite:///agents.db"))
+    await storage.save_snapshot(location, snapshot_id, is_latest=False, snapshot=snapshot)
+
+How the words translate, and where what is saved through one interface is seen by the others:
+
+| Strands                    | Holdfast                                                     |
+|----------------------------|--------------------------------------------------------------|
+| `sessionId`                | session                                                      |
+| `scope`, `scopeId`         | kind (`agent`, `multiAgent`) and scope id                    |
+| `snapshot_latest.json`     | the head, saved with `keep=False`                            |
+| `immutable_history/<id>`   | a snapshot saved with `head=False, overwrite=True`           |
+| `data`                     | the state                                                    |
+| the other fields           | `metadata["strands"]`, word for word                         |
+| `manifest.json`            | the note `manifest` of the scope                             |
+
+Where the TypeScript SDK (1.16 to 1.19) does something else than it documents, we keep to the
+documents:
+
+| there                                                      | here                             |
+|------------------------------------------------------------|----------------------------------|
+| of 50 latest saves at a time 49 are rejected               | none is; one of them stays       |
+| with `./rel` as the folder every save to history fails     | it works                         |
+| a bucket that is missing reads as an empty session         | SessionError                     |
+| keys that a delete left behind are not reported            | SessionError                     |
+| ids that cannot be loaded are listed                       | only ids that can                |
+| S3 lists `a-b` and `a` in the order of keys                | the order that a cursor goes by  |
+| an empty object reads as none                              | SessionError: it is damaged      |
+| the prefix of S3 is taken as it is, with doubled slashes   | it is made regular               |
+| bad ids and damaged data are told apart by their text      | InvalidInput, SessionError       |
+| a cursor must be a UUID 7                                  | or an id that is in history      |
+| ids and scopes that are no text are turned into text       | InvalidInput                     |
+| `NaN` becomes `null`, other values vanish                  | InvalidInput, with the path      |
+| a write is lost if the power fails                         | it is synced first               |
+"""
+
+from holdfast.compat.strands.places import FileStorage, S3Storage
+from holdfast.compat.strands.records import (
+    Snapshot,
+    SnapshotLocation,
+    SnapshotManifest,
+    SnapshotPage,
+)
+from holdfast.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
+from holdfast.compat.strands.transfer import export_sessions, import_sessions
+
+__all__ = [
+    "FileStorage",
+    "S3Storage",
+    "SessionError",
+    "Snapshot",
+    "SnapshotLocation",
+    "SnapshotManifest",
+    "SnapshotPage",
+    "SnapshotStorage",
+    "StoreStorage",
+    "export_sessions",
+    "import_sessions",
+]

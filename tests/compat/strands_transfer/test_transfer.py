@@ -1,0 +1,223 @@
+"""Sessions move between a store and the files of the SDKs, and come out as they went in."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from holdfast.compat.strands import StoreStorage, export_sessions, import_sessions
+from holdfast.errors import InvalidInput
+from holdfast.model import ScopeKey
+from tests.servers.service import Service
+
+FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
+LAYOUTS: dict[str, Any] = {
+    "ts_filestorage": "classic",
+    "ts_raw_storage": "classic",
+    "ts_unified_localfile": "unified",
+    "py_snapshot": "unified",
+}
+BOT = ScopeKey("demo-py", "support-bot")
+
+
+@pytest.fixture(params=["memory", "sqlite", "directory", "postgres", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    match request.param:
+        case "memory":
+            opened = holdfast.open("memory:")
+        case "sqlite":
+            opened = holdfast.open(f"sqlite:///{tmp_path}/a.db")
+        case "directory":
+            opened = holdfast.open(f"file://{tmp_path}/store")
+        case "postgres":
+            opened = holdfast.open(request.getfixturevalue("postgres_url"))
+        case _:
+            service: Service = request.getfixturevalue("seaweedfs")
+            opened = service_store(service, tmp_path.name)
+    with opened:
+        yield opened
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    with holdfast.open("memory:") as store:
+        yield store
+
+
+def service_store(service: Service, prefix: str) -> Store:
+    return holdfast.open(f"s3://{service.name}/{prefix}", **service.options)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    found = (each for each in folder.rglob("*") if each.is_file())
+    return {each.relative_to(folder).as_posix(): each.read_bytes() for each in found}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_the_sdks_wrote_comes_out_byte_for_byte(
+    store: Store, name: str, tmp_path: Path
+) -> None:
+    written = files_below(FIXTURES / name)
+    snapshots = [key for key in written if not key.endswith("manifest.json")]
+    for _ in range(2):  # to repeat it is harmless
+        came = import_sessions(store, FIXTURES / name, layout=LAYOUTS[name])
+        assert (came.count, came.skipped) == (len(snapshots), ())
+    went = export_sessions(store, tmp_path / "out", layout=LAYOUTS[name])
+    assert (went.count, went.skipped) == (len(snapshots), ())
+    assert files_below(tmp_path / "out") == written
+
+
+def test_to_repeat_an_import_moves_nothing(memory: Store) -> None:
+    import_sessions(memory, FIXTURES / "py_snapshot", layout="unified")
+    before = [memory.scope(*BOT).info(), *memory.scope(*BOT).history()]
+    import_sessions(memory, FIXTURES / "py_snapshot", layout="unified")
+    assert [memory.scope(*BOT).info(), *memory.scope(*BOT).history()] == before
+
+
+def test_an_imported_history_is_one_line(memory: Store) -> None:
+    import_sessions(memory, FIXTURES / "ts_raw_storage")
+    scope = memory.scope("raw-session", "a-1")
+    ids = list(scope.ids())
+    assert [each.id for each in scope.ancestors(ids[-1])] == ids[::-1]
+
+
+def test_a_payload_is_turned_into_the_other(memory: Store, tmp_path: Path) -> None:
+    went = import_sessions(memory, FIXTURES / "py_snapshot", layout="unified", payload="typescript")
+    assert went.skipped == ()
+    export_sessions(memory, tmp_path / "out")
+    path = "demo-py/scopes/agent/support-bot/snapshots/snapshot_latest.json"
+    found = json.loads((tmp_path / "out" / path).read_bytes())
+    assert found["schemaVersion"] == "1.0"
+    assert found["data"]["systemPrompt"]
+    export_sessions(memory, tmp_path / "back", layout="unified", payload="python")
+    assert json.loads((tmp_path / "back" / "session" / path).read_bytes()) == json.loads(
+        (FIXTURES / "py_snapshot" / "session" / path).read_bytes()
+    )
+
+
+def test_message_logs_become_what_their_manager_would_restore(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    shutil.copytree(FIXTURES / "py_legacy_file", log)
+    agent = log / "session_demo-legacy/agents/agent_support-bot"
+    record = json.loads((agent / "agent.json").read_bytes())
+    record["conversation_manager_state"]["removed_message_count"] = 2
+    (agent / "agent.json").write_text(json.dumps(record))
+    for number in range(6, 12):  # after ten, the order of names is another
+        said = {"message": {"role": "user", "content": [{"text": str(number)}]}}
+        (agent / f"messages/message_{number}.json").write_text(json.dumps(said))
+    redacted = {"message": {"text": "secret"}, "redact_message": {"role": "user", "content": []}}
+    (agent / "messages/message_12.json").write_text(json.dumps(redacted))
+
+    came = import_sessions(store, log, layout="messages")
+    assert (came.count, came.skipped) == (1, ())
+    found = store.scope("demo-legacy", "support-bot").load()
+    assert found is not None
+    state: Any = found.state
+    assert len(state["messages"]) == 11
+    assert [each["content"][0]["text"] for each in state["messages"][4:10]] == [
+        str(number) for number in range(6, 12)
+    ]
+    assert state["messages"][-1] == {"role": "user", "content": []}
+    assert state["state"] == {"userId": "u-42"}
+    assert state["interrupt_state"]["activated"] is False
+    assert len(found.metadata["strands"]["app_data"]["removed_messages"]) == 2
+    assert not list(store.scope("demo-legacy", "support-bot").ids())
+
+
+def test_damage_is_told_and_does_not_stop_the_rest(memory: Store, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
+    history = tmp_path / "in/raw-session/scopes/agent/a-1/snapshots/immutable_history"
+    small, large, _ = sorted(history.iterdir())
+    small.write_bytes(b"{")
+    large.write_bytes(large.read_bytes()[:-1])
+    came = import_sessions(memory, tmp_path / "in")
+    assert came.count == 2
+    assert {f"snapshot_{each.id}.json" for each in came.skipped} == {small.name, large.name}
+
+
+def test_a_damaged_log_is_told(memory: Store, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "py_legacy_file", tmp_path / "in")
+    (tmp_path / "in/session_demo-legacy/agents/agent_support-bot/agent.json").write_bytes(b"[]")
+    came = import_sessions(memory, tmp_path / "in", layout="messages")
+    assert [(each.code, each.scope) for each in came.skipped] == [
+        ("corrupt", ScopeKey("demo-legacy", "support-bot"))
+    ]
+
+
+def test_names_that_the_sdk_would_refuse_are_left_out_and_told(
+    memory: Store, tmp_path: Path
+) -> None:
+    memory.scope("alice/chat", "planner").save({"messages": []})
+    memory.scope("chat", "planner").save({"messages": []}, id="A.1")
+    memory.scope("chat", "planner").save({"messages": []}, id="a-1")
+    memory.scope("chat", "thread", "thread").save({})  # no place for it, and nothing to tell
+    went = export_sessions(memory, tmp_path / "out")
+    assert sorted(files_below(tmp_path / "out")) == [
+        "chat/scopes/agent/planner/snapshots/immutable_history/snapshot_a-1.json",
+        "chat/scopes/agent/planner/snapshots/snapshot_latest.json",
+    ]
+    assert went.count == 2
+    assert {each.code for each in went.skipped} == {"name"}
+    assert len(went.skipped) == 3  # one in history twice over, as the latest too
+
+
+def test_a_prefix_chooses_sessions(memory: Store, tmp_path: Path) -> None:
+    came = import_sessions(memory, FIXTURES / "ts_filestorage", prefix="demo-m")
+    assert came.count == 2
+    assert list(memory.sessions()) == ["demo-message"]
+    memory.scope("other").save({})
+    export_sessions(memory, tmp_path / "out", prefix="oth")
+    assert {key.split("/")[0] for key in files_below(tmp_path / "out")} == {"other"}
+
+
+def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_path: Path) -> None:
+    import_sessions(memory, FIXTURES / "ts_raw_storage")
+    address = f"s3://{seaweedfs.name}/{tmp_path.name}"
+    went = export_sessions(memory, address, **seaweedfs.options)
+    assert went.count == 4
+    with holdfast.open("memory:") as other:
+        came = import_sessions(other.aio, address, **seaweedfs.options)
+        assert came.count == 4
+        export_sessions(other, tmp_path / "out")
+    assert files_below(tmp_path / "out") == files_below(FIXTURES / "ts_raw_storage")
+
+
+async def load_native(store: Store) -> Any:
+    return await StoreStorage(store).load_snapshot(
+        {"sessionId": "s", "scope": "agent", "scopeId": "main"}
+    )
+
+
+def test_a_kept_head_stays_the_head(memory: Store, tmp_path: Path) -> None:
+    with holdfast.open(f"file://{tmp_path}/in", root="") as folder:
+        folder.scope("s").save({"n": 1}, id="a", labels={"k": "v"})
+        folder.scope("s").save({"n": 2}, id="b", status="failed")
+        folder.scope("s").save({"n": 3}, id="c", head=False)
+    assert import_sessions(memory, tmp_path / "in").count == 3
+    shown = memory.scope("s").load()
+    assert shown is not None
+    assert (shown.id, shown.status, shown.parent_id) == ("b", "failed", "a")
+    assert next(memory.scope("s").history(labels={"k": "v"})).id == "a"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"layout": "other"},
+        {"payload": "java"},
+        {"source": "postgresql://x/y"},
+        {"source": 7},
+        {"root": "sessions/"},
+    ],
+)
+def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    source = wrong.pop("source", tmp_path)
+    with pytest.raises(InvalidInput):
+        export_sessions(memory, source, **wrong)
+    with pytest.raises((InvalidInput, TypeError)):
+        import_sessions(memory, source, **wrong)
