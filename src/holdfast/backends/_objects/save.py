@@ -235,7 +235,7 @@ class Saver:
         def newest_kept() -> str | None:
             # Another process may have kept something beside a bare head. A draft does not look: one
             # that is followed by drafts alone costs one request each.
-            known = (head.bare and not commit.keep) or (life.is_new and not life.mixed)
+            known = (head.bare and not commit.keep) or (life.is_new and not life.foreign)
             newest.append(None if known else self._history.newest_kept(scope, head))
             return newest[0]
 

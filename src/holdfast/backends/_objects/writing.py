@@ -105,8 +105,13 @@ class Writer:
             line = self.new_line(now)
             old = 0 if header is None else header.seq
             prefix = self.files.layout.history_prefix(scope)
-            mixed = bool(self.files.bucket.list(prefix, limit=1))
-            return Life(line, max(last, old), floor, None, True, mixed=mixed, foreign=mixed)
+            listed = self.files.bucket.list(prefix, limit=_CHUNK)
+            # If all of them count without a line, there is none among them of an earlier life; that
+            # is worth a look, for otherwise every listing of ids has to read them all.
+            alike = len(listed) < _CHUNK and len(self.history.at(Head(), listed)) == len(listed)
+            return Life(
+                line, max(last, old), floor, None, True, mixed=not alike, foreign=bool(listed)
+            )
         last, floor = max(last, header.last, header.seq), max(floor, header.floor)
         strange = header.foreign or head.is_foreign
         # A foreign head carries no lease: what its copy beneath carried may have passed since.
