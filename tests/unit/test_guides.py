@@ -421,7 +421,7 @@ def test_a_verb_is_called_on_its_page(verb: str, page: str) -> None:
 
 
 def test_every_page_is_somebodys() -> None:
-    assert {page.stem for page in VERB_PAGES} == {*PAGE_OF.values(), "runs"}
+    assert {page.stem for page in VERB_PAGES} == {*PAGE_OF.values(), "run_checkpoints", "runs"}
 
 
 @pytest.mark.parametrize("page", VERB_PAGES, ids=names(VERB_PAGES))

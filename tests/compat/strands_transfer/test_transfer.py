@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import Store
 from holdfast.compat.strands import StoreStorage, export_sessions, import_sessions
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.model import ScopeKey
 from tests.servers.service import Service
 
@@ -205,6 +205,13 @@ def test_a_kept_head_stays_the_head(memory: Store, tmp_path: Path) -> None:
     assert next(memory.scope("s").history(labels={"k": "v"})).id == "a"
 
 
+@pytest.mark.parametrize("layout", ["classic", "unified", "messages"])
+def test_a_folder_that_is_missing(memory: Store, tmp_path: Path, layout: Any) -> None:
+    with pytest.raises(NotFound):
+        import_sessions(memory, tmp_path / "misspelt", layout=layout)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -219,5 +226,5 @@ def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None
     source = wrong.pop("source", tmp_path)
     with pytest.raises(InvalidInput):
         export_sessions(memory, source, **wrong)
-    with pytest.raises((InvalidInput, TypeError)):
+    with pytest.raises((InvalidInput, TypeError, NotFound)):
         import_sessions(memory, source, **wrong)

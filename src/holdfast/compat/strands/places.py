@@ -2,15 +2,12 @@
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from holdfast import opening
 from holdfast.aio import AsyncStore
 from holdfast.compat.strands.storage import StoreStorage
 from holdfast.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 _ROOT = ""  # sessions lie directly below the folder or the prefix
 
@@ -76,7 +73,7 @@ class S3Storage(_PlaceStorage):
         prefix: str = "",
         region: str | None = None,
         endpoint_url: str | None = None,
-        client: "ObjectStore | None" = None,
+        client: Any = None,
         **options: Any,
     ) -> None:
         given = {"region": region, "endpoint_url": endpoint_url, **options}

@@ -25,7 +25,7 @@ from holdfast.compat.strands.records import SCOPES, is_identifier
 from holdfast.compat.strands.storage import MANIFEST, moment_of, wire_of
 from holdfast.compat.transfer import Transfer
 from holdfast.core.document import FACADE
-from holdfast.errors import Corrupt, InvalidInput, Unsupported
+from holdfast.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from holdfast.model import ANY, HEAD, JSON, Finding, Parent, ScopeKey, Snapshot
 from holdfast.scope import Scope
 from holdfast.store import Store
@@ -57,8 +57,12 @@ def import_sessions(
 
     Raises:
         InvalidInput: the source, the layout or the payload is not understood.
+        NotFound: there is no such folder.
     """
     url, convert = _url(source), _converter(payload)
+    folder = opening.file_of(url)
+    if folder is not None and not os.path.isdir(folder):
+        raise NotFound(f"there is no such folder. path=`{folder}`")
     if layout == "messages":
         found = messages.read(opening.open_files(url, **options), prefix=prefix)
         return _Import(store.sync, convert).messages(found)

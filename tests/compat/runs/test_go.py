@@ -1,0 +1,295 @@
+"""The checklist of the Go store, item by item.
+
+What both of our stores promise is shown on both: on `GoRunStore`, and on a `RunStore` of a folder.
+Where we differ from Go, the test says why.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Corrupt, InvalidInput, NotFound, Unavailable
+from holdfast.backends._bucket._folders import flush
+from holdfast.compat.runs import Checkpoint, GoRunStore, RunStore, go, go_format
+from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden, large
+
+WHOLE = Checkpoint(
+    "r", "task", 3, [{"role": "user"}], "<p>", 12, 34, "2026-03-01T20:54:15.123456789-05:00"
+)
+ESCAPES = ["", ".", "..", "../x", "a/b", "/x", "a\\b", "a\0b", "x" * 231, "\ud800", None, 1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of what Go wrote, and of the probes, all of one age."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for file in SESSIONS.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+        os.utime(folder / file.name, (0, 0))
+    return folder
+
+
+@pytest.fixture(params=["go", "directory"])
+def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runs]:
+    if request.param == "go":
+        yield GoRunStore(tmp_path / "new")
+        return
+    with holdfast.open(f"file://{tmp_path}/new", sync=False) as store:
+        yield RunStore(store)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_save_load_equality(runs: Runs) -> None:
+    runs.save(WHOLE)
+    assert runs.load("r") == WHOLE
+
+
+def test_overwrite_keeps_one_file(tmp_path: Path) -> None:
+    runs = GoRunStore(tmp_path)
+    for iteration in range(3):
+        runs.save(Checkpoint("r", iteration=iteration))
+    assert names(tmp_path) == ["r.json"]
+    assert runs.load("r").iteration == 2
+
+
+def test_missing_load_error(runs: Runs) -> None:
+    with pytest.raises(NotFound):
+        runs.load("r")
+
+
+def test_has_true_false(runs: Runs) -> None:
+    assert not runs.has_checkpoint("r")
+    runs.save(WHOLE)
+    assert runs.has_checkpoint("r")
+
+
+def test_has_is_false_for_what_is_no_file(folder: Path) -> None:
+    """Go says True for a folder. A damaged file counts: a run must not begin anew unnoticed."""
+    (folder / "folder.json").mkdir()
+    runs = GoRunStore(folder)
+    assert not runs.has_checkpoint("folder")
+    assert runs.has_checkpoint("truncated")
+    with pytest.raises(NotFound):
+        runs.load("folder")
+    runs.delete("folder")
+    assert (folder / "folder.json").is_dir()
+    with pytest.raises(Unavailable):
+        runs.save(Checkpoint("folder"))
+    assert "folder" not in [each.run_id for each in runs.list()]
+
+
+def test_delete_idempotent(runs: Runs) -> None:
+    runs.save(WHOLE)
+    for _ in range(2):
+        runs.delete("r")
+        assert not runs.has_checkpoint("r")
+
+
+def test_list_newest_first_messages_absent(folder: Path) -> None:
+    """As the real List, but for three probes and the prompt.
+
+    The prompt stands in the middle of a file, behind the messages. A run has the name of its file,
+    by which alone Load finds it. A file that holds `null` is damaged, not an empty checkpoint.
+    """
+    renamed = {"other-id": "extra", "casekeys": "CaseKeys"}
+    expected = [
+        each | {"system_prompt": "", "run_id": renamed.get(each["run_id"], each["run_id"])}
+        for each in golden()["list"]
+        if each["run_id"]
+    ]
+    assert [each.to_json() for each in GoRunStore(folder).list()] == expected
+
+
+def test_load_reads_what_go_reads(folder: Path) -> None:
+    runs = GoRunStore(folder)
+    renamed = {"extra", "CaseKeys"}
+    for run_id, expected in golden()["load"].items():
+        if "error" in expected or run_id == "null":
+            with pytest.raises(Corrupt, match=f"{run_id}.json"):
+                runs.load(run_id)
+            continue
+        found = runs.load(run_id)
+        assert found.run_id == (run_id if run_id in renamed else expected["run_id"])
+        assert found.iteration == expected["iteration"]
+        assert len(found.messages or []) == expected["messages"]
+
+
+def test_corrupt_skipped_in_list_but_error_in_load(folder: Path) -> None:
+    runs = GoRunStore(folder)
+    listed = {each.run_id for each in runs.list()}
+    damaged = {"truncated", "empty", "array", "badtime", "null"}
+    assert listed == {name[:-5] for name in names(folder) if name.endswith(".json")} - damaged
+    for run_id in damaged:
+        with pytest.raises(Corrupt):
+            runs.load(run_id)
+
+
+def test_tmp_ignored(folder: Path) -> None:
+    """Ours as well, by Go: it looks at names that end in `.json`."""
+    runs = GoRunStore(folder)
+    (folder / ".holdfast-0123456789abcdef.tmp").write_bytes(b"{}")
+    assert not {"orphan", "orphan.json"} & {each.run_id for each in runs.list()}
+    with pytest.raises(NotFound):
+        runs.load("orphan")
+    left = [each.message for each in runs.check() if each.code == "temporary_left"]
+    assert len(left) == 2
+
+
+def test_nil_messages(runs: Runs, folder: Path) -> None:
+    assert GoRunStore(folder).load("nil-messages").messages is None
+    runs.save(Checkpoint("nil"))
+    runs.save(Checkpoint("none", messages=[]))
+    assert runs.load("nil").messages is None
+    assert runs.load("none").messages == []
+
+
+def test_nested_dir_creation(tmp_path: Path) -> None:
+    GoRunStore(tmp_path / "a" / "b").save(WHOLE)
+    assert names(tmp_path / "a" / "b") == ["r.json"]
+    with pytest.raises(InvalidInput):
+        GoRunStore(tmp_path / "a" / "b" / "r.json")
+
+
+def test_nanosecond_and_offset_time_kept(runs: Runs) -> None:
+    for text in ("2026-03-01T20:54:15.123456789-05:00", "0001-01-01T00:00:00Z"):
+        runs.save(Checkpoint("r", created_at=text))
+        assert runs.load("r").created_at == text
+        assert [each.created_at for each in runs.list()] == [text]
+
+
+def test_task_name_empty_adhoc(runs: Runs, folder: Path) -> None:
+    assert GoRunStore(folder).load("adhoc-1772416501999").task_name == ""
+    runs.save(Checkpoint("adhoc-1"))
+    assert runs.load("adhoc-1").task_name == ""
+
+
+# Ours.
+
+
+@pytest.mark.parametrize("run_id", ESCAPES)
+def test_path_guard(run_id: Any, tmp_path: Path) -> None:
+    """Go wrote, saw and deleted `../x` outside of the folder."""
+    (tmp_path / "x.json").write_bytes(go_format.encode(Checkpoint("x")))
+    runs = GoRunStore(tmp_path / "sessions")
+    for verb in (runs.load, runs.delete, runs.has_checkpoint):
+        with pytest.raises(InvalidInput):
+            verb(run_id)
+    with pytest.raises(InvalidInput):
+        runs.save({"run_id": run_id})
+    assert names(tmp_path) == ["sessions", "x.json"]
+    assert names(tmp_path / "sessions") == []
+
+
+def test_the_longest_name_fits_with_all_that_is_made_of_it(tmp_path: Path) -> None:
+    runs = GoRunStore(tmp_path)
+    run_id = "é" * 115
+    (tmp_path / f"{run_id}.json").write_bytes(b"{")
+    runs.save(Checkpoint(run_id))
+    assert names(tmp_path) == [f"{run_id}.json", f"{run_id}.json.corrupt-1"]
+
+
+def test_unique_tmp_and_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is synced before it gets its name, its folder after; Go syncs neither."""
+    told: list[str] = []
+    rename = os.rename
+
+    def flushing(handle: int) -> None:
+        told.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        flush(handle)
+
+    def renaming(source: str, target: str) -> None:
+        told.append(Path(source).name)
+        rename(source, target)
+
+    monkeypatch.setattr(go, "flush", flushing)
+    monkeypatch.setattr(os, "rename", renaming)
+    runs = GoRunStore(tmp_path)
+    runs.save(WHOLE)
+    runs.save(WHOLE)
+    assert told[::3] == ["file", "file"]
+    assert told[2::3] == ["folder", "folder"]
+    first, second = told[1::3]
+    assert first != second
+    assert not first.endswith(".json")
+
+
+def test_a_save_that_fails_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = GoRunStore(tmp_path)
+    runs.save(WHOLE)
+
+    def failing(handle: int) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(go, "flush", failing)
+    with pytest.raises(Unavailable, match=r"r\.json"):
+        runs.save(Checkpoint("r"))
+    assert runs.load("r") == WHOLE
+    assert names(tmp_path) == ["r.json"]
+
+
+def test_0600(tmp_path: Path) -> None:
+    """Go writes transcripts that everybody can read."""
+    GoRunStore(tmp_path).save(WHOLE)
+    assert stat.S_IMODE((tmp_path / "r.json").stat().st_mode) == 0o600
+
+
+def test_true_metadata_only_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large file only the ends are read; how many bytes, the seed's test counts."""
+    runs = GoRunStore(tmp_path)
+    saved = large("r")
+    runs.save(saved)
+
+    def never(handle: int) -> bytes:
+        raise AssertionError("the file was read whole")
+
+    monkeypatch.setattr(go, "_read_all", never)
+    (found,) = runs.list()
+    assert (found.task_name, found.iteration) == (saved.task_name, saved.iteration)
+    assert (found.input_tokens, found.output_tokens) == (11, 12)
+
+
+def test_corrupt_reported_not_hidden(folder: Path) -> None:
+    """Go skips it in List, starts fresh after Load, and overwrites it."""
+    runs = GoRunStore(folder)
+    told = {(each.code, each.scope.session_id) for each in runs.check() if each.scope}
+    damaged = {"truncated", "empty", "array", "badtime", "null"}
+    assert told == {("checkpoint_damaged", run_id) for run_id in damaged} | {
+        ("run_id_differs", "extra"),
+        ("run_id_differs", "CaseKeys"),
+    }
+    before = (folder / "truncated.json").read_bytes()
+    runs.save(Checkpoint("truncated", iteration=1))
+    runs.save(Checkpoint("truncated", iteration=2))
+    assert runs.load("truncated").iteration == 2
+    assert (folder / "truncated.json.corrupt-1").read_bytes() == before
+    assert [each.code for each in runs.check() if "truncated" in each.message] == [
+        "checkpoint_set_aside"
+    ]
+    (folder / "truncated.json").write_bytes(b"")
+    runs.save(Checkpoint("truncated"))
+    assert (folder / "truncated.json.corrupt-2").read_bytes() == b""
+
+
+def test_raw_json_messages(runs: Runs) -> None:
+    """Go sorts keys, rounds 12345678901234567890, writes 1.0 as 1, and drops unknown blocks."""
+    text = (FIXTURES / "run-hello-world.first_save.json").read_text()
+    saved = json.loads(text)
+    saved["messages"].append({"role": "user", "content": [{"type": "brand_new_block", "n": 1e300}]})
+    saved["messages"].append({"wide": 10**40, "small": -0.0, "": {}, "none": [[], None]})
+    runs.save(saved)
+    found = runs.load(HELLO)
+    assert json.dumps(found.messages) == json.dumps(saved["messages"])
+    resaved = json.loads((FIXTURES / "run-hello-world.after_load_resave.json").read_text())
+    assert json.dumps(resaved["messages"]) != json.dumps(json.loads(text)["messages"])

@@ -1,0 +1,87 @@
+"""From the folder of a Go store into a store, and back."""
+
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import NotFound, Store
+from holdfast.compat.runs import Checkpoint, GoRunStore, RunStore, export_runs, import_runs
+from tests.compat.runs.hands import SESSIONS
+from tests.runs.conftest import place_of
+from tests.runs.hands import Place
+
+DAMAGED = ["array", "badtime", "empty", "null", "truncated"]
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        "directory",
+        pytest.param("postgres", marks=pytest.mark.slow),
+        pytest.param("s3", marks=pytest.mark.slow),
+    ]
+)
+def place(request: pytest.FixtureRequest) -> Place:
+    return place_of(request.param, request)
+
+
+def names_of(store: Store) -> list[str]:
+    return sorted(each.run_id for each in RunStore(store).list())
+
+
+def test_there_and_back_again(place: Place, tmp_path: Path) -> None:
+    """What can be read comes through exactly; the rest is told. Both may be repeated."""
+    source = GoRunStore(SESSIONS)
+    whole = {each.run_id: source.load(each.run_id) for each in source.list()}
+    with place.open() as store:
+        for _ in range(2):
+            done = import_runs(store, SESSIONS)
+            assert done.count == len(whole) == 8
+            assert [each.scope.session_id for each in done.skipped if each.scope] == DAMAGED
+            assert {run_id: RunStore(store).load(run_id) for run_id in whole} == whole
+        for face in (store, store.aio):
+            done = export_runs(face, tmp_path / "out" / "deep")
+            assert (done.count, done.skipped) == (8, ())
+    target = GoRunStore(tmp_path / "out" / "deep")
+    assert {each.run_id: target.load(each.run_id) for each in target.list()} == whole
+    assert [*target.check()] == []
+
+
+def test_what_go_wrote_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    with holdfast.open("memory:") as store:
+        import_runs(store, SESSIONS)
+        export_runs(store, tmp_path)
+    for run_id in ("run-hello-world-1772416455123", "adhoc-1772416501999", "zero-time"):
+        name = f"{run_id}.json"
+        assert (tmp_path / name).read_bytes() == (SESSIONS / name).read_bytes()
+
+
+def test_what_fits_only_one_side_is_told(tmp_path: Path) -> None:
+    source = GoRunStore(tmp_path / "in")
+    source.save(Checkpoint("long", task_name="x" * 300))
+    source.save(Checkpoint("short"))
+    with holdfast.open("memory:") as store:
+        done = import_runs(store, tmp_path / "in")
+        assert (done.count, [each.code for each in done.skipped]) == (1, ["run_skipped"])
+        assert "256 characters" in done.skipped[0].message
+        RunStore(store).save(Checkpoint("alice/run-1"))
+        store.scope("lonely", "main", "run").set_note("n", 1)
+        done = export_runs(store, tmp_path / "out")
+    assert done.count == 1
+    assert [each.scope and each.scope.session_id for each in done.skipped] == ["alice/run-1"]
+
+
+def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    with holdfast.open("memory:") as store, pytest.raises(NotFound):
+        import_runs(store, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_store_may_be_named_by_its_url(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    assert import_runs(url, SESSIONS).count == 8
+    assert export_runs(url, tmp_path / "out").count == 8
+    with holdfast.open(url) as store:
+        assert len(names_of(store)) == 8
