@@ -260,6 +260,15 @@ class Backend(Protocol):
         """Remove everything of one session; return the number of snapshots removed."""
         ...
 
+    def set_aside(self, scope: ScopeKey) -> bool:
+        """Put a head that cannot be read out of the way, so that its scope can go on.
+
+        What is left of it is kept where people find it, and the newest snapshot that can be read is
+        shown. Return False, and do nothing, if the head is whole, or if this engine leaves its
+        damage to `check` with `repair`.
+        """
+        ...
+
     def list_notes(
         self,
         scope: ScopeKey,

@@ -38,6 +38,8 @@ documents:
 | ids and scopes that are no text are turned into text       | InvalidInput                     |
 | `NaN` becomes `null`, other values vanish                  | InvalidInput, with the path      |
 | a write is lost if the power fails                         | it is synced first               |
+| a damaged latest is overwritten by the next save           | it is set aside, and logged      |
+| a folder or link in the place of a file is an error        | it reads as missing              |
 """
 
 from holdfast.compat.strands.places import FileStorage, S3Storage

@@ -5,6 +5,7 @@ is not kept, and history is what is kept without becoming the head, so that the 
 The state is `data`; what stands around it is `metadata["strands"]`; the manifest is a note.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -31,6 +32,8 @@ from holdfast.model import Snapshot as Stored
 from holdfast.store import Store
 
 MANIFEST = "manifest"
+
+_log = logging.getLogger(__name__)
 
 AnyLocation: TypeAlias = SnapshotLocation | Mapping[str, Any]
 AnySnapshot: TypeAlias = Snapshot | Mapping[str, Any]
@@ -117,14 +120,19 @@ class StoreStorage:
             "metadata": {FACADE: envelope},
             "created_at": moment_of(envelope),
         }
+        if is_latest:
+            facts |= {"keep": False}
+        else:
+            facts |= {"id": snapshot_id, "head": False, "overwrite": True}
         async with self._trying("the snapshot was not saved", place):
             scope = self._scope(place)
             if "index" not in self._store._engine.backend.capabilities:
                 facts["parent"] = None  # to find the newest one would be to read all of them
-            if is_latest:
-                await scope.save(state, keep=False, **facts)
-            else:
-                await scope.save(state, id=snapshot_id, head=False, overwrite=True, **facts)
+            try:
+                await scope.save(state, **facts)
+            except Corrupt as damage:
+                await self._set_aside(scope, damage)
+                await scope.save(state, **facts)
 
     async def load_snapshot(
         self, location: AnyLocation, snapshot_id: str | None = None
@@ -186,6 +194,17 @@ class StoreStorage:
         check_identifier("session_id", session_id)
         async with self._trying(f"the session was not deleted. session_id=`{session_id}`"):
             await self._store.delete_session(session_id)
+
+    async def _set_aside(self, scope: AsyncScope, damage: Corrupt) -> None:
+        """Let a save replace a latest that cannot be read, as it always could, but keep that."""
+        if not await self._store._run(lambda backend: backend.set_aside(scope.key)):
+            raise damage
+        _log.warning(
+            "the latest snapshot is damaged and was set aside. session_id=`%s` scope_id=`%s`",
+            scope.session_id,
+            scope.scope_id,
+            exc_info=damage,
+        )
 
     def _scope(self, place: SnapshotLocation) -> AsyncScope:
         return self._store.scope(place.session_id, place.scope_id, place.scope)
