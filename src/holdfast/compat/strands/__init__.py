@@ -1,4 +1,4 @@
-"""Strands Agents: its `SnapshotStorage` on every engine.
+"""Strands Agents: its storages and its sessions on every engine.
 
 `FileStorage(base_dir)` and `S3Storage(bucket=…)` stand in for those of the TypeScript SDK and
 share folders and buckets with it; `StoreStorage(store)` is the same on any store::
@@ -7,6 +7,10 @@ share folders and buckets with it; `StoreStorage(store)` is the same on any stor
 
     storage = StoreStorage(holdfast.open("sqlite:///agents.db"))
     await storage.save_snapshot(location, snapshot_id, is_latest=False, snapshot=snapshot)
+
+`SessionManager` keeps the sessions of plain Python agents in any of them. `ByteStorage(store)` is
+the `Storage` of the Strands SDK for Python; `to_python` and `to_typescript` translate between what
+the two SDKs save; `import_sessions` and `export_sessions` move sessions in and out of their files.
 
 How the words translate, and where what is saved through one interface is seen by the others:
 
@@ -42,7 +46,11 @@ documents:
 | a folder or link in the place of a file is an error        | it reads as missing              |
 """
 
+from holdfast.compat.strands.manager import SessionManager, Turn
+from holdfast.compat.strands.manager_agents import Agent, Restored
+from holdfast.compat.strands.payloads import dialect_of, to_python, to_typescript
 from holdfast.compat.strands.places import FileStorage, S3Storage
+from holdfast.compat.strands.python import ByteStorage
 from holdfast.compat.strands.records import (
     Snapshot,
     SnapshotLocation,
@@ -53,15 +61,23 @@ from holdfast.compat.strands.storage import SessionError, SnapshotStorage, Store
 from holdfast.compat.strands.transfer import export_sessions, import_sessions
 
 __all__ = [
+    "Agent",
+    "ByteStorage",
     "FileStorage",
+    "Restored",
     "S3Storage",
     "SessionError",
+    "SessionManager",
     "Snapshot",
     "SnapshotLocation",
     "SnapshotManifest",
     "SnapshotPage",
     "SnapshotStorage",
     "StoreStorage",
+    "Turn",
+    "dialect_of",
     "export_sessions",
     "import_sessions",
+    "to_python",
+    "to_typescript",
 ]

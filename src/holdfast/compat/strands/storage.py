@@ -32,6 +32,8 @@ from holdfast.model import Snapshot as Stored
 from holdfast.store import Store
 
 MANIFEST = "manifest"
+FORM = "form"  # the metadata by which `python` remembers how bytes were laid out
+GONE = "gone"  # there, the mark of a deleted latest: else the newest of history would show
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +146,7 @@ class StoreStorage:
         async with self._trying("the snapshot cannot be read", place, snapshot_id):
             found = await self._scope(place).load(snapshot_id)
         # A head that is not kept has an id too, but that is not in history.
-        if found is None or (snapshot_id is not None and not found.kept):
+        if found is None or is_gone(found) or (snapshot_id is not None and not found.kept):
             return None
         return snapshot_of(found)
 
@@ -281,6 +283,11 @@ def wire_of(found: Stored) -> dict[str, JSON]:
 def _envelope(found: Stored) -> dict[str, JSON]:
     envelope = found.metadata.get(FACADE)
     return dict(envelope) if isinstance(envelope, dict) else {}
+
+
+def is_gone(found: Stored) -> bool:
+    """Tell whether a head only marks that there is no latest."""
+    return found.metadata.get(FORM) == GONE
 
 
 def moment_of(envelope: Mapping[str, JSON]) -> datetime | None:

@@ -22,7 +22,7 @@ from holdfast.aio import AsyncStore
 from holdfast.compat.strands import messages
 from holdfast.compat.strands.payloads import dialect_of, to_python, to_typescript
 from holdfast.compat.strands.records import SCOPES, is_identifier
-from holdfast.compat.strands.storage import MANIFEST, moment_of, wire_of
+from holdfast.compat.strands.storage import MANIFEST, is_gone, moment_of, wire_of
 from holdfast.compat.transfer import Transfer
 from holdfast.core.document import FACADE
 from holdfast.errors import Corrupt, InvalidInput, NotFound, Unsupported
@@ -140,7 +140,7 @@ def _snapshots(
             if report is not None:
                 report.refuse("corrupt", cause, scope.key, id)
             continue
-        if found is not None:
+        if found is not None and not is_gone(found):
             yield id, found
 
 

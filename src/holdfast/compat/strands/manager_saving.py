@@ -1,0 +1,66 @@
+"""How a `SessionManager` takes the state of an agent and hands it to a storage."""
+
+import logging
+import threading
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.compat.strands.manager_agents import Agent, settled
+from holdfast.compat.strands.records import (
+    SCHEMA_VERSION,
+    Snapshot,
+    SnapshotLocation,
+    wire_time,
+)
+from holdfast.compat.strands.storage import SnapshotStorage
+from holdfast.core import ids, times
+from holdfast.errors import InvalidInput
+from holdfast.model import JSON
+from holdfast.opening import draw
+
+_LATEST = "latest"  # what the tools give as the id of the latest; nobody looks at it
+_log = logging.getLogger("holdfast.compat.strands")
+
+
+def log(fact: str, place: SnapshotLocation, error: Exception) -> None:
+    """Say what went wrong and is not raised.
+
+    As text: a record that holds the error would hold on to the agent, whose id is then taken.
+    """
+    _log.warning(
+        "%s. session_id=`%s` scope_id=`%s`\n%s",
+        fact,
+        place.session_id,
+        place.scope_id,
+        "".join(traceback.format_exception(error)).rstrip(),
+    )
+
+
+async def take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snapshot:
+    """Return the state of an agent as a snapshot of this moment."""
+    data: Any = await settled(agent.take_snapshot())
+    if not isinstance(data, dict):
+        raise InvalidInput(f"the state of an agent is a dict. type=`{type(data).__name__}`")
+    moment = wire_time(times.from_us(draw().now))
+    return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))
+
+
+async def put(
+    storage: SnapshotStorage, place: SnapshotLocation, snapshot: Snapshot, id: str | None = None
+) -> None:
+    """Put a snapshot into history, or without an id make it the latest."""
+    await storage.save_snapshot(place, _LATEST if id is None else id, id is None, snapshot)
+
+
+_minting = threading.Lock()
+_last_minted = ""
+
+
+def mint() -> str:
+    """Return a new id, greater than all that this process has minted before."""
+    global _last_minted
+    stamp = draw()
+    with _minting:
+        _last_minted = ids.mint(stamp.now, stamp.bits, _last_minted)
+        return _last_minted

@@ -1,0 +1,46 @@
+"""Storages over every engine."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from holdfast.compat.strands import SnapshotStorage, StoreStorage
+from tests.compat.strands_manager.hands import Observed
+
+ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
+
+
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty store of each engine; a folder and a bucket lie as those of the tools do."""
+    folder: Path = request.getfixturevalue("tmp_path")
+    match request.param:
+        case "memory":
+            opened = holdfast.open("memory:")
+        case "sqlite":
+            opened = holdfast.open(f"sqlite:///{folder}/store.db", synchronous="off")
+        case "directory":
+            opened = holdfast.open(f"file://{folder}/store", root="", sync=False)
+        case "postgres":
+            opened = holdfast.open(request.getfixturevalue("postgres_url"))
+        case _:
+            service = request.getfixturevalue("seaweedfs")
+            url = f"s3://{service.name}/{secrets.token_hex(8)}"
+            opened = holdfast.open(url, root="", **service.options)
+    with opened:
+        yield opened
+
+
+@pytest.fixture
+def storage(store: Store) -> SnapshotStorage:
+    return StoreStorage(store)
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    with holdfast.open("memory:") as store:
+        yield Observed(store)

@@ -1,0 +1,90 @@
+"""A plain agent, and a storage that says what is asked of it and fails when told to."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
+
+from holdfast import JSON, Unavailable
+from holdfast.compat.strands import SessionError, Snapshot, SnapshotStorage, StoreStorage
+from holdfast.compat.strands.manager import SessionManager, Turn
+from holdfast.compat.strands.storage import AnyLocation, AnySnapshot
+
+P = ParamSpec("P")
+SESSION, AGENT = "chat-42", "planner"
+PLACE = {"sessionId": SESSION, "scope": "agent", "scopeId": AGENT}
+
+
+def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Let a test be a coroutine."""
+
+    @wraps(test)
+    def run(*given: P.args, **named: P.kwargs) -> None:
+        asyncio.run(test(*given, **named))
+
+    return run
+
+
+class Plain:
+    """An agent that keeps what it hears, and answers with how much that is."""
+
+    def __init__(self, agent_id: str = AGENT) -> None:
+        self.agent_id = agent_id
+        self.messages: list[JSON] = []
+
+    def take_snapshot(self) -> dict[str, JSON]:
+        return {"messages": list(self.messages)}
+
+    def load_snapshot(self, data: dict[str, JSON]) -> None:
+        messages = data["messages"]
+        assert isinstance(messages, list)
+        self.messages = messages
+
+    def hear(self, text: str) -> int:
+        self.messages.append(text)
+        return len(self.messages)
+
+
+async def turn_of(manager: SessionManager, agent: Plain, *texts: str) -> Turn:
+    """Run one turn in which an agent hears something."""
+    async with manager.invocation(agent) as turn:
+        for text in texts:
+            agent.hear(text)
+            await turn.message_added()
+    return turn
+
+
+async def latest_of(storage: SnapshotStorage) -> Snapshot:
+    found = await storage.load_snapshot(PLACE)
+    assert found is not None
+    return found
+
+
+class Observed(StoreStorage):
+    """Remembers what was saved, and fails to save or load where told to."""
+
+    saved: list[str]
+    fails_to: frozenset[str] = frozenset()  # of "history", "latest" and "load"
+
+    async def save_snapshot(
+        self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
+    ) -> None:
+        what = "latest" if is_latest else "history"
+        self._check(what)
+        await super().save_snapshot(location, snapshot_id, is_latest, snapshot)
+        self.__dict__.setdefault("saved", []).append(what)
+
+    async def load_snapshot(
+        self, location: AnyLocation, snapshot_id: str | None = None
+    ) -> Snapshot | None:
+        self._check("load")
+        return await super().load_snapshot(location, snapshot_id)
+
+    def taken(self) -> list[str]:
+        """Return what was saved since this was asked last."""
+        saved: list[str] = self.__dict__.pop("saved", [])
+        return saved
+
+    def _check(self, what: str) -> None:
+        if what in self.fails_to:
+            raise SessionError("the storage is away") from Unavailable("no answer")

@@ -1,0 +1,251 @@
+"""A latest that is damaged: the newest good snapshot stands in for it, and everybody is told."""
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import holdfast
+from holdfast import Corrupt, Store, Unavailable
+from holdfast.compat.strands import FileStorage, SessionError, Snapshot, StoreStorage
+from holdfast.compat.strands import manager_reading as reading
+from holdfast.compat.strands.manager import SessionManager
+from holdfast.compat.strands.storage import AnyLocation
+from holdfast.model import ANY
+from tests.compat.strands_manager.hands import (
+    AGENT,
+    PLACE,
+    SESSION,
+    Plain,
+    in_a_loop,
+    latest_of,
+    turn_of,
+)
+
+SNAPSHOTS = f"{SESSION}/scopes/agent/{AGENT}/snapshots"
+LATEST = f"{SNAPSHOTS}/snapshot_latest.json"
+
+
+class Place(NamedTuple):
+    """A store, how a snapshot in it is damaged (None: the latest), and whether that blocks saves.
+
+    A row whose facts are damaged does: it is never written over, nor set aside.
+    """
+
+    store: Store
+    harm: Callable[[str | None], None]
+    blocks: bool = False
+
+
+def key_of(id: str | None) -> str:
+    return LATEST if id is None else f"{SNAPSHOTS}/immutable_history/snapshot_{id}.json"
+
+
+def in_folder(folder: Path) -> Place:
+    def harm(id: str | None) -> None:
+        (folder / key_of(id)).write_bytes(b"{")
+
+    return Place(holdfast.open(f"file://{folder}", root="", sync=False), harm)
+
+
+def in_bucket(service: Any) -> Place:
+    prefix = secrets.token_hex(8)
+
+    def harm(id: str | None) -> None:
+        with closing(service.open(prefix)) as bucket:
+            bucket.put(key_of(id), b"{", expect=ANY)
+
+    url = f"s3://{service.name}/{prefix}"
+    return Place(holdfast.open(url, root="", **service.options), harm)
+
+
+FACTS = "snapshots SET status = 'other'"
+
+
+def in_tables(store: Store, connect: Callable[[], Any], change: str) -> Place:
+    def harm(id: str | None) -> None:
+        which = "NOT kept" if id is None else f"id = '{id}'"
+        query = f"UPDATE {change} WHERE seq = (SELECT seq FROM snapshots WHERE {which})"
+        with closing(connect()) as conn:
+            assert conn.execute(query).rowcount == 1
+            conn.commit()
+
+    return Place(store, harm, blocks=change == FACTS)
+
+
+@pytest.fixture(params=["directory", "s3", "sqlite", "sqlite facts", "postgres", "postgres facts"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    engine, _, facts = request.param.partition(" ")
+    if engine == "directory":
+        place = in_folder(tmp_path)
+    elif engine == "s3":
+        place = in_bucket(request.getfixturevalue("seaweedfs"))
+    elif engine == "sqlite":
+        path = tmp_path / "store.db"
+        opened = holdfast.open(f"sqlite:///{path}", synchronous="off")
+        change = FACTS if facts else "bodies SET body = x'2a'"
+        place = in_tables(opened, lambda: sqlite3.connect(path), change)
+    else:
+        schemas = request.getfixturevalue("schemas")
+
+        def connect() -> Any:
+            conn = psycopg.connect(schemas.server_url)
+            name = sql.Identifier(schemas.name())
+            conn.execute(sql.SQL("SET search_path TO {}").format(name))
+            return conn
+
+        change = FACTS if facts else "bodies SET body = '*'"
+        place = in_tables(holdfast.open(schemas.url()), connect, change)
+    with place.store:
+        yield place
+
+
+def text(letter: str) -> str:
+    """Return a text that has nothing in common with others, so that each state stands alone."""
+    return letter + secrets.token_hex(200)
+
+
+async def fill(storage: StoreStorage) -> tuple[list[str], list[str]]:
+    """Save three states to history and a fourth as the latest; return the ids and the messages."""
+    manager, agent, ids = SessionManager(storage, SESSION), Plain(), []
+    texts = [text(letter) for letter in "abcd"]
+    for each in texts[:3]:
+        agent.messages = [each]
+        ids.append(await manager.save(agent))
+    agent.messages = [texts[3]]
+    await manager.save_latest(agent)
+    return ids, texts
+
+
+@in_a_loop
+async def test_a_damaged_latest_falls_back_to_the_newest_good_snapshot(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage, told = StoreStorage(place.store), list[Exception]()
+    ids, texts = await fill(storage)
+    place.harm(None)
+    place.harm(ids[2])
+    agent, manager = Plain(), SessionManager(storage, SESSION, on_error=told.append)
+    async with manager.invocation(agent) as turn:
+        answer = agent.hear("on")
+
+    assert (answer, agent.messages) == (2, [texts[1], "on"])
+    assert turn.restored is not None
+    assert (turn.restored.fallen_back, turn.restored.snapshot_id) == (True, ids[1])
+    assert isinstance(turn.restored.cause, SessionError)
+    assert isinstance(turn.restored.cause.__cause__, Corrupt)
+    assert told[0] is turn.restored.cause
+    assert "the latest is damaged: restored from history" in caplog.text
+    if place.blocks:
+        assert (turn.saved, told[1:]) == (False, [turn.error])
+        for found in list(place.store.check()):
+            assert place.store.scope(*found.scope).delete_snapshot(found.id)  # type: ignore[misc, arg-type]
+        turn = await turn_of(manager, agent)
+    assert (turn.saved, turn.error) == (True, None)
+    assert (await latest_of(storage)).data == {"messages": [texts[1], "on"]}
+
+    again = SessionManager(storage, SESSION)
+    assert [id for id in await again.list_snapshot_ids(agent) if id != ids[2]] == ids[:2]
+    restored = await again.restore(Plain())
+    assert restored is not None
+    assert not restored.fallen_back
+
+
+@in_a_loop
+async def test_without_a_good_snapshot_nothing_begins_and_nothing_is_overwritten(
+    place: Place,
+) -> None:
+    storage = StoreStorage(place.store)
+    manager, agent = SessionManager(storage, SESSION), Plain()
+    agent.hear(text("a"))
+    await manager.save_latest(agent)
+    place.harm(None)
+
+    manager, agent = SessionManager(storage, SESSION), Plain()
+    for _ in range(2):
+        with pytest.raises(SessionError) as raised:
+            await turn_of(manager, agent, "b")
+        assert isinstance(raised.value.__cause__, Corrupt)
+    with pytest.raises(SessionError, match="not overwritten"):
+        await manager.save(agent)
+    assert agent.messages == []
+
+    await manager.delete_session()  # the way out
+    assert (await turn_of(manager, agent, "b")).saved
+
+
+@in_a_loop
+async def test_a_damaged_snapshot_that_is_asked_for_by_its_id_is_an_error(place: Place) -> None:
+    storage = StoreStorage(place.store)
+    ids, texts = await fill(storage)
+    place.harm(ids[1])
+    manager, agent = SessionManager(storage, SESSION), Plain()
+    with pytest.raises(SessionError) as raised:
+        await manager.restore(agent, ids[1])
+    assert isinstance(raised.value.__cause__, Corrupt)
+    assert agent.messages == []
+    assert (await turn_of(manager, agent)).saved  # the latest is as good as before
+    assert agent.messages == texts[3:]
+
+
+# Folders
+
+
+GARBAGE = [b"", b"{", b"42", b"null", b"[]", b'"text"', b"{}", b'{"scope": "agent"}', b"\xff"]
+WRONG_KIND = b'{"scope": "multiAgent", "schemaVersion": "1.0", "createdAt": "", "data": {}}'
+NO_STATE = b'{"scope": "agent", "schemaVersion": "1.0", "createdAt": "", "data": 42}'
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE, WRONG_KIND, NO_STATE])
+@in_a_loop
+async def test_whatever_is_no_state_is_damage(tmp_path: Path, garbage: bytes) -> None:
+    async with FileStorage(tmp_path) as storage:
+        ids, texts = await fill(storage)
+        (tmp_path / LATEST).write_bytes(garbage)
+        restored = await SessionManager(storage, SESSION).restore(agent := Plain())
+    assert restored is not None
+    assert (restored.snapshot_id, agent.messages) == (ids[2], texts[2:3])
+
+
+@pytest.mark.parametrize("good", [0, 1, 4, 5, 7])
+@in_a_loop
+async def test_history_is_walked_from_the_newest_page_by_page(
+    tmp_path: Path, good: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids that carry no time come last, whatever their names are."""
+    monkeypatch.setattr(reading, "PAGE_ITEMS_MAX", 3)
+    async with FileStorage(tmp_path) as storage:
+        manager, agent = SessionManager(storage, SESSION), Plain()
+        ids = [await manager.save(agent) for _ in range(7)]
+        named = await latest_of(storage)
+        await storage.save_snapshot(PLACE, "zz", False, named)
+        newest_last = ["zz", *ids]
+        for id in [None, *newest_last[good + 1 :]]:
+            (tmp_path / key_of(id)).write_bytes(b"{")
+        restored = await SessionManager(storage, SESSION).restore(Plain())
+    assert restored is not None
+    assert restored.snapshot_id == newest_last[good]
+
+
+@in_a_loop
+async def test_history_that_is_away_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    class Away(FileStorage):
+        async def load_snapshot(
+            self, location: AnyLocation, snapshot_id: str | None = None
+        ) -> Snapshot | None:
+            if snapshot_id == ids[2]:
+                raise SessionError("the storage is away") from Unavailable("no answer")
+            return await super().load_snapshot(location, snapshot_id)
+
+    async with Away(tmp_path) as storage:
+        ids, _ = await fill(storage)
+        (tmp_path / LATEST).write_bytes(b"{")
+        with pytest.raises(SessionError, match="away"):
+            await SessionManager(storage, SESSION).restore(agent := Plain())
+    assert agent.messages == []

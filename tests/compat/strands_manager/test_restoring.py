@@ -1,0 +1,353 @@
+"""What an agent is restored from, and what is never written over."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    JSON,
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    Unavailable,
+    Unsupported,
+)
+from holdfast.compat.strands import (
+    FileStorage,
+    SessionError,
+    Snapshot,
+    SnapshotLocation,
+    SnapshotManifest,
+    SnapshotPage,
+)
+from holdfast.compat.strands.manager import SessionManager
+from holdfast.compat.strands.storage import AnyLocation, AnyManifest, AnySnapshot
+from tests.compat.strands_manager.hands import (
+    PLACE,
+    SESSION,
+    Observed,
+    Plain,
+    in_a_loop,
+    latest_of,
+    turn_of,
+)
+
+
+@in_a_loop
+async def test_defaults(tmp_path: Path) -> None:
+    """A path is a folder in the layout of the tools."""
+    async with SessionManager(tmp_path) as manager:
+        assert (manager.session_id, manager.save_latest_on) == ("default-session", "invocation")
+        await turn_of(manager, Plain(), "a")
+    latest = "default-session/scopes/agent/planner/snapshots/snapshot_latest.json"
+    assert (tmp_path / latest).exists()
+
+
+@pytest.mark.parametrize("id", ["", ".", "..", " ", "a/b", "Chat", "a.b", "a\n", 7, None])
+@in_a_loop
+async def test_bad_ids_are_refused_before_anything_is_done(observed: Observed, id: str) -> None:
+    with pytest.raises(InvalidInput):
+        SessionManager(observed, id)
+    manager = SessionManager(observed)
+    with pytest.raises(InvalidInput):
+        manager.invocation(Plain(id))
+    with pytest.raises(InvalidInput):
+        await manager.save(Plain(id))
+    if id is not None:
+        with pytest.raises(InvalidInput):
+            await manager.restore(Plain(), id)
+    assert observed.taken() == []
+
+
+def test_bad_settings_are_refused_at_construction(observed: Observed) -> None:
+    bad: list[dict[str, object]] = [
+        {"save_latest_on": "sometimes"},
+        {"save_latest_on": None},
+        {"scope": "tool"},
+        {"snapshot_trigger": True},
+        {"on_error": "log"},
+    ]
+    for each in bad:
+        with pytest.raises(InvalidInput):
+            SessionManager(observed, **each)  # type: ignore[arg-type]
+    for storage in (None, 7, Plain(), "sqlite:///agents.db", "s3://bucket"):
+        with pytest.raises(InvalidInput):
+            SessionManager(storage)  # type: ignore[arg-type]
+
+
+def test_what_is_no_agent_is_refused(observed: Observed) -> None:
+    class Nameless:
+        take_snapshot = load_snapshot = print
+
+    for agent in (None, object(), Nameless()):
+        with pytest.raises(InvalidInput):
+            SessionManager(observed).invocation(agent)  # type: ignore[arg-type]
+
+
+# Restoring
+
+
+@in_a_loop
+async def test_the_first_turn_restores_and_later_ones_do_not(observed: Observed) -> None:
+    await turn_of(SessionManager(observed), Plain(), "a")
+    manager, agent = SessionManager(observed), Plain()
+    first = await turn_of(manager, agent, "b")
+    second = await turn_of(manager, agent, "c")
+
+    assert first.restored is not None
+    assert (first.restored.snapshot_id, first.restored.status) == (None, "completed")
+    assert second.restored is None
+    assert agent.messages == ["a", "b", "c"]
+
+
+@in_a_loop
+async def test_nothing_to_restore_leaves_the_agent_as_it_is(observed: Observed) -> None:
+    manager, agent = SessionManager(observed), Plain()
+    agent.hear("from the start")
+    assert await manager.restore(agent) is None
+    assert await manager.restore(agent, "no-such-id") is None
+    assert agent.messages == ["from the start"]
+
+
+@in_a_loop
+async def test_a_turn_goes_on_from_the_snapshot_that_was_chosen(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, SESSION), Plain()
+    agent.hear("a")
+    id = await manager.save(agent)
+    await turn_of(manager, agent, "b")
+
+    manager, agent = SessionManager(observed, SESSION), Plain()
+    await manager.restore(agent, id)
+    assert (await turn_of(manager, agent, "c")).restored is None
+    assert (await latest_of(observed)).data == {"messages": ["a", "c"]}
+
+
+@in_a_loop
+async def test_a_missing_id_does_not_pass_for_a_restore(observed: Observed) -> None:
+    await turn_of(SessionManager(observed), Plain(), "a")
+    manager, agent = SessionManager(observed), Plain()
+    assert await manager.restore(agent, "no-such-id") is None
+    await turn_of(manager, agent, "b")
+    assert agent.messages == ["a", "b"]
+
+
+@in_a_loop
+async def test_a_transient_failure_is_tried_again_and_nothing_overwritten(
+    observed: Observed,
+) -> None:
+    await turn_of(SessionManager(observed, SESSION), Plain(), "a")
+    manager, agent = SessionManager(observed, SESSION), Plain()
+    observed.taken()
+    observed.fails_to = frozenset({"load"})
+    with pytest.raises(SessionError) as raised:
+        async with manager.invocation(agent):
+            pytest.fail("the turn must not begin")
+    assert isinstance(raised.value.__cause__, Unavailable)
+    for save in (manager.save, manager.save_latest):
+        with pytest.raises(SessionError, match="not overwritten"):
+            await save(agent)
+    assert observed.taken() == []
+
+    observed.fails_to = frozenset()
+    assert (await turn_of(manager, agent, "b")).restored is not None
+    assert (await latest_of(observed)).data == {"messages": ["a", "b"]}
+
+
+@in_a_loop
+async def test_an_agent_that_cannot_be_loaded_is_not_saved(observed: Observed) -> None:
+    class Newer(Plain):
+        def load_snapshot(self, data: dict[str, JSON]) -> None:
+            raise KeyError("plan")
+
+    await turn_of(SessionManager(observed), Plain(), "a")
+    observed.taken()
+    manager, agent = SessionManager(observed), Newer()
+    with pytest.raises(KeyError, match="plan"):
+        await turn_of(manager, agent, "b")
+    with pytest.raises(SessionError, match="not overwritten"):
+        await manager.save(agent)
+    assert observed.taken() == []
+
+
+@in_a_loop
+async def test_another_schema_is_no_damage(observed: Observed) -> None:
+    """A newer program wrote it: nobody goes back behind that, or writes over it."""
+    manager, agent = SessionManager(observed, SESSION), Plain()
+    await manager.save(agent)
+    newer = Snapshot("agent", "2.0", "2030-01-01T00:00:00.000Z", {"messages": []})
+    await observed.save_snapshot(PLACE, "latest", True, newer)
+    with pytest.raises(SessionError) as raised:
+        await turn_of(SessionManager(observed, SESSION), Plain(), "a")
+    assert isinstance(raised.value.__cause__, Unsupported)
+    assert await latest_of(observed) == newer
+
+
+# Storages of others
+
+
+class Shelf:
+    """A storage of one's own, as short as it can be."""
+
+    def __init__(self) -> None:
+        self.things: dict[tuple[str, ...], Any] = {}
+        self.broken: Exception | None = None
+
+    def key(self, location: AnyLocation, *rest: str) -> tuple[str, ...]:
+        place = SnapshotLocation.of(location)
+        return (place.session_id, place.scope, place.scope_id, *rest)
+
+    async def save_snapshot(
+        self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
+    ) -> None:
+        id = "" if is_latest else snapshot_id
+        self.things[self.key(location, id)] = Snapshot.of(snapshot)
+
+    async def load_snapshot(
+        self, location: AnyLocation, snapshot_id: str | None = None
+    ) -> Snapshot | None:
+        if self.broken is not None:
+            raise self.broken
+        return self.things.get(self.key(location, snapshot_id or ""))
+
+    async def list_snapshot_ids(
+        self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
+    ) -> list[str]:
+        place = self.key(location)
+        ids = sorted(key[3] for key in self.things if key[:3] == place)
+        return [id for id in ids if id > (start_after or "")][:limit]
+
+    async def list_snapshots(
+        self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
+    ) -> SnapshotPage:
+        raise NotImplementedError
+
+    async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
+        raise NotImplementedError
+
+    async def save_manifest(self, location: AnyLocation, manifest: AnyManifest) -> None:
+        raise NotImplementedError
+
+    async def delete_session(self, session_id: str) -> None:
+        for key in [key for key in self.things if key[0] == session_id]:
+            del self.things[key]
+
+
+@in_a_loop
+async def test_any_storage_will_do() -> None:
+    shelf = Shelf()
+    manager, agent = SessionManager(shelf, SESSION), Plain()
+    agent.hear("a")
+    id = await manager.save(agent)
+    assert await manager.list_snapshot_ids(agent) == [id]
+
+    manager, agent = SessionManager(shelf, SESSION), Plain()
+    shelf.broken = OSError("gone")
+    with pytest.raises(OSError, match="gone"):
+        await turn_of(manager, agent, "b")
+    shelf.broken = Corrupt("bad")  # a storage may say so itself
+    with pytest.raises(Corrupt):
+        await turn_of(manager, agent, "b")
+    shelf.broken = None
+    assert (await turn_of(manager, agent, "b")).saved
+    await manager.delete_session()
+    assert shelf.things == {}
+
+
+@in_a_loop
+async def test_a_turn_under_a_claim(observed: Observed) -> None:
+    """What keeps two processes apart that continue the same session."""
+    scope = observed._store.scope(SESSION, "planner")
+    async with scope.claim(owner="worker-1"):
+        assert (await turn_of(SessionManager(observed, SESSION), Plain(), "a")).saved
+        with pytest.raises(Conflict):
+            await scope.claim(owner="worker-2").__aenter__()
+
+
+# Several agents
+
+
+@in_a_loop
+async def test_two_agents_of_one_id_are_refused(observed: Observed) -> None:
+    manager, agent = SessionManager(observed), Plain()
+    await turn_of(manager, agent, "a")
+    with pytest.raises(AlreadyExists):
+        manager.invocation(Plain())
+    with pytest.raises(AlreadyExists):
+        await manager.save(Plain())
+    await turn_of(manager, Plain("writer"), "b")
+
+    manager.release(agent)
+    another = Plain()
+    await turn_of(manager, another, "c")
+    assert another.messages == ["a", "c"]
+
+
+@in_a_loop
+async def test_an_agent_that_is_gone_makes_room(observed: Observed) -> None:
+    """As in a server that makes a new agent for every request, also after failures."""
+    manager = SessionManager(observed, SESSION)
+
+    async def request(text: str) -> None:
+        async with manager.invocation(agent := Plain()):
+            agent.hear(text)
+            agent.messages_of = agent.hear  # type: ignore[attr-defined]  # a cycle
+            if text == "b":
+                raise TimeoutError
+
+    for text in "abx":
+        observed.fails_to = frozenset({"latest"} if text == "x" else ())
+        with suppress(TimeoutError):
+            await request(text)
+    observed.fails_to = frozenset()
+    await request("c")
+    assert (await latest_of(observed)).data == {"messages": ["a", "b", "c"]}
+
+
+@in_a_loop
+async def test_one_turn_of_an_agent_at_a_time(observed: Observed) -> None:
+    manager, agent = SessionManager(observed), Plain()
+    async with manager.invocation(agent):
+        with pytest.raises(Conflict):
+            await turn_of(manager, agent, "b")
+        with pytest.raises(Conflict):
+            await manager.restore(agent)
+        with pytest.raises(Conflict):
+            await manager.delete_session()
+        with pytest.raises(Conflict):
+            manager.release(agent)
+        await manager.save(agent)
+    await turn_of(manager, agent, "c")
+
+
+@in_a_loop
+async def test_sessions_and_scopes_are_apart(tmp_path: Path) -> None:
+    """One storage for all of them; deleting a session leaves its neighbours."""
+    async with FileStorage(tmp_path) as storage:
+        managers = {
+            (session, scope): SessionManager(storage, session, scope=scope)
+            for session in ("s", "s1")
+            for scope in ("agent", "multiAgent")
+        }
+        for (session, scope), each in managers.items():
+            await turn_of(each, Plain(), f"{session} {scope}")
+        await managers["s", "agent"].delete_session()
+
+        for (session, scope), each in managers.items():
+            agent = Plain()
+            await SessionManager(storage, session, scope=each.scope).restore(agent)  # type: ignore[arg-type]
+            assert agent.messages == ([] if session == "s" else [f"{session} {scope}"])
+
+
+@in_a_loop
+async def test_agents_take_turns_at_the_same_time(observed: Observed) -> None:
+    manager = SessionManager(observed)
+    agents = [Plain(f"agent-{n}") for n in range(10)]
+    await asyncio.gather(*(turn_of(manager, each, each.agent_id) for each in agents))
+    for each in agents:
+        another = Plain(each.agent_id)
+        await SessionManager(observed).restore(another)
+        assert another.messages == [each.agent_id]

@@ -1,0 +1,308 @@
+"""When a manager saves, what it saves, and what becomes of a save that fails."""
+
+import asyncio
+import logging
+
+import pytest
+
+from holdfast import JSON, InvalidInput, Unavailable
+from holdfast.compat.strands import SessionError
+from holdfast.compat.strands.manager import SessionManager
+from tests.compat.strands_manager.hands import (
+    PLACE,
+    SESSION,
+    Observed,
+    Plain,
+    in_a_loop,
+    latest_of,
+    turn_of,
+)
+
+Data = dict[str, JSON]
+
+
+# When
+
+
+@in_a_loop
+async def test_invocation_strategy_saves_the_latest_once_a_turn(observed: Observed) -> None:
+    manager, agent = SessionManager(observed), Plain()
+    turn = await turn_of(manager, agent, "a", "b", "c")
+
+    assert observed.taken() == ["latest"]
+    assert (turn.saved, turn.snapshot_id, turn.error) == (True, None, None)
+
+
+@in_a_loop
+async def test_message_strategy_saves_every_message_and_the_end(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, SESSION, save_latest_on="message"), Plain()
+    async with manager.invocation(agent) as turn:
+        agent.hear("a")
+        await turn.message_added()
+        found = await latest_of(observed)
+        assert found.data == {"messages": ["a"]}
+        assert found.app_data == {"status": "running"}  # who is killed now leaves this
+        agent.hear("b")
+
+    assert observed.taken() == ["latest", "latest"]
+    assert (await latest_of(observed)).data == {"messages": ["a", "b"]}
+
+
+@in_a_loop
+async def test_trigger_strategy_saves_only_when_it_fires(observed: Observed) -> None:
+    def even(data: Data) -> bool:
+        messages = data["messages"]
+        assert isinstance(messages, list)
+        return len(messages) % 2 == 0
+
+    agent = Plain()
+    manager = SessionManager(observed, save_latest_on="trigger", snapshot_trigger=even)
+    turns = [await turn_of(manager, agent, text) for text in "abcd"]
+
+    assert observed.taken() == ["history", "latest"] * 2
+    assert [turn.saved for turn in turns] == [False, True, False, True]
+    assert await manager.list_snapshot_ids(agent) == [turns[1].snapshot_id, turns[3].snapshot_id]
+
+
+@in_a_loop
+async def test_trigger_strategy_without_a_trigger_saves_by_hand_alone(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, save_latest_on="trigger"), Plain()
+    turn = await turn_of(manager, agent, "a")
+    assert (observed.taken(), turn.saved, turn.error) == ([], False, None)
+    await manager.save_latest(agent)
+    assert observed.taken() == ["latest"]
+
+
+@pytest.mark.parametrize("strategy", ["invocation", "message"])
+@in_a_loop
+async def test_a_trigger_that_fires_writes_history_and_the_latest_once(
+    observed: Observed, strategy: str
+) -> None:
+    manager = SessionManager(
+        observed,
+        SESSION,
+        save_latest_on=strategy,  # type: ignore[arg-type]
+        snapshot_trigger=lambda data: True,
+    )
+    async with manager.invocation(agent := Plain()) as turn:
+        agent.hear("a")
+
+    assert observed.taken() == ["history", "latest"]
+    kept = await observed.load_snapshot(PLACE, turn.snapshot_id)
+    assert kept == await latest_of(observed)
+
+
+@in_a_loop
+async def test_an_async_trigger_is_awaited(observed: Observed) -> None:
+    async def never(data: Data) -> bool:
+        await asyncio.sleep(0)
+        return False
+
+    turn = await turn_of(SessionManager(observed, snapshot_trigger=never), Plain(), "a")
+    assert (observed.taken(), turn.snapshot_id) == (["latest"], None)
+
+
+@pytest.mark.parametrize("strategy", ["invocation", "message", "trigger"])
+@in_a_loop
+async def test_a_throwing_trigger_is_contained_and_the_latest_saved(
+    observed: Observed, strategy: str
+) -> None:
+    def broken(data: Data) -> bool:
+        raise ZeroDivisionError
+
+    manager = SessionManager(observed, save_latest_on=strategy, snapshot_trigger=broken)  # type: ignore[arg-type]
+    async with manager.invocation(agent := Plain()) as turn:
+        answer = agent.hear("a")
+
+    assert answer == 1
+    assert observed.taken() == ["latest"]
+    assert (turn.saved, type(turn.error)) == (True, ZeroDivisionError)
+
+
+@in_a_loop
+async def test_a_trigger_may_save_by_itself(observed: Observed) -> None:
+    agent, ids = Plain(), list[str]()
+
+    async def saves(data: Data) -> bool:
+        ids.append(await manager.save(agent))
+        return False
+
+    manager = SessionManager(observed, snapshot_trigger=saves)
+    await turn_of(manager, agent, "a")
+    assert await manager.list_snapshot_ids(agent) == ids
+
+
+# What
+
+
+@in_a_loop
+async def test_a_model_error_is_saved_and_the_status_tells(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, SESSION), Plain()
+
+    async def fail() -> None:
+        async with manager.invocation(agent) as turn:
+            turn.app_data["user"] = "ann"
+            agent.hear("a question that nobody answers")
+            raise TimeoutError("the model is away; key=secret")
+
+    with pytest.raises(TimeoutError, match="the model"):
+        await fail()
+    found = await latest_of(observed)
+    assert found.data == {"messages": ["a question that nobody answers"]}
+    assert found.app_data == {"user": "ann", "status": "failed", "error": "TimeoutError"}
+    restored = await SessionManager(observed, SESSION).restore(Plain())
+    assert restored is not None
+    assert restored.status == "failed"
+
+
+@in_a_loop
+async def test_a_cancelled_turn_is_saved(observed: Observed) -> None:
+    manager, agent, begun = SessionManager(observed, SESSION), Plain(), asyncio.Event()
+
+    async def work() -> None:
+        async with manager.invocation(agent):
+            agent.hear("a")
+            begun.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await latest_of(observed)).app_data == {"status": "failed", "error": "CancelledError"}
+    await turn_of(manager, agent, "b")  # and the agent is free again
+
+
+@in_a_loop
+async def test_methods_of_an_agent_may_be_async(observed: Observed) -> None:
+    class Waiting:
+        agent_id = "waiting"
+
+        def __init__(self) -> None:
+            self.state: Data = {}
+
+        async def take_snapshot(self) -> Data:
+            await asyncio.sleep(0)
+            return self.state
+
+        async def load_snapshot(self, data: Data) -> None:
+            await asyncio.sleep(0)
+            self.state = data
+
+    first, second = Waiting(), Waiting()
+    async with SessionManager(observed).invocation(first):
+        first.state = {"n": 1}
+    async with SessionManager(observed).invocation(second):
+        assert second.state == {"n": 1}
+
+
+@in_a_loop
+async def test_ids_are_uuids_that_grow_within_a_millisecond(observed: Observed) -> None:
+    managers = [SessionManager(observed, name) for name in ("one", "two")]
+    agents = [Plain(), Plain()]
+    ids = [await managers[n % 2].save(agents[n % 2]) for n in range(200)]
+    assert ids == sorted(set(ids))
+    assert {id[14] for id in ids} == {"7"}
+
+
+@in_a_loop
+async def test_no_earlier_state_takes_the_place_of_a_later_one(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, SESSION), Plain()
+
+    async def say(number: int) -> None:
+        agent.hear(str(number))
+        await manager.save_latest(agent)
+
+    await asyncio.gather(*(say(number) for number in range(20)))
+    assert (await latest_of(observed)).data == {"messages": agent.messages}
+
+
+# Saves that fail
+
+
+@pytest.mark.parametrize("strategy", ["invocation", "message"])
+@in_a_loop
+async def test_a_save_that_fails_does_not_lose_the_answer(
+    observed: Observed, strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = list[Exception]()
+    manager = SessionManager(
+        observed,
+        SESSION,
+        save_latest_on=strategy,  # type: ignore[arg-type]
+        on_error=told.append,
+    )
+    agent = Plain()
+    observed.fails_to = frozenset({"latest"})
+    async with manager.invocation(agent) as turn:
+        answer = agent.hear("a")
+        await turn.message_added()
+
+    assert (answer, turn.saved) == (1, False)
+    assert isinstance(turn.error, SessionError)
+    assert isinstance(turn.error.__cause__, Unavailable)
+    assert told[0] is turn.error
+    assert {each.levelno for each in caplog.records} == {logging.WARNING}
+    assert "session_id=`chat-42` scope_id=`planner`" in caplog.text
+
+    observed.fails_to = frozenset()
+    assert (await turn_of(manager, agent, "b")).saved  # the next one has it all
+    assert (await latest_of(observed)).data == {"messages": ["a", "b"]}
+
+
+@in_a_loop
+async def test_a_failing_save_does_not_hide_the_error_of_the_turn(observed: Observed) -> None:
+    observed.fails_to = frozenset({"latest"})
+    with pytest.raises(KeyError):
+        async with SessionManager(observed).invocation(Plain()) as turn:
+            raise KeyError
+    assert isinstance(turn.error, SessionError)
+
+
+@in_a_loop
+async def test_the_latest_is_saved_even_if_history_is_not(observed: Observed) -> None:
+    observed.fails_to = frozenset({"history"})
+    manager = SessionManager(observed, snapshot_trigger=lambda data: True)
+    turn = await turn_of(manager, Plain(), "a")
+    assert observed.taken() == ["latest"]
+    assert (turn.saved, turn.snapshot_id) == (True, None)
+    assert isinstance(turn.error, SessionError)
+
+
+@in_a_loop
+async def test_an_agent_that_cannot_be_saved_keeps_its_answer(observed: Observed) -> None:
+    class Broken(Plain):
+        def take_snapshot(self) -> Data:
+            return {"socket": object()}
+
+    manager, agent = SessionManager(observed), Broken()
+    turn = await turn_of(manager, agent, "a")
+    assert isinstance(turn.error, InvalidInput)
+    with pytest.raises(InvalidInput):
+        await manager.save(agent)
+
+
+@in_a_loop
+async def test_an_on_error_that_fails_is_logged(
+    observed: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(error: Exception) -> None:
+        raise ZeroDivisionError
+
+    observed.fails_to = frozenset({"latest"})
+    await turn_of(SessionManager(observed, on_error=broken), Plain(), "a")
+    assert "on_error failed" in caplog.text
+
+
+@in_a_loop
+async def test_saves_by_hand_raise(observed: Observed) -> None:
+    manager, agent = SessionManager(observed), Plain()
+    observed.fails_to = frozenset({"latest"})
+    with pytest.raises(SessionError, match="the storage is away"):
+        await manager.save_latest(agent)
+    with pytest.raises(SessionError, match="in history, but not the latest") as raised:
+        await manager.save(agent)
+    (id,) = await manager.list_snapshot_ids(agent)
+    assert id in str(raised.value)
+    assert isinstance(raised.value.__cause__, Unavailable)
