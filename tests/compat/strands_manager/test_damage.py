@@ -177,7 +177,7 @@ async def test_without_a_good_snapshot_nothing_begins_and_nothing_is_overwritten
     assert agent.messages == []
 
     await manager.delete_session()  # the way out
-    assert (await turn_of(manager, agent, "b")).saved
+    assert await manager.save(agent)
 
 
 @in_a_loop

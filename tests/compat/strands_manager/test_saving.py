@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import JSON, InvalidInput, Unavailable
 from holdfast.compat.strands import SessionError
 from holdfast.compat.strands.manager import SessionManager
@@ -207,15 +209,25 @@ async def test_ids_are_uuids_that_grow_within_a_millisecond(observed: Observed) 
 
 
 @in_a_loop
-async def test_no_earlier_state_takes_the_place_of_a_later_one(observed: Observed) -> None:
-    manager, agent = SessionManager(observed, SESSION), Plain()
+async def test_no_earlier_state_takes_the_place_of_a_later_one() -> None:
+    class Slow(Observed):
+        delay_s = 0.02  # of the first save
 
-    async def say(number: int) -> None:
-        agent.hear(str(number))
-        await manager.save_latest(agent)
+        async def save_snapshot(self, *given: Any, **named: Any) -> None:
+            delay_s, self.delay_s = self.delay_s, 0.0
+            await asyncio.sleep(delay_s)
+            await super().save_snapshot(*given, **named)
 
-    await asyncio.gather(*(say(number) for number in range(20)))
-    assert (await latest_of(observed)).data == {"messages": agent.messages}
+    with holdfast.open("memory:") as store:
+        storage, agent = Slow(store), Plain()
+        manager = SessionManager(storage, SESSION)
+
+        async def say(number: int) -> None:
+            agent.hear(str(number))
+            await manager.save_latest(agent)
+
+        await asyncio.gather(*(say(number) for number in range(5)))
+        assert (await latest_of(storage)).data == {"messages": agent.messages}
 
 
 # Saves that fail
@@ -281,6 +293,20 @@ async def test_an_agent_that_cannot_be_saved_keeps_its_answer(observed: Observed
     assert isinstance(turn.error, InvalidInput)
     with pytest.raises(InvalidInput):
         await manager.save(agent)
+
+
+@in_a_loop
+async def test_an_on_error_may_save_by_itself(observed: Observed) -> None:
+    agent = Plain()
+
+    async def save(error: Exception) -> None:
+        observed.fails_to = frozenset()
+        await manager.save_latest(agent)
+
+    manager = SessionManager(observed, on_error=save)
+    observed.fails_to = frozenset({"latest"})
+    await asyncio.wait_for(turn_of(manager, agent, "a"), 10)
+    assert observed.taken() == ["latest"]
 
 
 @in_a_loop
