@@ -72,7 +72,8 @@ class Commit(NamedTuple):
     lease that the scope must still carry. `new_scope` says that the scope must not hold anything
     yet; `source` is the revision that the snapshot in `forked_from` must still have. `again` says
     that the same commit may already be stored, its answer lost: an engine then looks for its nonce
-    before it stores anything.
+    before it stores anything. `past_damage` says that it may take the place of a head that cannot
+    be read; what is left of that is kept where `check` finds it.
     """
 
     scope: ScopeKey
@@ -95,6 +96,7 @@ class Commit(NamedTuple):
     source: str | None = None
     tails: Tails | None = None
     again: bool = False
+    past_damage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +260,6 @@ class Backend(Protocol):
 
     def delete_session(self, session_id: str) -> int:
         """Remove everything of one session; return the number of snapshots removed."""
-        ...
-
-    def set_aside(self, scope: ScopeKey) -> bool:
-        """Put a head that cannot be read out of the way, so that its scope can go on.
-
-        What is left of it is kept where people find it, and the newest snapshot that can be read is
-        shown. Return False, and do nothing, if the head is whole, or if this engine leaves its
-        damage to `check` with `repair`.
-        """
         ...
 
     def list_notes(

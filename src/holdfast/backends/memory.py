@@ -305,9 +305,6 @@ class MemoryBackend:
                     del self._scopes[claim.scope]  # nothing was ever minted in it
                 self._tell(claim.scope)
 
-    def set_aside(self, scope: ScopeKey) -> bool:
-        return False  # nothing is ever damaged here
-
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
         with self._open():
             lease = (self._scopes.get(scope) or MemoryScope()).lease

@@ -10,7 +10,6 @@ from itertools import groupby, islice
 from typing import Final
 
 from holdfast.backends._bucket.protocol import Bucket
-from holdfast.backends._objects.aside import Aside
 from holdfast.backends._objects.check import GRACE_US, Checker
 from holdfast.backends._objects.deleting import Deleter
 from holdfast.backends._objects.files import Doc, Files
@@ -82,7 +81,6 @@ class ObjectBackend:
         self._leases = Leases(writer)
         self._marks = Marks(self._files, self._heads, self._history)
         self._saver = Saver(writer)
-        self._aside = Aside(writer)
         self._deleter = Deleter(writer, self._notes, self._leases)
         self._places = Places(self._files, self._heads)
         self._checker = Checker(writer, self._places, grace_us=grace_us)
@@ -258,10 +256,6 @@ class ObjectBackend:
     def release(self, claim: Claim) -> None:
         self._check_open()
         self._leases.release(claim)
-
-    def set_aside(self, scope: ScopeKey) -> bool:
-        self._check_open()
-        return self._aside.set_aside(scope)
 
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
         self._check_open()

@@ -66,6 +66,13 @@ def judge(
     return Verdict.INSERT if existing is None else Verdict.REPLACE
 
 
+def needs_head(commit: Commit) -> bool:
+    """Tell whether a commit cannot be carried out where the head cannot be read."""
+    if commit.past_damage:
+        return False
+    return commit.head or commit.expect is not ANY or commit.fence is not None
+
+
 def check_fence(fence: str | None, found: str | None, scope: ScopeKey) -> None:
     """Raise Conflict unless the scope still carries the lease under which a write is made."""
     if fence is not None and fence != found:

@@ -153,6 +153,10 @@ class Files:
             raise found
         return found if isinstance(found, Doc) else None
 
+    def parsed(self, place: Place, stored: Stored) -> Found:
+        """Return what bytes that were read whole hold."""
+        return self._parse(place, stored, whole=True, versions=False)
+
     def _parse(self, place: Place, stored: Stored | None, whole: bool, versions: bool) -> Found:
         if stored is None:
             return None

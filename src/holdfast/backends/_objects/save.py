@@ -6,6 +6,7 @@ then the head (update of what is not the head). Every attempt decides anew (core
 
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import blake2b
 
 from holdfast.backends._bucket.protocol import Moved
 from holdfast.backends._objects.files import Beaten, Doc, Found, Grave, trail_after, unknown
@@ -100,7 +101,23 @@ class Saver:
 
     def _read(self, commit: Commit) -> Head:
         whole = isinstance(commit.body, Append)
-        return self._heads.read(commit.scope, whole=whole, versions=True)
+        try:
+            return self._heads.read(commit.scope, whole=whole, versions=True)
+        except Corrupt as damage:
+            if commits.needs_head(commit):
+                raise
+            return self._set_aside(commit, damage) if commit.head else Head(damage=damage)
+
+    def _set_aside(self, commit: Commit, damage: Corrupt) -> Head:
+        """Return a damaged head to be replaced; its bytes are kept beside it for who cares."""
+        place = self._files.head_place(commit.scope)
+        (stored,) = self._files.bucket.get([place.key])
+        if stored is None or not isinstance(self._files.parsed(place, stored), Corrupt):
+            raise Beaten  # somebody has already replaced it
+        digest = blake2b(stored.data, digest_size=8).hexdigest()
+        with suppress(Moved):  # somebody else was here, and went no further
+            self._files.bucket.put(f"{place.key}.damaged-{digest}", stored.data, expect=None)
+        return Head(None, stored.version, damage=damage)
 
     # A save
 
@@ -303,7 +320,8 @@ class Saver:
             size=len(body),
             newest_kept=lambda: self._history.newest_kept(scope, head),
         )
-        own = None if life.is_new or head.is_foreign else life.line
+        strange = head.is_foreign or head.damage is not None
+        own = None if life.is_new or strange else life.line
         header = new_header(commit, row, life, line=own)
         self._writer.index.point(scope, header)
         data = document.write(header, scope.kind, body)

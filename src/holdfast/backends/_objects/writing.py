@@ -98,7 +98,8 @@ class Writer:
         """Return the life that goes on with this head, or a new one."""
         floor, last = self.heads.given(scope)
         header = head.header
-        if header is not None and head.is_foreign:
+        strange = head.is_foreign or head.damage is not None
+        if strange:
             header = self._adopted(scope, head)
         if header is None or header.line is None:
             # Each attempt begins another line: a lost one that arrives late is then never joined.
@@ -113,10 +114,10 @@ class Writer:
                 line, max(last, old), floor, None, True, mixed=not alike, foreign=bool(listed)
             )
         last, floor = max(last, header.last, header.seq), max(floor, header.floor)
-        strange = header.foreign or head.is_foreign
-        # A foreign head carries no lease: what its copy beneath carried may have passed since.
-        fence = None if head.is_foreign else header.fence
-        return Life(header.line, last, floor, fence, False, mixed=header.mixed, foreign=strange)
+        # Such a head carries no lease: what a copy beneath it carried may have passed since.
+        fence = None if strange else header.fence
+        foreign = strange or header.foreign
+        return Life(header.line, last, floor, fence, False, mixed=header.mixed, foreign=foreign)
 
     def _adopted(self, scope: ScopeKey, head: Head) -> Header | None:
         """Return the newest copy of ours beneath a foreign head: its line goes on."""

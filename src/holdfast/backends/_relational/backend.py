@@ -187,9 +187,6 @@ class RelationalBackend(Leases):
 
         return self._write(write)
 
-    def set_aside(self, scope: ScopeKey) -> bool:
-        return False  # a state that is damaged is in nobody's way, a row is left to `repair`
-
     def delete_session(self, session_id: str) -> int:
         def write(tables: Tables) -> int:
             pks = tables.session_to_remove(session_id)

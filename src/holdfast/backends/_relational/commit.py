@@ -264,12 +264,22 @@ def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None
         return None
 
 
+def _head(tables: Tables, scope: Scope, commit: Commit) -> Row | None:
+    try:
+        return tables.head(scope)
+    except Corrupt:
+        # Its row stays where it is; if it was a draft, it is one that nobody shows.
+        if commits.needs_head(commit):
+            raise
+        return None
+
+
 def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
     next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
         return Line(next_seq=next_seq, next_saved_at=next_saved_at)
     return Line(
-        tables.head(scope),
+        _head(tables, scope, commit),
         scope.floor,
         scope.fence,
         next_seq,

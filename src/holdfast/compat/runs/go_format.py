@@ -16,7 +16,7 @@ from holdfast.errors import Corrupt, InvalidInput
 from holdfast.model import JSON
 
 ENDS_BYTES = 16 * 1024  # what a listing reads of a file, at most
-HEAD_BYTES = 4 * 1024  # run_id, task_name and iteration
+HEAD_BYTES = 8 * 1024  # run_id, task_name and iteration
 TAIL_BYTES = 8 * 1024  # tokens and created_at, and a few extra fields behind them
 
 _TEXT = rb'"(?:[^"\\\n]|\\.)*+"'
@@ -69,6 +69,18 @@ def decode(data: bytes) -> Checkpoint:
     if not isinstance(value, dict):
         raise Corrupt("the file is no checkpoint: its JSON is no object")
     return _checkpoint(value)
+
+
+def prove(data: bytes) -> None:
+    """Raise Corrupt if a file holds no checkpoint; most are found to in a tenth of the time."""
+    try:
+        found = orjson.loads(data)
+    except ValueError:  # it is stricter than Go
+        found = None
+    if isinstance(found, dict):
+        _checkpoint(found)
+    else:
+        decode(data)
 
 
 def decode_ends(head: bytes, tail: bytes) -> Checkpoint | None:

@@ -180,7 +180,8 @@ def folder_of(place: Any) -> str:
     """Return the absolute path of a folder, so that a later change of directory does no harm."""
     try:
         path = os.fspath(place)
-    except TypeError:
+        os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
         path = b""
     if not isinstance(path, str) or not path or "\0" in path:
         kind = type(place).__name__

@@ -33,7 +33,7 @@ documents:
 | with `./rel` as the folder every save to history fails     | it works                         |
 | a bucket that is missing reads as an empty session         | SessionError                     |
 | keys that a delete left behind are not reported            | SessionError                     |
-| ids that cannot be loaded are listed                       | only ids that can                |
+| names that no id can have are listed                       | only ids are                     |
 | S3 lists `a-b` and `a` in the order of keys                | the order that a cursor goes by  |
 | an empty object reads as none                              | SessionError: it is damaged      |
 | the prefix of S3 is taken as it is, with doubled slashes   | it is made regular               |
@@ -42,8 +42,10 @@ documents:
 | ids and scopes that are no text are turned into text       | InvalidInput                     |
 | `NaN` becomes `null`, other values vanish                  | InvalidInput, with the path      |
 | a write is lost if the power fails                         | it is synced first               |
-| a damaged latest is overwritten by the next save           | it is set aside, and logged      |
-| a folder or link in the place of a file is an error        | it reads as missing              |
+| an identifier may have any length that a file name can     | up to 200 characters             |
+| a damaged latest is overwritten by the next save           | so it is, but kept, and logged   |
+| and so is a damaged manifest, or one in history            | SessionError: delete the session |
+| a folder or link in the place of a file is an error        | it is left alone, as if missing  |
 """
 
 from holdfast.compat.strands.manager import SessionManager, Turn

@@ -70,7 +70,7 @@ class S3Storage(_PlaceStorage):
     def __init__(
         self,
         bucket: str | None = None,
-        prefix: str = "",
+        prefix: str | None = None,
         region: str | None = None,
         endpoint_url: str | None = None,
         client: Any = None,
@@ -78,14 +78,17 @@ class S3Storage(_PlaceStorage):
     ) -> None:
         given = {"region": region, "endpoint_url": endpoint_url, **options}
         chosen = {name: value for name, value in given.items() if value is not None}
+        below = "" if prefix is None else prefix
+        if "root" in chosen:
+            raise InvalidInput("the layout of an S3Storage is given: it takes no root")
         if client is not None:
             if chosen:
                 names = ", ".join(sorted(chosen))
                 raise InvalidInput(f"a client has its own settings. given=`{names}`")
             name = bucket or "the client's"
-            store = opening.open_client(client, name=name, prefix=prefix, root=_ROOT)
+            store = opening.open_client(client, name=name, prefix=below, root=_ROOT)
         elif bucket is None:
             raise InvalidInput("an S3Storage needs a bucket or a client")
         else:
-            store = opening.open_bucket(bucket, prefix=prefix, root=_ROOT, **chosen)
+            store = opening.open_bucket(bucket, prefix=below, root=_ROOT, **chosen)
         super().__init__(store)

@@ -16,6 +16,8 @@ from holdfast.model import JSON
 
 SCOPES = ("agent", "multiAgent")
 SCHEMA_VERSION = "1.0"
+IDENTIFIER_CHARS_MAX = 200  # longer names of files are not taken as they are
+_SHOWN_CHARS_MAX = 80
 
 _UNDERSCORE = re.compile(r"_([a-z])")
 _IDENTIFIER = re.compile(r"[a-z0-9_-]+")
@@ -24,7 +26,7 @@ _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 
 def is_identifier(text: str) -> bool:
     """Tell whether a text can name a session, a scope or a snapshot."""
-    return _IDENTIFIER.fullmatch(text) is not None
+    return len(text) <= IDENTIFIER_CHARS_MAX and _IDENTIFIER.fullmatch(text) is not None
 
 
 def is_uuid7(text: str) -> bool:
@@ -36,10 +38,17 @@ def check_identifier(name: str, value: object) -> str:
     """Return an identifier, or raise InvalidInput."""
     if not isinstance(value, str) or not is_identifier(value):
         raise InvalidInput(
-            "an identifier has only lowercase letters, digits, hyphens and underscores. "
-            f"{name}=`{value!a}`"
+            f"an identifier has 1 to {IDENTIFIER_CHARS_MAX} lowercase letters, digits, hyphens and "
+            f"underscores. {name}=`{shown(value)}`"
         )
     return value
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: what is no short text may be anything, a state too."""
+    if not isinstance(value, str):
+        return type(value).__name__
+    return ascii(value if len(value) <= _SHOWN_CHARS_MAX else f"{value[:_SHOWN_CHARS_MAX]}…")
 
 
 def wire_time(moment: datetime) -> str:
@@ -105,8 +114,8 @@ class SnapshotLocation(_Record):
     def check(self) -> Self:
         """Return it, or raise InvalidInput if it can be no place."""
         check_identifier("session_id", self.session_id)
-        if self.scope not in SCOPES:
-            raise InvalidInput(f"a scope is agent or multiAgent. scope=`{self.scope!a}`")
+        if not isinstance(self.scope, str) or self.scope not in SCOPES:
+            raise InvalidInput(f"a scope is agent or multiAgent. scope=`{shown(self.scope)}`")
         check_identifier("scope_id", self.scope_id)
         return self
 

@@ -24,10 +24,10 @@ from holdfast.compat.strands.records import (
     is_uuid7,
     wire_time,
 )
-from holdfast.core import foreign, times
+from holdfast.core import foreign, prepare, times
 from holdfast.core.document import FACADE
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput
-from holdfast.model import JSON
+from holdfast.model import ANY, JSON
 from holdfast.model import Snapshot as Stored
 from holdfast.store import Store
 
@@ -133,8 +133,9 @@ class StoreStorage:
             try:
                 await scope.save(state, **facts)
             except Corrupt as damage:
-                await self._set_aside(scope, damage)
-                await scope.save(state, **facts)
+                if not is_latest:
+                    raise
+                await self._replace_damaged(scope, state, facts, damage)
 
     async def load_snapshot(
         self, location: AnyLocation, snapshot_id: str | None = None
@@ -197,12 +198,32 @@ class StoreStorage:
         async with self._trying(f"the session was not deleted. session_id=`{session_id}`"):
             await self._store.delete_session(session_id)
 
-    async def _set_aside(self, scope: AsyncScope, damage: Corrupt) -> None:
-        """Let a save replace a latest that cannot be read, as it always could, but keep that."""
-        if not await self._store._run(lambda backend: backend.set_aside(scope.key)):
-            raise damage
+    async def _replace_damaged(
+        self, scope: AsyncScope, state: JSON, facts: Mapping[str, Any], damage: Corrupt
+    ) -> None:
+        """Replace a latest that cannot be read: a session must be able to go on."""
+        tools = self._store._engine.tools
+        commit = prepare.save(
+            scope.key,
+            state,
+            id=None,
+            parent=None,  # what led to it cannot be told
+            keep=False,
+            head=True,
+            overwrite=False,
+            status="completed",
+            labels=None,
+            metadata=facts["metadata"],
+            created_at=facts["created_at"],
+            forked_from=None,
+            expect=ANY,
+            fence=None,
+            stamp=tools.draw(),
+            state_bytes_max=tools.state_bytes_max,
+        )._replace(past_damage=True)
+        await self._store._run(lambda backend: backend.commit(commit))
         _log.warning(
-            "the latest snapshot is damaged and was set aside. session_id=`%s` scope_id=`%s`",
+            "the latest snapshot was damaged and is replaced. session_id=`%s` scope_id=`%s`",
             scope.session_id,
             scope.scope_id,
             exc_info=damage,
@@ -228,11 +249,17 @@ class StoreStorage:
         if start_after is None or start_after == "":
             return None
         check_identifier("start_after", start_after)
-        if not is_uuid7(start_after) and await self._scope(place).info(start_after) is None:
+        if not is_uuid7(start_after) and not await self._is_there(place, start_after):
             raise InvalidInput(
                 f"start_after is neither a UUID 7 nor an id in history. id=`{start_after}`"
             )
         return start_after
+
+    async def _is_there(self, place: SnapshotLocation, id: str) -> bool:
+        try:
+            return await self._scope(place).info(id) is not None
+        except Corrupt:
+            return True  # damaged as it is, a page may end with it
 
     @asynccontextmanager
     async def _trying(

@@ -1,4 +1,4 @@
-"""A head that cannot be read is put out of the way: nothing is lost, and the scope goes on."""
+"""Over a head that cannot be read its scope goes on: nothing else is lost, and it is kept."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Corrupt, Scope, Store
-from holdfast.core import document
+from holdfast import ANY, Corrupt, Scope, Store
+from holdfast.core import document, prepare
+from holdfast.model import JSON
 from tests.interop.places import Below, Files, Folder, Objects
 from tests.servers.service import Service
 
@@ -33,17 +34,37 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
         yield store, Objects(below)
 
 
-def set_aside(scope: Scope) -> bool:
-    return scope._store._run(lambda backend: backend.set_aside(scope.key))
+def replace_head(scope: Scope, state: JSON) -> None:
+    """Save a draft that may take the place of a damaged head."""
+    tools = scope._tools
+    commit = prepare.save(
+        scope.key,
+        state,
+        id=None,
+        parent=None,
+        keep=False,
+        head=True,
+        overwrite=False,
+        status="completed",
+        labels=None,
+        metadata=None,
+        created_at=None,
+        forked_from=None,
+        expect=ANY,
+        fence=None,
+        stamp=tools.draw(),
+        state_bytes_max=tools.state_bytes_max,
+    )._replace(past_damage=True)
+    scope._store._run(lambda backend: backend.commit(commit))
 
 
-def state(scope: Scope, id: str | None = None) -> object:
+def state_of(scope: Scope, id: str | None = None) -> object:
     found = scope.load(id)
     return None if found is None else found.state
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_newest_that_can_be_read_is_shown(place: tuple[Store, Files], damage: str) -> None:
+def test_all_of_history_stays(place: tuple[Store, Files], damage: str) -> None:
     store, files = place
     scope = store.scope("s")
     scope.save({"n": 0}, id="before", head=False)  # has no line: there was no head yet
@@ -56,9 +77,10 @@ def test_the_newest_that_can_be_read_is_shown(place: tuple[Store, Files], damage
     files.write(HEAD, damaged)
     with pytest.raises(Corrupt):
         scope.save({"n": 5})
-    assert set_aside(scope)
-    assert not set_aside(scope)  # it is whole by now
-    assert state(scope) == {"n": 3}
+    assert not [key for key in files.list_keys() if ".damaged-" in key]
+
+    replace_head(scope, {"n": 6})
+    assert state_of(scope) == {"n": 6}
     assert list(scope.ids()) == ["before", "beside", "kept-2"]  # what was deleted stays away
     kept = [key for key in files.list_keys() if ".damaged-" in key]
     assert [files.read(key) for key in kept] == [damaged]
@@ -70,25 +92,28 @@ def test_the_newest_that_can_be_read_is_shown(place: tuple[Store, Files], damage
     assert not [key for key in files.list_keys() if key.startswith("sessions/s/")]
 
 
-def test_nothing_else_is_there(place: tuple[Store, Files]) -> None:
+def test_a_save_that_is_only_kept_needs_no_head(place: tuple[Store, Files]) -> None:
     store, files = place
     scope = store.scope("s")
-    scope.save({"n": 1}, keep=False)
-    files.write(HEAD, b"")
-    assert set_aside(scope)
-    assert scope.load() is None
-    scope.save({"n": 2})
-    assert state(scope) == {"n": 2}
+    head = scope.save({"n": 1}, id="a")
+    files.write(HEAD, b"{")
+    scope.save({"n": 2}, id="b", head=False)
+    assert files.read(HEAD) == b"{"
+    assert [info.id for info in scope.history()] == ["b", "a"]
+    for guarded in ({"expect": head.revision}, {"expect": None}):
+        with pytest.raises(Corrupt):
+            scope.save({"n": 3}, id="c", head=False, **guarded)
+    replace_head(scope, {"n": 4})
+    assert list(scope.ids()) == ["a", "b"]
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite:///{}/a.db", "file://{}"])
-def test_a_head_that_is_whole_stays(url: str, tmp_path: Path) -> None:
-    with holdfast.open(url.format(tmp_path)) as store:
-        scope = store.scope("s")
-        assert not set_aside(scope)
-        saved = scope.save({"n": 1})
-        assert not set_aside(scope)
-        assert scope.info() == saved
+def test_a_head_that_is_whole_is_replaced_as_ever(place: tuple[Store, Files]) -> None:
+    store, files = place
+    scope = store.scope("s")
+    replace_head(scope, {"n": 1})
+    replace_head(scope, {"n": 2})
+    assert state_of(scope) == {"n": 2}
+    assert not [key for key in files.list_keys() if ".damaged-" in key]
 
 
 def test_many_at_the_same_time(tmp_path: Path) -> None:
@@ -98,14 +123,10 @@ def test_many_at_the_same_time(tmp_path: Path) -> None:
     for number in range(5):
         scopes[0].save({"n": number}, id=f"id-{number}")
     files.write(HEAD, b"{")
-
-    def go_on(scope: Scope) -> None:
-        set_aside(scope)
-        scope.save({"n": 9})
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(go_on, scopes))
-    assert len(list(scopes[0].ids())) == 9
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda scope: replace_head(scope, {"n": 9}), scopes * 5))
+    assert len(list(scopes[0].ids())) == 5
     assert document.read(files.read(HEAD)).header is not None
+    assert len([key for key in files.list_keys() if ".damaged-" in key]) == 1
     for store in stores:
         store.close()
