@@ -162,8 +162,85 @@ def test_names_that_the_sdk_would_refuse_are_left_out_and_told(
         "chat/scopes/agent/planner/snapshots/snapshot_latest.json",
     ]
     assert went.count == 2
-    assert {each.code for each in went.skipped} == {"name"}
+    assert {each.code for each in went.skipped} == {"refused"}
     assert len(went.skipped) == 3  # one in history twice over, as the latest too
+
+
+def test_names_of_the_python_sdk_are_taken_as_they_are(memory: Store, tmp_path: Path) -> None:
+    """It takes nearly any name for a session and an agent, and writes it as it is."""
+    told = json.loads(
+        (FIXTURES / "py_snapshot/session/demo-py/scopes/agent/support-bot/snapshots")
+        .joinpath("snapshot_latest.json")
+        .read_bytes()
+    )
+    envelope = {name: value for name, value in told.items() if name != "data"}
+    for session, agent in (("S 1.X", "Bot A"), ("é", "日本"), ("plain", "Upper")):
+        scope = memory.scope(session, agent)
+        for id in ("01a1dc8a-81ea-75e0-a6d1-b642f715f554", "01a1dc8a-8206-77b5-a4ac-3162530b17a3"):
+            scope.save(told["data"], id=id, head=False, metadata={"strands": envelope})
+        scope.save(told["data"], keep=False, metadata={"strands": envelope})
+    went = export_sessions(memory, tmp_path / "out", layout="unified")
+    assert (went.count, went.skipped) == (9, ())
+    assert (
+        tmp_path / "out/session/S 1.X/scopes/agent/Bot A/snapshots/snapshot_latest.json"
+    ).exists()
+    with holdfast.open("memory:") as other:
+        for _ in range(2):
+            came = import_sessions(other, tmp_path / "out", layout="unified")
+            assert (came.count, came.skipped) == (9, ())
+        assert set(other.sessions()) == {"S 1.X", "é", "plain"}
+        scope = other.scope("S 1.X", "Bot A")
+        newest = max(scope.ids())
+        assert len(list(scope.ancestors(newest))) == 2
+        export_sessions(other, tmp_path / "again", layout="unified")
+    assert files_below(tmp_path / "again") == files_below(tmp_path / "out")
+
+
+def test_a_scope_that_strands_does_not_have_is_told(memory: Store, tmp_path: Path) -> None:
+    place = tmp_path / "s/scopes/Tool/a/snapshots"
+    place.mkdir(parents=True)
+    (place / "snapshot_latest.json").write_text('{"data": {}}')
+    came = import_sessions(memory, tmp_path)
+    assert came.count == 0
+    assert [each.scope for each in came.skipped] == [ScopeKey("s", "a", "Tool")]
+
+
+def test_what_is_refused_does_not_stop_the_rest(tmp_path: Path) -> None:
+    for layout, name in (("classic", "ts_raw_storage"), ("messages", "py_legacy_file")):
+        folder = tmp_path / layout
+        shutil.copytree(FIXTURES / name, folder)
+    deep = json.dumps({"state": {"deep": json.loads("[" * 300 + "]" * 300)}})
+    bad = tmp_path / "messages/session_a/agents/agent_x/agent.json"
+    bad.parent.mkdir(parents=True)
+    bad.write_text(deep)
+    large = tmp_path / "classic/a/scopes/agent/x/snapshots/snapshot_latest.json"
+    large.parent.mkdir(parents=True)
+    large.write_text(json.dumps({"createdAt": "", "data": {"x": "y" * 20_000}}))
+    with holdfast.open("memory:", state_bytes_max=10_000) as store:
+        came = import_sessions(store, tmp_path / "classic")
+        assert (came.count, [each.code for each in came.skipped]) == (4, ["refused"])
+        came = import_sessions(store, tmp_path / "messages", layout="messages")
+        assert (came.count, len(came.skipped)) == (1, 1)
+
+
+def test_an_export_goes_on_after_a_name_that_is_too_long(memory: Store, tmp_path: Path) -> None:
+    memory.scope("a" * 300).save({})
+    memory.scope("zzz").save({}, id="1")
+    went = export_sessions(memory, tmp_path / "out")
+    assert (went.count, len(went.skipped)) == (2, 2)
+
+
+def test_parents_are_not_invented(memory: Store, tmp_path: Path) -> None:
+    with holdfast.open(f"file://{tmp_path}/in", root="") as folder:
+        folder.scope("s").save({"n": 1}, id="root", parent=None)
+        folder.scope("s").save({"n": 2}, id="b", parent=None)
+        last = folder.scope("s").save({"n": 3}, id="a", parent="root", metadata={"more": 1})
+    import_sessions(memory, tmp_path / "in")
+    parents = {info.id: info.parent_id for info in memory.scope("s").history()}
+    assert parents == {"root": None, "b": None, "a": "root"}
+    found = memory.scope("s").info("a")
+    assert found is not None
+    assert (found.created_at, found.metadata["more"]) == (last.created_at, 1)
 
 
 def test_a_prefix_chooses_sessions(memory: Store, tmp_path: Path) -> None:
@@ -219,12 +296,16 @@ def test_a_folder_that_is_missing(memory: Store, tmp_path: Path, layout: Any) ->
         {"payload": "java"},
         {"source": "postgresql://x/y"},
         {"source": 7},
+        {"source": ""},
+        {"source": "memory:"},
         {"root": "sessions/"},
+        {"layout": []},
+        {"payload": []},
+        {"store": 5},
     ],
 )
 def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None:
-    source = wrong.pop("source", tmp_path)
-    with pytest.raises(InvalidInput):
-        export_sessions(memory, source, **wrong)
-    with pytest.raises((InvalidInput, TypeError, NotFound)):
-        import_sessions(memory, source, **wrong)
+    source, store = wrong.pop("source", tmp_path), wrong.pop("store", memory)
+    for function in (export_sessions, import_sessions):
+        with pytest.raises(InvalidInput):
+            function(store, source, **wrong)

@@ -24,13 +24,15 @@ How the words translate, and where what is saved is seen by others, by `holdfast
 | `created_at`                     | metadata, as it was written                             |
 
 What others saved at that address loads as well: missing fields have their defaults, and what
-cannot be a field stands in `extra["state"]`.
+cannot be a field stands in `extra["state"]`. A save replaces whatever is there, with its labels,
+its metadata and its status: it does not ask whether `holdfast.runs` has a worker on that run, or
+had it aborted. Use one of the two for a run, or let one begin where the other has ended.
 
 Where the Go store does something else than it documents, or loses data, we do the better thing:
 
 | there                                                     | here                              |
 |-----------------------------------------------------------|-----------------------------------|
-| List reads and parses every file whole                    | at most 16 KB of a run            |
+| List reads and parses every file whole                    | at most 16 KB of what was saved   |
 | List returns the system prompt                            | it is state: `load` it            |
 | checkpoints of one moment are listed in any order         | last saved first, then by run_id  |
 | savers of one run collide, and fail                       | all succeed; one of them stays    |

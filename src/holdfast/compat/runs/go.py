@@ -15,9 +15,10 @@ from itertools import count
 from typing import TypeAlias
 
 from holdfast.backends._bucket._folders import failure, flush
+from holdfast.compat.place import folder_of
 from holdfast.compat.runs import go_format
 from holdfast.compat.runs.checkpoint import Checkpoint, bare, newest_first, taken
-from holdfast.compat.runs.store import folder_of, make_folder
+from holdfast.compat.runs.store import make_folder
 from holdfast.core import limits
 from holdfast.core.findings import finding
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput, NotFound, Unavailable

@@ -1,13 +1,13 @@
 """Run checkpoints on every engine, in both faces."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from holdfast.aio import AsyncStore
 from holdfast.backends._bucket._folders import failure
+from holdfast.compat.place import address_of
 from holdfast.compat.runs import records
 from holdfast.compat.runs.checkpoint import Checkpoint
 from holdfast.errors import Corrupt, InvalidInput
@@ -17,8 +17,6 @@ from holdfast.opening import open_async
 from holdfast.runs.model import KIND, SCOPE_ID
 from holdfast.runs.verbs import scope_of
 from holdfast.store import Store
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 Place: TypeAlias = str | os.PathLike[str] | Store | AsyncStore
 Checkpoints: TypeAlias = list[Checkpoint]
@@ -37,7 +35,7 @@ class RunStore:
         if isinstance(dir_or_store, Store | AsyncStore):
             self._store = dir_or_store.sync
             return
-        url, folder = _address(dir_or_store)
+        url, folder = address_of(dir_or_store)
         if folder is not None:
             make_folder(folder)
         self._store = self._opened = open_store(url)
@@ -118,7 +116,7 @@ class AsyncRunStore:
         if isinstance(dir_or_store, Store | AsyncStore):
             self._store = dir_or_store.aio
             return
-        url, self._folder = _address(dir_or_store)
+        url, self._folder = address_of(dir_or_store)
         self._store = self._opened = open_async(url)
 
     async def __aenter__(self) -> Self:
@@ -166,27 +164,6 @@ class AsyncRunStore:
             return await scope.info() is not None
         except Corrupt:
             return True
-
-
-def _address(place: object) -> tuple[str, str | None]:
-    """Return the URL of a store, and the folder that it is if it was given as such."""
-    if isinstance(place, str) and _SCHEME.match(place):
-        return place, None
-    folder = folder_of(place)
-    return folder, folder
-
-
-def folder_of(place: Any) -> str:
-    """Return the absolute path of a folder, so that a later change of directory does no harm."""
-    try:
-        path = os.fspath(place)
-        os.fsencode(path)
-    except (TypeError, UnicodeEncodeError):
-        path = b""
-    if not isinstance(path, str) or not path or "\0" in path:
-        kind = type(place).__name__
-        raise InvalidInput(f"runs need a folder, a URL or a store. type=`{kind}`")
-    return "/" + os.path.abspath(os.path.expanduser(path)).lstrip("/")
 
 
 def make_folder(path: str) -> None:

@@ -2,8 +2,9 @@
 
 import os
 
+from holdfast.compat.place import folder_of
 from holdfast.compat.runs.go import GoRunStore
-from holdfast.compat.runs.store import Place, RunStore, folder_of
+from holdfast.compat.runs.store import Place, RunStore
 from holdfast.compat.transfer import Transfer
 from holdfast.core.findings import finding
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput, NotFound

@@ -34,7 +34,7 @@ documents:
 | a bucket that is missing reads as an empty session         | SessionError                     |
 | keys that a delete left behind are not reported            | SessionError                     |
 | names that no id can have are listed                       | only ids are                     |
-| S3 lists `a-b` and `a` in the order of keys                | the order that a cursor goes by  |
+| S3 lists `a-b` before `a`, in the order of keys            | after it                         |
 | an empty object reads as none                              | SessionError: it is damaged      |
 | the prefix of S3 is taken as it is, with doubled slashes   | it is made regular               |
 | bad ids and damaged data are told apart by their text      | InvalidInput, SessionError       |

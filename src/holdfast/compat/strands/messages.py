@@ -14,18 +14,18 @@ stay in `app_data`, under `removed_messages`.
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from holdfast.backends._objects.files import walk
+from holdfast.compat.strands.sources import Item, Source, refusal
+from holdfast.compat.strands.storage import moment_of
 from holdfast.core import codec
-from holdfast.errors import Corrupt
+from holdfast.errors import Corrupt, HoldfastError
 from holdfast.model import JSON, ScopeKey
 
 if TYPE_CHECKING:
     from holdfast.backends._bucket.protocol import Bucket
 
-Found: TypeAlias = tuple[ScopeKey, dict[str, JSON] | Corrupt]
-
-_PAGE_KEYS = 1_000
 _PAGE_FILES = 64  # read at a time
 _PLACE = re.compile(
     r"session_(?P<session>[^/]+)/"
@@ -34,28 +34,16 @@ _PLACE = re.compile(
 )
 
 
-def read(files: "Bucket", *, prefix: str = "") -> Iterator[Found]:
+def read(files: "Bucket", prefix: str) -> Source:
     """Yield each agent of each session as a Python snapshot, or what is wrong with its files."""
-    try:
-        places = (found for found in map(_PLACE.fullmatch, _keys(files, prefix)) if found)
-        for scope, group in groupby(places, key=_scope_of):
-            try:
-                yield scope, _snapshot(files, scope, list(group))
-            except Corrupt as cause:
-                yield scope, cause
-    finally:
-        files.close()
-
-
-def _keys(files: "Bucket", prefix: str) -> Iterator[str]:
-    after = ""
-    while True:
-        page = files.list(f"session_{prefix}", after=after, limit=_PAGE_KEYS)
-        for each in page:
-            yield each.key
-        if len(page) < _PAGE_KEYS:
-            return
-        after = page[-1].key
+    keys = (each.key for each in walk(files, f"session_{prefix}"))
+    places = (found for found in map(_PLACE.fullmatch, keys) if found)
+    for scope, group in groupby(places, key=_scope_of):
+        try:
+            wire = _snapshot(files, scope, list(group))
+            yield Item(scope, None, wire, moment_of(wire))
+        except HoldfastError as cause:
+            yield refusal("corrupt", cause, scope)
 
 
 def _scope_of(place: re.Match[str]) -> ScopeKey:

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from holdfast import opening
 from holdfast.aio import AsyncStore
+from holdfast.compat.place import folder_of
 from holdfast.compat.strands.storage import StoreStorage
 from holdfast.errors import InvalidInput
 
@@ -45,14 +46,7 @@ class FileStorage(_PlaceStorage):
     """
 
     def __init__(self, base_dir: str | os.PathLike[str]) -> None:
-        try:
-            path = os.path.abspath(os.fspath(base_dir))
-        except (TypeError, OSError) as cause:
-            raise InvalidInput("the base_dir must be the path of a folder") from cause
-        if not isinstance(path, str) or "\0" in path or not os.fspath(base_dir):
-            raise InvalidInput("the base_dir must be the path of a folder")
-        # Two slashes at the beginning are a plain path here, and would be none in a URL.
-        super().__init__(opening.open_async(f"/{path.lstrip('/')}", root=_ROOT))
+        super().__init__(opening.open_async(folder_of(base_dir), root=_ROOT))
 
 
 class S3Storage(_PlaceStorage):

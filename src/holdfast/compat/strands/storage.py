@@ -128,8 +128,8 @@ class StoreStorage:
             facts |= {"id": snapshot_id, "head": False, "overwrite": True}
         async with self._trying("the snapshot was not saved", place):
             scope = self._scope(place)
-            if "index" not in self._store._engine.backend.capabilities:
-                facts["parent"] = None  # to find the newest one would be to read all of them
+            if not self._is_database:
+                facts["parent"] = None  # to find the newest one would be to look at all of them
             try:
                 await scope.save(state, **facts)
             except Corrupt as damage:
@@ -229,6 +229,11 @@ class StoreStorage:
             exc_info=damage,
         )
 
+    @property
+    def _is_database(self) -> bool:
+        """Whether there is an order in the storage other than that of the names of files."""
+        return "atomic" in self._store._engine.backend.capabilities
+
     def _scope(self, place: SnapshotLocation) -> AsyncScope:
         return self._store.scope(place.session_id, place.scope_id, place.scope)
 
@@ -237,13 +242,21 @@ class StoreStorage:
     ) -> list[str]:
         """Return ids that can be loaded: other facades may have saved under other names."""
         scope, found = self._scope(place), list[str]()
+        start = after
         while True:
             wanted = None if limit is None else limit - len(found)
-            page = [each async for each in scope.ids(after=after, limit=wanted)]
+            page = [each async for each in scope.ids(after=start, limit=wanted)]
             found += filter(is_identifier, page)
             if wanted is None or len(page) < wanted or len(found) == limit:
-                return found
-            after = page[-1]
+                break
+            start = page[-1]
+        uuids = all(map(is_uuid7, found)) and (after is None or is_uuid7(after))
+        if uuids or self._is_database:
+            return found
+        # Files are listed in the order of their names, where `a-b.json` comes before `a.json`. That
+        # of UUIDs is the same; others are put in order, which takes all of them.
+        ids = sorted([each async for each in scope.ids() if is_identifier(each)])
+        return [each for each in ids if after is None or each > after][:limit]
 
     async def _cursor(self, place: SnapshotLocation, start_after: str | None) -> str | None:
         if start_after is None or start_after == "":
