@@ -95,7 +95,7 @@ class _Record:
             there: getattr(self, name) for name, there in self._names().items()
         }
         extra: Mapping[str, JSON] = getattr(self, "extra", {})
-        return {**wire, **extra}
+        return {**wire, **{name: value for name, value in extra.items() if name not in wire}}
 
 
 def _type(value: object) -> str:

@@ -1,0 +1,205 @@
+"""What the tests of `SnapshotStorage` share: places of each kind, and something to store in them.
+
+The storages of one process are shared, so each test has sessions of its own.
+"""
+
+import asyncio
+import inspect
+import json
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+import holdfast
+from holdfast.compat.strands import (
+    FileStorage,
+    S3Storage,
+    Snapshot,
+    SnapshotLocation,
+    SnapshotManifest,
+    SnapshotStorage,
+    StoreStorage,
+)
+from tests.interop.places import Below, Files, Folder, Objects
+from tests.servers.service import Service
+
+OURS = "sessions/"
+ENGINES = ["memory", "sqlite", "directory", "postgres", "s3", "FileStorage", "S3Storage"]
+FILED = ["directory", "s3", "FileStorage", "S3Storage"]
+
+
+def uuid7(number: int) -> str:
+    """Return a UUID 7: the greater the number, the later."""
+    return f"0190a000-{number:04x}-7000-8000-000000000000"
+
+
+def fresh_id() -> str:
+    return f"s-{secrets.token_hex(6)}"
+
+
+def make_location(
+    session_id: str | None = None, *, scope: str = "agent", scope_id: str = "a1"
+) -> SnapshotLocation:
+    """Return a location, in a session of its own unless one is given."""
+    return SnapshotLocation(session_id or fresh_id(), scope, scope_id)
+
+
+def make_snapshot(number: int = 0, **changes: Any) -> Snapshot:
+    facts: dict[str, Any] = {
+        "scope": "agent",
+        "schema_version": "1.0",
+        "created_at": f"2026-01-01T00:00:{number % 60:02}.000Z",
+        "data": {"messages": [{"role": "user", "content": [{"text": f"hello {number}"}]}]},
+        "app_data": {"turn": number},
+    }
+    return Snapshot(**{**facts, **changes})
+
+
+def documents(location: SnapshotLocation) -> str:
+    """Return the folder of a location, as it is documented."""
+    return f"{location.session_id}/scopes/{location.scope}/{location.scope_id}/snapshots"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A storage, and what can be known of it without its code.
+
+    `files` is what is stored, if it is files or objects, and `root` what stands before a session.
+    """
+
+    storage: StoreStorage
+    open: Callable[[], StoreStorage]
+    files: Files | None = None
+    root: str = ""
+
+    def keys(self, session_id: str) -> list[str]:
+        """Return the keys of a session, below the root."""
+        assert self.files is not None
+        start = f"{self.root}{session_id}/"
+        found = [key for key in self.files.list_keys() if key.startswith(start)]
+        return [key.removeprefix(self.root) for key in found]
+
+
+@contextmanager
+def opened(engine: str, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """Open an empty storage of a kind until the block ends."""
+    folder: Path = request.getfixturevalue("tmp_path_factory").mktemp(engine)
+    with _ground(engine, folder, request) as ground:
+        yield ground
+        close(ground.storage)
+
+
+def close(storage: StoreStorage) -> None:
+    storage._store.sync.close()
+
+
+@contextmanager
+def _ground(engine: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    prefix = f"team/{secrets.token_hex(6)}"
+    match engine:
+        case "postgres":
+            with request.getfixturevalue("postgres").schemas() as schemas:
+                yield _over(schemas.url())
+        case "s3":
+            service: Service = request.getfixturevalue("seaweedfs")
+            objects = Objects(Below(service, prefix))
+            yield _over(f"s3://{service.name}/{prefix}", objects, **service.options)
+        case "S3Storage":
+            service = request.getfixturevalue("seaweedfs")
+
+            def open_s3() -> S3Storage:
+                return S3Storage(bucket=service.name, prefix=prefix, **service.options)
+
+            yield Ground(open_s3(), open_s3, Objects(Below(service, prefix)))
+        case "FileStorage":
+            yield Ground(FileStorage(folder), lambda: FileStorage(folder), Folder(folder))
+        case "directory":
+            yield _over(f"file://{folder}", Folder(folder))
+        case "sqlite":
+            yield _over(f"sqlite:///{folder}/agents.db")
+        case _:
+            store = holdfast.open("memory:")
+            yield Ground(StoreStorage(store), lambda: StoreStorage(store))
+
+
+def _over(url: str, files: Files | None = None, **options: Any) -> Ground:
+    def open() -> StoreStorage:
+        return StoreStorage(holdfast.open(url, **options))
+
+    return Ground(open(), open, files, OURS)
+
+
+class Grounds:
+    """Storages that are opened when a test first asks for them."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+        self._open: dict[str, Ground] = {}
+
+    def __getitem__(self, engine: str) -> Ground:
+        if engine not in self._open:
+            held = ExitStack()
+            self._open[engine] = held.enter_context(opened(engine, self._request))
+            # Now, so that it is closed before the server that was started for it.
+            self._request.session.addfinalizer(held.close)
+        return self._open[engine]
+
+
+async def fill(objects: Objects, keys: list[str]) -> None:
+    """Store a snapshot at each of some keys, as somebody else would."""
+    data = json.dumps(make_snapshot().to_json()).encode()
+    gate = asyncio.Semaphore(32)
+
+    async def put(key: str) -> None:
+        async with gate:
+            await obstore.put_async(objects._store, key, data)
+
+    await asyncio.gather(*map(put, keys))
+
+
+def all_calls(
+    storage: SnapshotStorage, location: SnapshotLocation
+) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return a call of each method."""
+    return {
+        "save latest": lambda: storage.save_snapshot(location, "x", True, make_snapshot()),
+        "save history": lambda: storage.save_snapshot(location, "x", False, make_snapshot()),
+        "load latest": lambda: storage.load_snapshot(location),
+        "load history": lambda: storage.load_snapshot(location, "x"),
+        "list ids": lambda: storage.list_snapshot_ids(location),
+        "list a page": lambda: storage.list_snapshots(location, limit=1),
+        "load manifest": lambda: storage.load_manifest(location),
+        "save manifest": lambda: storage.save_manifest(location, SnapshotManifest("1.0", "then")),
+        "delete": lambda: storage.delete_session(location.session_id),
+    }
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let nobody into a folder until the block ends, not even root."""
+    user = os.geteuid()
+    folder.chmod(0)
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(0)
+        folder.chmod(0o700)
+
+
+def run_coroutine(item: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine: what `pytest_pyfunc_call` does."""
+    if not inspect.iscoroutinefunction(item.obj):
+        return None
+    names = inspect.signature(item.obj).parameters
+    asyncio.run(item.obj(**{name: item.funcargs[name] for name in names}))
+    return True

@@ -1,0 +1,389 @@
+"""What goes wrong with the storages of the SDK, and does not with ours."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import Corrupt, InvalidInput, Unavailable
+from holdfast.compat.strands import (
+    FileStorage,
+    S3Storage,
+    SessionError,
+    Snapshot,
+    SnapshotLocation,
+)
+from tests.compat.strands.kit import (
+    Ground,
+    Grounds,
+    all_calls,
+    close,
+    documents,
+    make_location,
+    make_snapshot,
+    uuid7,
+)
+from tests.compat.strands.stubborn import Stubborn
+from tests.interop.places import Below, Objects
+from tests.servers.service import Service
+
+FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
+WORKER = Path(__file__).with_name("worker.py")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "FileStorage", "S3Storage"])
+def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+    return grounds[request.param]
+
+
+@pytest.fixture(params=["FileStorage", "S3Storage"])
+def filed(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+    return grounds[request.param]
+
+
+def write(ground: Ground, key: str, data: bytes) -> None:
+    assert ground.files is not None
+    ground.files.write(ground.root + key, data)
+
+
+# Writers at the same time
+
+
+async def test_of_fifty_latest_saves_at_a_time_none_is_rejected(
+    ground: Ground, location: SnapshotLocation
+) -> None:
+    """There 49 are, for they share one temporary name. One of them stays, whole."""
+    snapshots = [make_snapshot(number, app_data={"n": number}) for number in range(50)]
+    await asyncio.gather(
+        *(ground.storage.save_snapshot(location, "latest", True, each) for each in snapshots)
+    )
+    assert await ground.storage.load_snapshot(location) in snapshots
+    assert await ground.storage.list_snapshot_ids(location) == []
+
+
+def test_of_latest_saves_by_four_processes_none_is_rejected(
+    tmp_path: Path, location: SnapshotLocation
+) -> None:
+    command = [sys.executable, str(WORKER), str(tmp_path), location.session_id]
+    workers = [
+        subprocess.Popen([*command, str(number), "10"], stderr=subprocess.PIPE)
+        for number in range(4)
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=60)
+        assert worker.returncode == 0, errors.decode()
+    files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
+    assert files == ["snapshot_latest.json"]
+    found = asyncio.run(FileStorage(tmp_path).load_snapshot(location))
+    assert found is not None
+    assert found.data in [{"by": number, "index": 9} for number in range(4)]
+
+
+async def test_history_and_latest_saved_together(
+    ground: Ground, location: SnapshotLocation
+) -> None:
+    """As a session manager does; readers meanwhile see what was saved, or nothing yet."""
+    saves = [
+        ground.storage.save_snapshot(location, uuid7(number), is_latest, make_snapshot(number))
+        for number in range(8)
+        for is_latest in (True, False)
+    ]
+    reads = [ground.storage.load_snapshot(location) for _ in range(8)]
+    found = await asyncio.gather(*saves, *reads)
+    assert {type(each) for each in found[len(saves) :]} <= {Snapshot, type(None)}
+    assert await ground.storage.list_snapshot_ids(location) == [uuid7(each) for each in range(8)]
+
+
+# Folders
+
+
+@pytest.mark.parametrize("base", ["./rel", "rel", "a/../rel", "../here/rel", "rel/"])
+async def test_relative_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: SnapshotLocation, base: str
+) -> None:
+    """There every save to history fails below `./rel`, or a path with `..`."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    async with FileStorage(base) as storage:
+        os.chdir(tmp_path)  # it stays where it was
+        await storage.save_snapshot(location, uuid7(1), False, make_snapshot())
+        assert await storage.load_snapshot(location, uuid7(1)) == make_snapshot()
+        assert await storage.list_snapshot_ids(location) == [uuid7(1)]
+    (path,) = (each for each in tmp_path.rglob("*") if each.is_file())
+    assert path.is_relative_to(tmp_path / "here" / "rel" / documents(location))
+
+
+async def test_a_folder_with_two_slashes(tmp_path: Path, location: SnapshotLocation) -> None:
+    async with FileStorage(f"/{tmp_path}") as storage:
+        await storage.save_snapshot(location, "x", True, make_snapshot())
+    assert (tmp_path / documents(location) / "snapshot_latest.json").is_file()
+
+
+@pytest.mark.parametrize("base", ["", b"bytes", None, 5, "a\0b"])
+def test_what_cannot_be_a_folder(base: object) -> None:
+    with pytest.raises(InvalidInput):
+        FileStorage(base)  # type: ignore[arg-type]
+
+
+async def test_a_folder_that_is_a_file(tmp_path: Path, location: SnapshotLocation) -> None:
+    (tmp_path / "file").write_bytes(b"not a folder")
+    async with FileStorage(tmp_path / "file") as storage:
+        for name, call in all_calls(storage, location).items():
+            with pytest.raises(SessionError) as caught:
+                await call()
+            assert caught.value.__cause__ is not None, name
+    assert (tmp_path / "file").read_bytes() == b"not a folder"
+
+
+# Buckets
+
+
+@pytest.mark.parametrize("service", ["seaweedfs", "moto"])
+async def test_a_bucket_that_is_missing_is_an_error(
+    request: pytest.FixtureRequest, location: SnapshotLocation, service: str
+) -> None:
+    """There it reads as an empty session."""
+    options = request.getfixturevalue(service).options
+    async with S3Storage(bucket="misspelt", **options) as storage:
+        for name, call in all_calls(storage, location).items():
+            with pytest.raises(SessionError) as caught:
+                await call()
+            assert isinstance(caught.value.__cause__, Unavailable), name
+            assert "misspelt" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("keeps", ["snapshot_x.json", "snapshot_latest.json"])
+@pytest.mark.parametrize("code", ["AccessDenied", "InternalError"])
+async def test_a_delete_that_leaves_something_is_an_error(
+    location: SnapshotLocation, keeps: str, code: str
+) -> None:
+    """The reply is a success that names the keys that were not deleted; there it is believed."""
+    with Stubborn(keeps=keeps, code=code) as stub:
+        options = {**stub.service.options, "retry_s": 0.3}
+        async with S3Storage(bucket=stub.service.name, **options) as storage:
+            await storage.save_snapshot(location, "x", True, make_snapshot())
+            for id in ("x", "y"):
+                await storage.save_snapshot(location, id, False, make_snapshot())
+            with pytest.raises(SessionError) as caught:
+                await storage.delete_session(location.session_id)
+            assert isinstance(caught.value.__cause__, Unavailable)
+            assert any(key.endswith(keeps) for key in stub.objects)
+            stub.keeps = ""
+            await storage.delete_session(location.session_id)
+            assert stub.objects == {}
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "../a", "a@b", None, 5])
+def test_what_cannot_be_a_bucket(name: object) -> None:
+    with pytest.raises(InvalidInput):
+        S3Storage(bucket=name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("prefix", ["..", "a/../b", "a\\b", "a\nb", 5])
+def test_what_cannot_be_a_prefix(prefix: object) -> None:
+    with pytest.raises(InvalidInput):
+        S3Storage(bucket="b", prefix=prefix)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("prefix", ["team/", "/team", "//team//", "team"])
+async def test_a_prefix_is_made_regular(
+    seaweedfs: Service, location: SnapshotLocation, prefix: str
+) -> None:
+    """There `team/` leads to `team//s1`, and `/team` to a folder without a name."""
+    async with S3Storage(bucket=seaweedfs.name, prefix=prefix, **seaweedfs.options) as storage:
+        await storage.save_snapshot(location, "x", True, make_snapshot())
+    objects = Objects(Below(seaweedfs, f"team/{location.session_id}"))
+    assert objects.list_keys() == ["scopes/agent/a1/snapshots/snapshot_latest.json"]
+
+
+# Deletes
+
+
+async def test_a_session_beside_it_is_not_deleted(
+    ground: Ground, location: SnapshotLocation
+) -> None:
+    ids = [location.session_id + more for more in ("", "1", "-1", "_", "-")]
+    for id in ids:
+        await ground.storage.save_snapshot(make_location(id), "x", True, make_snapshot())
+    await ground.storage.delete_session(location.session_id)
+    found = [await ground.storage.load_snapshot(make_location(id)) for id in ids]
+    assert found == [None, *[make_snapshot()] * 4]
+
+
+async def test_a_session_that_was_deleted_begins_anew(
+    ground: Ground, location: SnapshotLocation
+) -> None:
+    for round in range(2):
+        await ground.storage.save_snapshot(location, "latest", True, make_snapshot(round))
+        assert await ground.storage.list_snapshot_ids(location) == []
+        await ground.storage.save_snapshot(location, "x", False, make_snapshot(round))
+        assert await ground.storage.load_snapshot(location, "x") == make_snapshot(round)
+        assert (await ground.storage.load_manifest(location)).schema_version == "1.0"
+        await ground.storage.save_manifest(location, {"schemaVersion": "2.0", "updatedAt": "then"})
+        await ground.storage.delete_session(location.session_id)
+
+
+# Damage
+
+
+async def test_a_corrupt_latest_is_an_error_and_stays_alone(
+    filed: Ground, location: SnapshotLocation
+) -> None:
+    """What lies beside it can be read and saved."""
+    storage = filed.storage
+    await storage.save_snapshot(location, "x", False, make_snapshot())
+    write(filed, f"{documents(location)}/snapshot_latest.json", b'{"scope": "agent"')
+    with pytest.raises(SessionError) as caught:
+        await storage.load_snapshot(location)
+    assert isinstance(caught.value.__cause__, Corrupt)
+    assert "hello" not in str(caught.value)
+    await storage.save_snapshot(location, "y", False, make_snapshot())
+    for id in ("x", "y"):
+        assert await storage.load_snapshot(location, id) == make_snapshot()
+    assert await storage.list_snapshot_ids(location) == ["x", "y"]
+    with pytest.raises(SessionError):  # what is in history does not take its place
+        await storage.load_snapshot(location)
+    beside = make_location(location.session_id, scope_id="a2")
+    await storage.save_snapshot(beside, "latest", True, make_snapshot())
+    assert await storage.load_snapshot(beside) == make_snapshot()
+    await storage.delete_session(location.session_id)
+    assert filed.keys(location.session_id) == []
+
+
+async def test_a_corrupt_latest_is_set_aside_by_the_next_one(
+    filed: Ground, location: SnapshotLocation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There it is gone; here it lies beside, until the session is deleted."""
+    key = f"{documents(location)}/snapshot_latest.json"
+    write(filed, key, b'{"scope": "agent"')
+    await filed.storage.save_snapshot(location, "latest", True, make_snapshot())
+    assert await filed.storage.load_snapshot(location) == make_snapshot()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    latest, damaged = filed.keys(location.session_id)
+    assert latest == key
+    assert damaged.startswith(f"{key}.damaged-")
+    assert filed.files is not None
+    assert filed.files.read(damaged) == b'{"scope": "agent"'
+    assert await filed.storage.list_snapshot_ids(location) == []
+    await filed.storage.delete_session(location.session_id)
+    assert filed.keys(location.session_id) == []
+
+
+async def test_of_saves_over_a_damaged_latest_none_is_rejected(
+    filed: Ground, location: SnapshotLocation
+) -> None:
+    write(filed, f"{documents(location)}/snapshot_latest.json", b"")
+    storages = [filed.storage, filed.open()]
+    await asyncio.gather(
+        *(
+            storages[number % 2].save_snapshot(location, "x", True, make_snapshot(number))
+            for number in range(10)
+        )
+    )
+    assert await filed.storage.load_snapshot(location) in [make_snapshot(n) for n in range(10)]
+    close(storages[1])
+
+
+@pytest.mark.parametrize("name", ["immutable_history/snapshot_x", "manifest"])
+async def test_what_is_damaged_is_not_overwritten_unseen(
+    filed: Ground, location: SnapshotLocation, name: str
+) -> None:
+    """Only a latest gives way to the next one. A delete of the session removes the rest."""
+    key = f"{documents(location)}/{name}.json"
+    await filed.storage.save_snapshot(location, "x", False, make_snapshot())
+    write(filed, key, b"{")
+    calls = all_calls(filed.storage, location)
+    with pytest.raises(SessionError) as caught:
+        await calls["save manifest" if name == "manifest" else "save history"]()
+    assert isinstance(caught.value.__cause__, Corrupt)
+    assert filed.files is not None
+    assert filed.files.read(key) == b"{"
+    await filed.storage.delete_session(location.session_id)
+    assert filed.keys(location.session_id) == []
+
+
+async def test_an_empty_file_is_an_error(filed: Ground, location: SnapshotLocation) -> None:
+    """With S3 it reads as none there, so that a session begins anew over what was lost."""
+    for name, id in (("snapshot_latest", None), ("immutable_history/snapshot_x", "x")):
+        write(filed, f"{documents(location)}/{name}.json", b"")
+        with pytest.raises(SessionError) as caught:
+            await filed.storage.load_snapshot(location, id)
+        assert isinstance(caught.value.__cause__, Corrupt)
+
+
+FOREIGN = [
+    "xsnapshot_junk.json",
+    "snapshot_UPPER.json",
+    "snapshot_0.json.tmp",
+    "snapshot_with blank.json",
+    "snapshot_.json",
+    "0",
+    "~",
+]
+
+
+@pytest.mark.parametrize("latest", [True, False], ids=["latest", "no latest"])
+async def test_foreign_files_are_not_listed_and_not_in_the_way(
+    filed: Ground, location: SnapshotLocation, latest: bool
+) -> None:
+    """There some are listed that no load accepts."""
+    history = f"{documents(location)}/immutable_history"
+    if latest:
+        await filed.storage.save_snapshot(location, "latest", True, make_snapshot())
+    for number in range(3):
+        await filed.storage.save_snapshot(location, uuid7(number), False, make_snapshot())
+    for name in FOREIGN:
+        write(filed, f"{history}/{name}", b"{}" + b" " * 200)
+    write(filed, f"{history}/snapshot_dir.json/snapshot_deep.json", b"{}")
+    assert await filed.storage.list_snapshot_ids(location) == [uuid7(0), uuid7(1), uuid7(2)]
+    assert await filed.storage.list_snapshot_ids(location, limit=2) == [uuid7(0), uuid7(1)]
+    found, token = list[str](), None
+    for _ in range(3):
+        page = await filed.storage.list_snapshots(location, limit=1, start_after=token)
+        found, token = [*found, *page.snapshot_ids], page.next_token
+    assert found == [uuid7(0), uuid7(1), uuid7(2)]
+    assert token is None
+
+
+# Pages
+
+
+async def test_pages_by_ids_that_are_no_uuids(ground: Ground, location: SnapshotLocation) -> None:
+    """In whatever order the engine has them, each comes once, and the whole list has the same."""
+    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1)]
+    for id in ids:
+        await ground.storage.save_snapshot(location, id, False, make_snapshot())
+    whole = await ground.storage.list_snapshot_ids(location)
+    assert sorted(whole) == sorted(ids)
+    for limit in (1, 3):
+        found, token, more = list[str](), None, True
+        while more:
+            page = await ground.storage.list_snapshots(location, limit=limit, start_after=token)
+            found, token = [*found, *page.snapshot_ids], page.next_token
+            more = token is not None
+        assert found == whole
+
+
+# What the SDK wrote
+
+
+@pytest.mark.parametrize("fixture", ["ts_filestorage", "ts_raw_storage"])
+async def test_documents_of_the_sdk_come_back_as_they_are(tmp_path: Path, fixture: str) -> None:
+    shutil.copytree(FIXTURES / fixture, tmp_path / "base")
+    count = 0
+    async with FileStorage(tmp_path / "base") as storage:
+        for path in sorted((tmp_path / "base").rglob("snapshot_*.json")):
+            session_id, _, scope, scope_id, *_ = path.relative_to(tmp_path / "base").parts
+            location = SnapshotLocation(session_id, scope, scope_id)
+            id = path.stem.removeprefix("snapshot_")
+            found = await storage.load_snapshot(location, None if id == "latest" else id)
+            assert found is not None
+            assert json.dumps(found.to_json()) == json.dumps(json.loads(path.read_bytes()))
+            assert id == "latest" or id in await storage.list_snapshot_ids(location)
+            count += 1
+    assert count >= 4

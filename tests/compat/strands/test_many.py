@@ -1,0 +1,125 @@
+"""Long histories: they are listed, paged and deleted, and a save costs the same as ever."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage, StoreStorage
+from tests.compat.strands.kit import close, documents, fill, make_snapshot, uuid7
+from tests.compat.strands.watched import Watched
+from tests.servers.proxy import Proxy
+from tests.servers.service import Service
+
+COUNT = 2_500
+IDS = [uuid7(number) for number in range(COUNT)]
+
+
+async def check_all(storage: SnapshotStorage, location: SnapshotLocation) -> None:
+    """List all, walk by pages, load the ends, and delete."""
+    assert await storage.list_snapshot_ids(location) == IDS
+    assert await storage.list_snapshot_ids(location, limit=1_100) == IDS[:1_100]
+    assert await storage.list_snapshot_ids(location, start_after=IDS[-3]) == IDS[-2:]
+    found, token, more = list[str](), None, True
+    while more:
+        page = await storage.list_snapshots(location, limit=999, start_after=token)
+        found, token = [*found, *page.snapshot_ids], page.next_token
+        more = token is not None
+    assert found == IDS
+    for id in (IDS[0], IDS[-1]):
+        assert await storage.load_snapshot(location, id) == make_snapshot()
+    await storage.delete_session(location.session_id)
+    assert await storage.list_snapshot_ids(location) == []
+    assert await storage.load_snapshot(location) is None
+
+
+async def test_a_folder_of_2500(tmp_path: Path, location: SnapshotLocation) -> None:
+    history = tmp_path / documents(location) / "immutable_history"
+    async with FileStorage(tmp_path) as storage:
+        await storage.save_snapshot(location, "latest", True, make_snapshot())
+        history.mkdir(exist_ok=True)
+        data = json.dumps(make_snapshot().to_json(), indent=2).encode()
+        for id in IDS:
+            (history / f"snapshot_{id}.json").write_bytes(data)
+        await check_all(storage, location)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "engine", ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+)
+async def test_a_database_of_2500(
+    request: pytest.FixtureRequest, tmp_path: Path, location: SnapshotLocation, engine: str
+) -> None:
+    urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/agents.db?synchronous=off"}
+    url = urls.get(engine) or request.getfixturevalue("postgres_url")
+    with holdfast.open(url) as store:
+        storage = StoreStorage(store)
+        await storage.save_snapshot(location, IDS[0], False, make_snapshot())
+        scope = store.scope(location.session_id, location.scope_id, location.scope)
+        stored = scope.load(IDS[0])
+        assert stored is not None
+        for id in IDS[1:]:  # as the facade does, without the way through its threads
+            scope.save(stored.state, id=id, head=False, metadata=stored.metadata)
+        await check_all(storage, location)
+
+
+@pytest.fixture
+def watched(seaweedfs: Service) -> Iterator[Watched]:
+    with Proxy(seaweedfs.port) as proxy:
+        watched = Watched(seaweedfs, proxy)
+        yield watched
+        close(watched.storage)
+
+
+@pytest.mark.slow
+async def test_a_bucket_of_2500(watched: Watched, location: SnapshotLocation) -> None:
+    history = f"{documents(location)}/immutable_history"
+    await watched.storage.save_snapshot(location, "latest", True, make_snapshot())
+    await fill(watched.objects, [f"{history}/snapshot_{id}.json" for id in IDS])
+    await check_all(watched.storage, location)
+    assert watched.objects.list_keys() == []
+
+
+async def test_a_save_costs_the_same_whatever_the_history(
+    watched: Watched, location: SnapshotLocation
+) -> None:
+    """Nothing of history is read or listed for it."""
+    costs = []
+    await watched.storage.save_snapshot(location, "latest", True, make_snapshot())
+    for number in range(6):
+        watched.proxy.forget()
+        await watched.storage.save_snapshot(location, uuid7(number), False, make_snapshot())
+        await watched.storage.save_snapshot(location, "latest", True, make_snapshot(number))
+        costs.append(watched.proxy.counts())
+    assert costs == [{"GET": 2, "PUT": 2}] * 6
+
+
+async def test_a_page_is_one_list_whatever_comes_behind_it(
+    watched: Watched, location: SnapshotLocation
+) -> None:
+    """Also of 1,050, which are two pages of the service."""
+    history = f"{documents(location)}/immutable_history"
+    await watched.storage.save_snapshot(location, "latest", True, make_snapshot())
+    await fill(watched.objects, [f"{history}/snapshot_{id}.json" for id in IDS[:1_050]])
+    for limit, after in ((1, None), (10, IDS[500]), (200, IDS[3])):
+        watched.proxy.forget()
+        found = await watched.storage.list_snapshot_ids(location, limit=limit, start_after=after)
+        start = 0 if after is None else IDS.index(after) + 1
+        assert found == IDS[start : start + limit]
+        assert watched.proxy.counts() == {"GET": 1, "LIST": 1}
+
+
+async def test_a_list_of_a_folder_reads_no_document(
+    tmp_path: Path, location: SnapshotLocation
+) -> None:
+    """They could not be read: they are not even JSON."""
+    async with FileStorage(tmp_path) as storage:
+        await storage.save_snapshot(location, "latest", True, make_snapshot())
+        history = tmp_path / documents(location) / "immutable_history"
+        history.mkdir()
+        for id in IDS[:300]:
+            (history / f"snapshot_{id}.json").write_bytes(b"not JSON" * 30)
+        assert await storage.list_snapshot_ids(location) == IDS[:300]

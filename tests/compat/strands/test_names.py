@@ -1,0 +1,124 @@
+"""Ids, scopes, cursors and limits that are refused: none of them leads elsewhere.
+
+They are looked at before any engine is asked, so two of them stand for all.
+"""
+
+from collections.abc import Awaitable
+
+import pytest
+
+from holdfast import InvalidInput
+from holdfast.compat.strands import SnapshotLocation
+from tests.compat.strands.kit import (
+    Ground,
+    Grounds,
+    all_calls,
+    documents,
+    make_location,
+    make_snapshot,
+    uuid7,
+)
+
+
+@pytest.fixture(params=["memory", "FileStorage"])
+def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+    return grounds[request.param]
+
+
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "../evil",
+    "/etc",
+    "a/b",
+    "a\\b",
+    "a.b",
+    "A",
+    "s1\n",
+    "\n",
+    "a b",
+    "é",
+    "\uff11",  # a digit, but not one of ours
+    "\u0663",
+    "a\0b",
+    "\ud800",
+    "x" * 100_000,
+    "%2e%2e",
+    "~",
+    "+2e",
+]
+
+
+@pytest.mark.parametrize("id", HOSTILE, ids=ascii)
+async def test_no_id_escapes(ground: Ground, location: SnapshotLocation, id: str) -> None:
+    """Nothing is read, written or deleted by it, and the error does not hold megabytes."""
+    storage = ground.storage
+    await storage.save_snapshot(location, "x", True, make_snapshot())
+    calls: list[Awaitable[object]] = [
+        storage.save_snapshot(location, id, False, make_snapshot()),
+        storage.load_snapshot(location, id),
+        storage.delete_session(id),
+    ]
+    for bad in (make_location(id or ""), make_location(location.session_id, scope_id=id)):
+        if bad.session_id == id or bad.scope_id == id:
+            calls += [call() for name, call in all_calls(storage, bad).items() if name != "delete"]
+    for call in calls:
+        with pytest.raises(InvalidInput):
+            await call
+    assert await storage.load_snapshot(location) == make_snapshot()
+    if ground.files is not None:
+        assert ground.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
+
+
+@pytest.mark.parametrize("scope", ["tool", "Agent", "multiagent", "../agent", "", None, ["agent"]])
+async def test_no_scope_escapes(ground: Ground, location: SnapshotLocation, scope: object) -> None:
+    bad = {**location.to_json(), "scope": scope}
+    with pytest.raises(InvalidInput, match="scope"):
+        await ground.storage.save_snapshot(bad, "x", True, make_snapshot())
+    with pytest.raises(InvalidInput, match="scope"):
+        await ground.storage.load_snapshot(bad)
+
+
+@pytest.mark.parametrize("id", [None, 5, True, b"x", ["x"]])
+async def test_ids_that_are_no_text(ground: Ground, location: SnapshotLocation, id: object) -> None:
+    """There some storages turn them into text, so that `undefined` becomes a session."""
+    with pytest.raises(InvalidInput):
+        await ground.storage.save_snapshot(location, id, False, make_snapshot())  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        await ground.storage.delete_session(id)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        await ground.storage.load_snapshot({**location.to_json(), "scopeId": id})
+
+
+async def test_the_id_of_a_latest_save_is_not_looked_at(
+    ground: Ground, location: SnapshotLocation
+) -> None:
+    for id in ("latest", "BAD/..", ""):
+        await ground.storage.save_snapshot(location, id, True, make_snapshot())
+    assert await ground.storage.list_snapshot_ids(location) == []
+
+
+@pytest.mark.parametrize("cursor", ["not-there", uuid7(1).upper(), uuid7(1) + "\n", 5, "a/b"])
+async def test_cursors_that_mean_nothing(
+    ground: Ground, location: SnapshotLocation, cursor: object
+) -> None:
+    """There a UUID in capitals compares wrongly, and everything is returned again."""
+    with pytest.raises(InvalidInput):
+        await ground.storage.list_snapshot_ids(location, start_after=cursor)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [1.5, float("nan"), "1", True])
+async def test_limits_that_are_no_whole_numbers(
+    ground: Ground, location: SnapshotLocation, limit: object
+) -> None:
+    with pytest.raises(InvalidInput, match="limit"):
+        await ground.storage.list_snapshot_ids(location, limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="limit"):
+        await ground.storage.list_snapshots(location, limit=limit)  # type: ignore[arg-type]
+
+
+async def test_nothing_is_asked_for_with_a_limit_of_nothing(ground: Ground) -> None:
+    """Nothing else is looked at then, as there."""
+    bad = make_location("BAD")
+    assert await ground.storage.list_snapshot_ids(bad, limit=0, start_after="BAD") == []

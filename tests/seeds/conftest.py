@@ -1,0 +1,40 @@
+"""Storages for snapshots, each shared by the tests of a process."""
+
+import pytest
+
+from holdfast.compat.strands import SnapshotLocation, SnapshotStorage
+from tests.compat.strands.kit import ENGINES, FILED, Ground, Grounds, make_location, run_coroutine
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return run_coroutine(pyfuncitem)
+
+
+@pytest.fixture(scope="session")
+def grounds(request: pytest.FixtureRequest) -> Grounds:
+    """Storages of each kind, by its name."""
+    return Grounds(request)
+
+
+@pytest.fixture(params=ENGINES)
+def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+    """A storage on each engine, and the two that stand in for those of the SDK."""
+    return grounds[request.param]
+
+
+@pytest.fixture
+def storage(ground: Ground) -> SnapshotStorage:
+    return ground.storage
+
+
+@pytest.fixture(params=FILED)
+def filed(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+    """A storage of each kind that writes files or objects."""
+    return grounds[request.param]
+
+
+@pytest.fixture
+def location() -> SnapshotLocation:
+    """A location in a session that only this test uses."""
+    return make_location()
