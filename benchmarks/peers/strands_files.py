@@ -8,16 +8,16 @@ import asyncio
 import os
 from typing import Any
 
-from strands import Agent  # type: ignore[import-not-found]
-from strands.hooks import AfterInvocationEvent  # type: ignore[import-not-found]
-from strands.models import Model  # type: ignore[import-not-found]
-from strands.session import SnapshotSessionManager  # type: ignore[import-not-found]
-from strands.storage import LocalFileStorage  # type: ignore[import-not-found]
+from strands import Agent
+from strands.hooks import AfterInvocationEvent
+from strands.models import Model
+from strands.session import SnapshotSessionManager
+from strands.storage import LocalFileStorage
 
 from benchmarks.peers.harness import Job, Message, Peer, drive
 
 
-class NoModel(Model):  # type: ignore[misc]
+class NoModel(Model):
     """Stands where an agent wants a model, and is never asked."""
 
     def update_config(self, **config: Any) -> None:

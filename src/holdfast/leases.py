@@ -1,4 +1,4 @@
-"""The verbs about leases, and the thread that keeps them from ending.
+"""The verbs about leases, and the threads that keep them from ending.
 
 A lease is a key that a scope carries. Whoever holds it writes under it, and a write under a key
 that the scope carries no longer is Conflict: so a worker that was paused past its lease changes

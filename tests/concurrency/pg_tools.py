@@ -5,10 +5,9 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -16,10 +15,7 @@ import pytest
 import holdfast
 from holdfast import Scope, Store, Unavailable
 from tests.servers.postgres import Postgres, with_option
-
-T = TypeVar("T")
-
-WAIT_S_MAX = 30.0
+from tests.waiting import WAIT_S_MAX, until
 
 # A connection that is idle holds nothing. Locks of relations are looked for in the whole schema, as
 # behind a pooler a connection does not have the name that its client gave.
@@ -67,15 +63,6 @@ def assert_none(server: Postgres, query: str, url: str) -> None:
             until(is_clean)
         except AssertionError:
             raise AssertionError(f"left on the server: {found}") from None
-
-
-def until(condition: Callable[[], T]) -> T:
-    """Wait until a condition holds, and return what it said."""
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "what was waited for did not happen"
-        time.sleep(0.01)
-    return found
 
 
 class Background(threading.Thread):

@@ -9,9 +9,10 @@ from holdfast import Conflict, ScopeKey
 from holdfast.backends.postgres import PostgresBackend
 from holdfast.opening import CLOCK, draw
 from holdfast.protocol import Claim, Commit, NoteWrite
-from tests.concurrency.pg_tools import Background, until
+from tests.concurrency.pg_tools import Background
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.waiting import until
 
 KEY = ScopeKey("s")
 SHORT_US = 50_000

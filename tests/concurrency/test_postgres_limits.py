@@ -19,10 +19,10 @@ from tests.concurrency.pg_tools import (
     fill,
     opened,
     outage,
-    until,
     waiters,
 )
 from tests.servers.postgres import PrivatePostgres, Schemas
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

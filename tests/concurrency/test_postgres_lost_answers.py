@@ -14,11 +14,12 @@ import pytest
 
 from holdfast import Scope, Store, Unavailable
 from holdfast.testing.conformance._faces import Face, close_loop, through
-from tests.concurrency.pg_tools import opened, until
+from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas
+from tests.waiting import until
 
 BATCHES_MAX = 40
 HELD_S = 0.1

@@ -9,8 +9,9 @@ import pytest
 from holdfast import InvalidInput, Store
 from tests.concurrency.crew import Worker
 from tests.concurrency.forker import check, save
-from tests.concurrency.pg_tools import Background, opened, run_script, until, waiters
+from tests.concurrency.pg_tools import Background, opened, run_script, waiters
 from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.waiting import until
 
 FORKER = Path(__file__).with_name("forker.py")
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdfast import Store, Unavailable
-from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, until
+from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import PrivatePostgres, Schemas
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

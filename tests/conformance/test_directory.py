@@ -10,7 +10,7 @@ from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance.leasing import Leasing
 from holdfast.testing.conformance.watching import Watching
-from tests.conformance.one_face import Async, Sync
+from tests.conformance.parts import Async, Stored, Sync
 
 
 class OnDirectory(conformance.Kit):
@@ -22,8 +22,8 @@ class OnDirectory(conformance.Kit):
         return listing_order(name)
 
 
-class TestDirectory(Sync, OnDirectory, conformance.Suite):
-    """Every chapter."""
+class TestDirectory(Sync, OnDirectory, Stored):
+    """The chapters that depend on the engine."""
 
 
 class TestDirectoryAsync(Async, OnDirectory, Leasing, Watching):

@@ -1,5 +1,6 @@
 """The suite on PostgreSQL."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from holdfast.testing.conformance.leasing import Leasing
 from holdfast.testing.conformance.promises import Promises
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.watching import Watching
-from tests.conformance.one_face import Async, Sync
-from tests.servers.postgres import Postgres, Schemas
+from tests.conformance.parts import Async, Stored, Sync
+from tests.servers.postgres import Connection, Postgres, Schemas
 
 
 class OnPostgres(conformance.Kit):
@@ -23,11 +24,15 @@ class OnPostgres(conformance.Kit):
         self.postgres = postgres
         self.schemas = schemas
 
+    def schema_of(self, place: Path) -> str:
+        """Return which of the schemas is that of a place."""
+        return str(place)
+
     def open_backend(self, place: Path) -> Backend:
-        return opening.open_backend(self.schemas.url(str(place)))
+        return opening.open_backend(self.schemas.url(self.schema_of(place)))
 
     def damage(self, place: Path, text: bytes) -> int:
-        schema = self.schemas.name(str(place))
+        schema = self.schemas.name(self.schema_of(place))
         with self.postgres.connect() as conn:
             rows = conn.execute(f"SELECT seq, body FROM {schema}.bodies").fetchall()
             spoiled = [
@@ -38,11 +43,47 @@ class OnPostgres(conformance.Kit):
         return len(spoiled)
 
 
-class TestPostgres(Sync, OnPostgres, conformance.Suite):
-    """Every chapter."""
+TABLES = ("labels", "notes", "bodies", "snapshots", "scopes", "sessions")
 
 
-class TestPostgresAsync(Async, OnPostgres, Promises, Threads, Leasing, Watching):
+class Reused:
+    """A schema that one test uses after another: to make one and to drop it takes long."""
+
+    def __init__(self, schemas: Schemas, conn: Connection) -> None:
+        self.schemas = schemas
+        self._conn = conn
+        self._clear = ";".join(f"DELETE FROM {schemas.name()}.{table}" for table in TABLES)
+
+    def clear(self) -> None:
+        self._conn.execute(self._clear)
+
+
+@pytest.fixture(scope="module")
+def reused(postgres: Postgres) -> Iterator[Reused]:
+    with postgres.schemas() as schemas, postgres.connect() as conn:
+        opening.open_backend(schemas.url()).close()
+        yield Reused(schemas, conn)
+
+
+class OnReusedPostgres(OnPostgres):
+    """Gives each test a schema that is empty, and was used before."""
+
+    @pytest.fixture(autouse=True)
+    def _places(self, postgres: Postgres, reused: Reused) -> Iterator[None]:
+        self.postgres = postgres
+        self.schemas = reused.schemas
+        yield
+        reused.clear()
+
+    def schema_of(self, place: Path) -> str:
+        return ""
+
+
+class TestPostgres(Sync, OnReusedPostgres, Stored):
+    """The chapters that depend on the engine."""
+
+
+class TestPostgresAsync(Async, OnReusedPostgres, Promises, Threads, Leasing, Watching):
     """The chapters that are about more than one caller."""
 
 

@@ -12,17 +12,13 @@ from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance.damage import Damage
 from holdfast.testing.conformance.deleting import Deleting
-from holdfast.testing.conformance.drafts import Drafts
-from holdfast.testing.conformance.engine import EngineSeam
-from holdfast.testing.conformance.forking import Forking
 from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.notes import Notes
 from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
 from holdfast.testing.conformance.watching import Watching
-from tests.conformance.one_face import Sync
+from tests.conformance.parts import Sync
 from tests.servers.service import Service
 
 POLL_S = 0.1  # it is asked for what is watched
@@ -69,14 +65,10 @@ class TestSeaweedFS(
     OnSeaweedFS,
     Damage,
     Saving,
-    Drafts,
     Repeating,
     Updating,
-    Notes,
     Deleting,
-    Forking,
     Threads,
-    EngineSeam,
     Leasing,
     Watching,
 ):
@@ -99,8 +91,8 @@ class OnMoto(OnService):
         return listing_order(name)
 
 
-class TestMoto(Sync, OnMoto, Drafts, Repeating, Damage, EngineSeam):
-    """A few chapters: it is slow."""
+class TestMoto(Sync, OnMoto, Repeating):
+    """The chapter about conditions: it is slow."""
 
 
 @pytest.mark.slow

@@ -2,11 +2,36 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast import opening
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
+from holdfast.testing.conformance.faces import Faces
+from holdfast.testing.conformance.leasing import Leasing
+from holdfast.testing.conformance.promises import Promises
+from holdfast.testing.conformance.threads import Threads
+from holdfast.testing.conformance.watching import Watching
+from tests.conformance.parts import Async, Sync
 
 
-class TestSqlite(conformance.Suite):
+class OnSqlite(conformance.Kit):
+    def open_backend(self, place: Path) -> Backend:
+        # What a power cut does is not tested here, and without syncing it is much faster.
+        return opening.open_backend(f"sqlite:///{place / 'holdfast.db'}", synchronous="off")
+
+
+class TestSqlite(Sync, OnSqlite, conformance.Suite):
+    """Every chapter."""
+
+
+class TestSqliteAsync(Async, OnSqlite, Promises, Faces, Threads, Leasing, Watching):
+    """The chapters that are about more than one caller, or about the faces."""
+
+
+@pytest.mark.slow
+class TestSqliteAtLength(conformance.Suite):
+    """Every chapter, in both faces, with the settings that a user gets."""
+
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(f"sqlite:///{place / 'holdfast.db'}")

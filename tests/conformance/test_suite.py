@@ -12,6 +12,9 @@ from holdfast.opening import store_over
 from holdfast.testing import conformance
 from holdfast.testing.conformance import PROMISES, Kit, Sequential, Suite, promises
 from holdfast.testing.conformance._faces import close_loop, through
+from holdfast.testing.conformance.bad_input import BadInput
+from holdfast.testing.conformance.faces import Faces
+from tests.conformance.parts import Stored
 
 TESTS: dict[str, Callable[..., None]] = {
     name: test for name, test in inspect.getmembers(Suite) if name.startswith("test_")
@@ -45,6 +48,10 @@ def test_no_chapter_hides_a_test_of_another() -> None:
     chapters = [each for each in Suite.__mro__ if each not in (Suite, Sequential, Kit)]
     names = [name for chapter in chapters for name in vars(chapter) if name.startswith("test_")]
     assert len(names) == len(set(names)) == len(TESTS)
+
+
+def test_the_fast_tests_of_an_engine_leave_nothing_else_out() -> None:
+    assert set(Suite.__mro__) - set(Stored.__mro__) == {Suite, Sequential, BadInput, Faces}
 
 
 def test_both_faces_are_really_looked_through() -> None:

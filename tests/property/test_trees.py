@@ -6,7 +6,7 @@ turns; and directed ones, that take away what others may be stored against.
 """
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,13 @@ from holdfast import AlreadyExists, ScopeKey
 from tests.property.trees import BASE, KINDS, ODD, Forest, Line, evolve, grow, message
 
 MAIN = ScopeKey("s")
-SLOW = pytest.mark.slow
+QUOTED = 'quo"te \\ ключ'
 KEYS = ["messages", "log", "notes", 'quo"te', "ключ", "a\\b", "decoy", ""]
+
+
+def slowly(values: Iterable[Any], *, but: Collection[Any]) -> list[Any]:
+    """Leave all but some of these values to the slow tests."""
+    return [each if each in but else pytest.param(each, marks=pytest.mark.slow) for each in values]
 
 
 @pytest.fixture
@@ -179,7 +184,7 @@ class Program:
         self.forest.reopen()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", slowly(range(6), but=range(3)))
 def test_random_trees_read_back_exactly(tmp_path: Path, seed: int) -> None:
     Program(tmp_path / "store.db", seed).run(range(1, 81), verify_every=16)
 
@@ -207,21 +212,21 @@ def finish(forest: Forest) -> None:
     forest.verify_empty()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slowly(KINDS, but=("append", "middle", "summary", "tool")))
 def test_every_second_is_deleted(forest: Forest, kind: str) -> None:
     saved = grow(forest, MAIN, kind, 200, seed=kind)
     forest.delete(MAIN, *(info.id for info in saved[::2]))
     finish(forest)
 
 
-@pytest.mark.parametrize("left", [0, 33, 64, 75, 149])
+@pytest.mark.parametrize("left", slowly((0, 33, 64, 75, 149), but=(0, 33, 149)))
 def test_all_but_one_are_deleted(forest: Forest, left: int) -> None:
     saved = grow(forest, MAIN, "sliding", 150)
     forest.delete(MAIN, *(info.id for at, info in enumerate(saved) if at != left))
     finish(forest)
 
 
-@pytest.mark.parametrize("kind", ["append", pytest.param("many", marks=SLOW)])
+@pytest.mark.parametrize("kind", slowly(("append", "many"), but=("append",)))
 def test_each_where_a_group_may_end_is_deleted(forest: Forest, kind: str) -> None:
     """One at a time, with a look at all the others: what others are stored against goes."""
     saved = grow(forest, MAIN, kind, 140)
@@ -231,7 +236,7 @@ def test_each_where_a_group_may_end_is_deleted(forest: Forest, kind: str) -> Non
     finish(forest)
 
 
-@pytest.mark.parametrize("kind", ["append", "middle", pytest.param("tool", marks=SLOW)])
+@pytest.mark.parametrize("kind", slowly(("append", "middle", "tool"), but=("middle",)))
 def test_each_is_overwritten_in_random_order(forest: Forest, kind: str) -> None:
     chance = random.Random(70)
     saved = list(grow(forest, MAIN, kind, 70))
@@ -245,14 +250,14 @@ def test_each_is_overwritten_in_random_order(forest: Forest, kind: str) -> None:
     finish(forest)
 
 
-@pytest.mark.parametrize("keep_last", [0, 1, 33, 149])
+@pytest.mark.parametrize("keep_last", slowly((0, 1, 33, 149), but=(0, 33)))
 def test_a_prune_leaves_the_newest(forest: Forest, keep_last: int) -> None:
     grow(forest, MAIN, "counters", 150)
     forest.prune(MAIN, keep_last)
     finish(forest)
 
 
-@pytest.mark.parametrize("kind", ["append", "summary"])
+@pytest.mark.parametrize("kind", slowly(("append", "summary"), but=("append",)))
 def test_only_drafts_and_then_one_is_kept(forest: Forest, kind: str) -> None:
     grow(forest, MAIN, kind, 300, keep=False)
     forest.verify()
@@ -309,16 +314,15 @@ def test_a_fork_of_a_draft_outlives_it(forest: Forest) -> None:
     finish(forest)
 
 
-@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.parametrize("patched", slowly((False, True), but=(True,)))
 def test_a_chain_of_forks_loses_its_middle(forest: Forest, patched: bool) -> None:
     chain = [MAIN]
     grow(forest, MAIN, "counters", 40)
     for depth in range(60):
         key = chain[-1]
         patch = {"version": depth, "log": [depth]} if patched else None
-        chain.append(
-            forest.fork(key, forest.line(key).head or "", scope_id=f"d{depth}", patch=patch)
-        )
+        head = forest.line(key).head or ""
+        chain.append(forest.fork(key, head, scope_id=f"d{depth}", patch=patch))
         if depth % 4 == 0:
             grow(forest, chain[-1], "counters", 3, seed=depth)
     forest.verify()
@@ -329,7 +333,7 @@ def test_a_chain_of_forks_loses_its_middle(forest: Forest, patched: bool) -> Non
     finish(forest)
 
 
-@pytest.mark.parametrize("by", ["scope", "prune", "overwrite", pytest.param("each", marks=SLOW)])
+@pytest.mark.parametrize("by", slowly(("scope", "each", "prune", "overwrite"), but=("prune",)))
 def test_forks_outlive_their_source(forest: Forest, by: str) -> None:
     saved = grow(forest, MAIN, "sliding", 100)
     for number, info in enumerate(saved[::5]):
@@ -348,7 +352,7 @@ def test_forks_outlive_their_source(forest: Forest, by: str) -> None:
     finish(forest)
 
 
-@pytest.mark.parametrize("name", ["log", 'quo"te \\ ключ', pytest.param("messages", marks=SLOW)])
+@pytest.mark.parametrize("name", slowly(("log", QUOTED, "messages"), but=(QUOTED,)))
 def test_appends_to_any_list_after_anything(forest: Forest, name: str) -> None:
     """Also to a head that was saved, deleted, uncovered, forked, overwritten or made elsewhere."""
     chance = random.Random(name)
@@ -393,5 +397,4 @@ def test_a_store_that_looked_away_goes_on(tmp_path: Path) -> None:
                 grow(forest, MAIN, "append", 34, seed=number, keep=False)
         if number % 8 == 0:
             forest.verify()
-    forest.verify()
     finish(forest)

@@ -20,7 +20,7 @@ def test_every_example_is_described_and_tested() -> None:
     assert "**[workers.py](workers.py)**" in text
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_a_killed_workers_report_is_finished_by_another(
     engine: str, request: pytest.FixtureRequest
 ) -> None:

@@ -2,7 +2,6 @@
 
 import inspect
 import threading
-import time
 
 import pytest
 
@@ -10,8 +9,7 @@ import holdfast
 from holdfast import Store, runs
 from holdfast.runs import AsyncRun, Run
 from tests.runs.hands import Hands, Place, ends_with
-
-WAIT_S_MAX = 10.0
+from tests.waiting import until
 
 
 def test_the_faces_have_the_same_names() -> None:
@@ -45,7 +43,4 @@ def test_nothing_is_left_behind(place: Place, face: str) -> None:
                 hands.abort(run.run_id)
         assert len(hands.list()) == 6
         assert [*store.check()] == []
-    deadline = time.monotonic() + WAIT_S_MAX
-    while threading.active_count() > before:  # those of the pool end by themselves
-        assert time.monotonic() < deadline, threading.enumerate()
-        time.sleep(0.01)
+    until(lambda: threading.active_count() <= before)  # those of the pool end by themselves

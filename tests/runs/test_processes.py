@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from holdfast import Conflict, Store, runs
 from tests.concurrency.crew import Worker
 from tests.runs.hands import Place
+from tests.waiting import until
 
 WAIT_S_MAX = 20.0
 TTL_S = 1.0
@@ -39,13 +39,6 @@ def kill_in_the_middle(place: Place, run_id: str) -> int:
     return last
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def is_expired(store: Store, run_id: str) -> bool:
     found = runs.get(store, run_id)
     assert found is not None
@@ -58,7 +51,7 @@ def test_a_killed_workers_run_is_adopted(shared: Place) -> None:
     with shared.open() as store:
         with pytest.raises(Conflict), runs.adopt(store, "r"):
             pass  # its lease lasts a little longer
-        wait_until(lambda: is_expired(store, "r"))
+        until(lambda: is_expired(store, "r"))
         assert [each.run_id for each in runs.list(store, status="expired")] == ["r"]
         assert [*runs.list(store, status="running")] == []
         with runs.adopt(store, "r", wait_s=WAIT_S_MAX, on_success="keep") as run:

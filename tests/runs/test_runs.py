@@ -2,8 +2,6 @@
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,15 +10,9 @@ import pytest
 from holdfast import Conflict, NotFound, Store, runs
 from holdfast.runs import Aborted, RunError
 from tests.runs.hands import Hands, desert, ends_with
+from tests.waiting import until
 
 WAIT_S_MAX = 10.0
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 class Broken(Exception):
@@ -200,7 +192,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
             assert quick.state == "slow"
             with pytest.raises(Conflict):
                 slow.step("too late")
-            wait_for(lambda: _stops(slow))
+            until(lambda: _stops(slow))
             assert not slow.aborted
             quick.step("quick")
         slow.step("much too late")
@@ -300,7 +292,7 @@ def test_an_abort_is_seen_by_the_worker(hands: Hands) -> None:
         run.step({"n": 1})
         found = hands.abort("r")
         assert (found.status, found.steps) == ("aborted", 1)
-        wait_for(lambda: run.aborted)
+        until(lambda: run.aborted)
         with pytest.raises(Aborted):
             run.check()
         with pytest.raises(Aborted):

@@ -19,9 +19,8 @@ from holdfast.backends._bucket.directory import DirectoryBucket
 from holdfast.backends._objects.check import SEVERITIES
 from holdfast.backends.objects import ObjectBackend
 from holdfast.core.layout import Layout
-from holdfast.model import Finding
 from holdfast.opening import CLOCK, draw, store_over
-from holdfast.protocol import Backend
+from tests.unit.damaged import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 DAYS_S = 2 * 86_400
@@ -48,20 +47,6 @@ def engine(root: Path, *, root_name: str = "sessions/", **options: Any) -> Objec
     return ObjectBackend(
         bucket, layout=Layout(root_name), index=index, clock=CLOCK, draw=draw, **options
     )
-
-
-def inspect(backend: Backend, *, repair: bool = False, limit: int = 7) -> list[Finding]:
-    """Return all findings, page by page."""
-    findings: list[Finding] = []
-    after: str | None = ""
-    while after is not None:
-        found, after = backend.check(after, repair=repair, limit=limit)
-        findings += found
-    return findings
-
-
-def codes(findings: list[Finding]) -> list[str]:
-    return sorted({each.code for each in findings})
 
 
 def files(root: Path) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from holdfast.backends.objects import ObjectBackend
 from holdfast.cli._app import run
 from holdfast.model import Finding
 from holdfast.opening import open_backend, store_over
+from tests.unit.damaged import codes, inspect
 from tests.unit.test_objects_check import (
     CASES,
     COPY,
@@ -23,13 +24,11 @@ from tests.unit.test_objects_check import (
     INDEX,
     LABELS,
     age,
-    codes,
     earlier_life,
     engine,
     files,
     fill,
     flip,
-    inspect,
     write,
 )
 

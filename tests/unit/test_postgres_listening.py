@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import InvalidInput, Unavailable
+from holdfast import InvalidInput, Store, Unavailable
 from holdfast.backends import _postgres_listening as listening
 from holdfast.backends._polling import Poller
 from holdfast.backends._postgres_listening import PostgresListener, poller
@@ -18,13 +18,15 @@ from holdfast.backends._postgres_telling import channel_of
 from holdfast.backends.postgres import PostgresBackend
 from holdfast.opening import CLOCK
 from holdfast.protocol import Clock
-from tests.concurrency.pg_tools import Background, opened, run_script, until
+from tests.concurrency.pg_tools import Background, opened, run_script
 from tests.concurrency.pg_verbs import VERBS, prepare
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, one
+from tests.waiting import until
 
 TOLD = "pg_notify"
+LAST = "the last"
 SOON_S = 3.0
 LISTENERS = "FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
 UNTOLD = {
@@ -70,16 +72,18 @@ def wait(listener: PostgresListener | Poller) -> frozenset[str] | None:
         watchdog.join()
 
 
-def heard(listener: PostgresListener) -> set[str]:
-    """Return all that has been told up to now."""
+def heard(listener: PostgresListener, store: Store) -> set[str]:
+    """Return all that a store has told up to now.
+
+    It has one connection, so that what it says last is also heard last.
+    """
+    store.scope(LAST).save(1)
     names: set[str] = set()
-    while True:
-        threading.Timer(0.2, listener.wake).start()
-        found = listener.wait(lively=True)
-        assert found is not None
-        if not found:
-            return names
+    while LAST not in names:
+        found = wait(listener)
+        assert found, "the last was not heard"
         names |= found
+    return names - {LAST}
 
 
 # What is told
@@ -105,12 +109,12 @@ def test_only_what_shows_is_told(
     listener: PostgresListener, backend: PostgresBackend, postgres_url: str
 ) -> None:
     """Who watches looks at snapshots: notes and leases would wake them in vain."""
-    with holdfast.open(postgres_url) as store:
+    with holdfast.open(postgres_url, connections=1) as store:
         for verb in sorted(UNTOLD):
             prepare(store.scope("s"), verb)
-            assert heard(listener) <= {"s"}
+            assert heard(listener, store) <= {"s"}
             VERBS[verb](store.scope("s"))
-            assert heard(listener) == set()
+            assert heard(listener, store) == set()
             store.scope("s").delete()
 
 
@@ -139,10 +143,10 @@ def test_who_writes_behind_a_pooler_tells_as_well(
 @pytest.mark.usefixtures("_never_looks")
 def test_many_changes_are_heard_at_once(listener: PostgresListener, postgres_url: str) -> None:
     names = {f"s{number}" for number in range(20)}
-    with holdfast.open(postgres_url) as store:
+    with holdfast.open(postgres_url, connections=1) as store:
         for name in names:
             store.scope(name).save(1)
-        assert heard(listener) == names
+        assert heard(listener, store) == names
 
 
 @pytest.mark.usefixtures("_never_looks")
@@ -162,28 +166,42 @@ def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
 
 @pytest.mark.usefixtures("_never_looks")
 def test_what_is_too_much_to_tell_may_be_anything(
-    listener: PostgresListener, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    listener: PostgresListener,
+    postgres: Postgres,
+    schemas: Schemas,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("holdfast.backends._postgres_telling._PAYLOAD_BYTES_MAX", 3)
     monkeypatch.setattr(listening, "_NAMES_MAX", 3)
     with holdfast.open(postgres_url) as store:
         store.scope("four").save(1)
         assert wait(listener) is None
-        for name in ("a", "b", "c", "d"):
-            store.scope(name).save(1)
-        time.sleep(0.2)
-        assert wait(listener) is None
+    channel = channel_of(schemas.name()).name
+    with postgres.connect() as conn:
+        # In one statement, so that they come at once.
+        query = "SELECT pg_notify(%s, name) FROM unnest(%s::text[]) AS name"
+        conn.execute(query, (channel, [*"abcd"]))
+    assert wait(listener) is None
 
 
 @pytest.mark.usefixtures("_never_looks")
 def test_stores_do_not_hear_each_other(
     listener: PostgresListener, schemas: Schemas, postgres_url: str
 ) -> None:
-    with holdfast.open(schemas.url("another")) as another, holdfast.open(postgres_url) as store:
+    url = schemas.url("another")
+    with (
+        holdfast.open(url, connections=1) as another,
+        holdfast.open(postgres_url, connections=1) as store,
+    ):
+        their_own = another._engine.backend.listen()
+        assert isinstance(their_own, PostgresListener)
         another.scope("s").save(1)
-        assert heard(listener) == set()
+        assert wait(their_own) == frozenset({"s"})
+        assert heard(listener, store) == set()
         store.scope("s").save(1)
-        assert heard(listener) == {"s"}
+        assert heard(listener, store) == {"s"}
+        their_own.close()
     assert len({channel_of(f"s{number}") for number in range(100)}) == 100
 
 
@@ -286,8 +304,14 @@ def test_no_more_connections_than_allowed(
 @pytest.mark.parametrize("kind", ["drop_reply", "drop_request", "silence"])
 @pytest.mark.parametrize("connections", [1, 4])
 def test_what_could_not_be_told_harms_nobody(
-    backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, kind: str, connections: int
+    backend: PostgresBackend,
+    schemas: Schemas,
+    pg_proxy: PgProxy,
+    kind: str,
+    connections: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("holdfast.backends._postgres_pool._ANSWER_S_MAX", 0.2)
     listener = backend.listen()
     url = schemas.url(server_url=pg_proxy.url)
     with holdfast.open(url, connections=connections) as store:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import holdfast
 from holdfast import SnapshotInfo, Store
 from tests.concurrency.forker import fork, join
-from tests.concurrency.pg_tools import until
+from tests.waiting import until
 from tests.watching.tools import watchers
 
 WAIT_S_MAX = 20.0

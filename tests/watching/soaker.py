@@ -16,13 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 import holdfast
-from holdfast import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store
+from holdfast import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store, runs
 
 SESSION = "soak"
 DOOMED = "doomed"  # a session that everybody saves in and deletes
 SHARED = ("shared-0", "shared-1")
 COUNTERS = ("counter-0", "counter-1")
 TALLY = "tally"
+KEPT_RUN, DELETED_RUN = "run-kept", "run-deleted"  # what becomes of them when they succeed
 TTL_S = 0.6
 OWN_MAX = 12
 
@@ -39,6 +40,10 @@ def plus(token: str) -> Callable[[Snapshot], Snapshot]:
     return lambda before: before.with_(state={"ops": [*before.state["ops"], token]})
 
 
+class Broken(Exception):
+    """Lets a run fail."""
+
+
 class Soaker:
     """One life of one process."""
 
@@ -50,11 +55,11 @@ class Soaker:
         self._chance = random.Random(self._name)
         self._made = 0
 
-    def run(self) -> None:
+    def go(self) -> None:
         verbs = {
             self.save: 8, self.append: 4, self.tally: 4, self.note: 2, self.count: 8, self.own: 10,
             self.forget: 0.3, self.doom: 4, self.watch: 3, self.watch_async: 1, self.grab: 1,
-            self.read: 4,
+            self.read: 4, self.run: 6, self.abort: 6,
         }  # fmt: skip
         while not select.select([sys.stdin], [], [], 0)[0]:
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
@@ -156,6 +161,43 @@ class Soaker:
         self._own.delete()
         self._say("forgot")
 
+    def run(self) -> None:
+        """Some steps of a run that others begin, adopt and abort as well."""
+        name = self._chance.choice((KEPT_RUN, DELETED_RUN))
+        verb = runs.adopt if self._chance.random() < 0.2 else runs.start
+        ending: runs.OnSuccess = "keep" if name == KEPT_RUN else "delete"
+        try:
+            with verb(self._store, name, owner=self._name, ttl_s=TTL_S, on_success=ending) as run:
+                facts: Any = run.info.metadata["run"]
+                attempt = (name, facts["started_at"], facts["attempt"])
+                self._say("began", *attempt, verb is runs.adopt)
+                self._work(run, attempt)
+                self._say("close", *attempt)
+            self._say("closed", *attempt)
+        except (Broken, Conflict, NotFound):
+            pass
+
+    def _work(self, run: runs.Run, attempt: tuple[Any, ...]) -> None:
+        ops = [] if run.state is None else run.state["ops"]
+        steps = self._chance.randint(1, 5)
+        for left in reversed(range(steps)):
+            ops = [*ops, self._token()]
+            self._say("step", *attempt, ops[-1])
+            # The last one is kept: so what a run did is still known when another has begun.
+            run.step({"ops": ops}, keep=left == 0 or self._chance.random() < 0.2)
+            self._say("stepped", *attempt, ops[-1])
+            if self._chance.random() < 0.1:
+                raise Broken
+        select.select([], [], [], self._chance.choice((0, 0.05)))  # it may be aborted meanwhile
+
+    def abort(self) -> None:
+        try:
+            found = runs.abort(self._store, self._chance.choice((KEPT_RUN, DELETED_RUN)))
+        except NotFound:
+            return
+        if found.status == "aborted":
+            self._say("aborted", found.run_id, found.started_at.isoformat(), found.attempt)
+
     # What is in the way
 
     def doom(self) -> None:
@@ -217,7 +259,7 @@ def main() -> None:
     journal = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with holdfast.open(url) as store:
         os.write(1, b'"ready"\n')
-        Soaker(store, int(number), int(life), journal).run()
+        Soaker(store, int(number), int(life), journal).go()
 
 
 if __name__ == "__main__":

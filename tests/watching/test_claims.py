@@ -16,7 +16,8 @@ import pytest
 
 from holdfast import Conflict, Lease, Scope, Store
 from tests.concurrency.crew import SIZE, Worker
-from tests.concurrency.pg_tools import Background, everything, until
+from tests.concurrency.pg_tools import Background, everything
+from tests.waiting import until
 from tests.watching.tools import on
 from tests.watching.worker import WRITES
 
@@ -44,9 +45,10 @@ def go_on(worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("url", "rounds"),
     [
-        ("sqlite", 200),
+        ("sqlite", 80),
         ("directory", 40),
         ("postgres", 40),
+        pytest.param("sqlite", 200, marks=pytest.mark.slow),
         pytest.param("directory", 200, marks=pytest.mark.slow),
         pytest.param("postgres", 200, marks=pytest.mark.slow),
         pytest.param("s3", 64, marks=pytest.mark.slow),

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast import AsyncStore, Store
 from holdfast.watcher import Watcher
-from tests.concurrency.pg_tools import until
+from tests.waiting import until
 from tests.watching.tools import FACES, WAIT_S_MAX, Watching, nothing_left, on, watchers
 
 ENGINES = ("sqlite", "directory", "postgres")
@@ -111,7 +111,10 @@ async def _look_once(store: AsyncStore) -> None:
 
 
 @on("sqlite", "postgres")
-def test_the_thread_ends_when_nobody_watches_any_more(url: str, store: Store) -> None:
+def test_the_thread_ends_when_nobody_watches_any_more(
+    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.hub._LINGER_S", 0.1)
     before = set(threading.enumerate())
     assert list(store.scope("s").watch(timeout_s=0.05)) == []
     until(lambda: not [t for t in set(threading.enumerate()) - before if "hub" in t.name])

@@ -10,8 +10,8 @@ import pytest
 import holdfast
 from holdfast import Store, Unavailable
 from tests.concurrency.crew import Worker
-from tests.concurrency.pg_tools import until
 from tests.servers.postgres import PrivatePostgres
+from tests.waiting import until
 from tests.watching.tools import FACES, Remote, Watching
 
 

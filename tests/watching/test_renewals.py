@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import Conflict, Store, Unavailable
 from holdfast.protocol import Claim, Hold
-from tests.concurrency.pg_tools import until
+from tests.waiting import until
 from tests.watching.tools import on
 
 TTL_S = 0.6
@@ -22,7 +22,7 @@ ENGINES = ("sqlite", "directory", "postgres")
 
 @on(*ENGINES)
 def test_a_lease_is_held_for_as_long_as_its_block_lasts(url: str, store: Store) -> None:
-    """Many at once, by one thread; and another store does not get any of them."""
+    """Many at once, by a few threads; and another store does not get any of them."""
     count = 20
     with holdfast.open(url) as rival, ExitStack() as stack:
         scopes = [store.scope(f"s{number}") for number in range(count)]

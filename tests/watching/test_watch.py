@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Store
 from tests.concurrency.crew import Worker
-from tests.concurrency.pg_tools import until
+from tests.waiting import until
 from tests.watching.tools import FACES, Remote, Watching, on, place
 
 SCOPE = ["s", "main"]
@@ -160,7 +160,7 @@ def test_it_ends_when_nothing_has_changed_for_a_while(
     stack: ExitStack, url: str, store: Store
 ) -> None:
     saved = store.scope(*SCOPE).save({"n": 1})
-    crowd = Crowd(stack, store, url, {"scope": SCOPE, "timeout_s": 1.5})
+    crowd = Crowd(stack, store, url, {"scope": SCOPE, "timeout_s": 0.6})
     crowd.wait_for(saved.revision)
     crowd.wait_for_end()
     assert [each.revisions for each in crowd.all] == [[saved.revision]] * 4

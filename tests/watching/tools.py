@@ -13,7 +13,7 @@ import pytest
 from holdfast import SnapshotInfo, Store
 from holdfast.hub import Hub
 from tests.concurrency.crew import Worker
-from tests.concurrency.pg_tools import until
+from tests.waiting import until
 
 ENGINES = ("sqlite", "directory", "postgres", "s3")
 FACES = ("sync", "async")
