@@ -41,12 +41,13 @@ full: lint ## everything, also what is slow
 torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
 	$(BIN)/python -m holdfast.testing.simulation --runs 100000 --jobs 2
 
-bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look, 90 s, nothing written)
+bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look, 100 s, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.deltas $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.objects $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.postgres $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.watching $(if $(QUICK),--quick,--write)
+	$(BIN)/python -m benchmarks.compat $(if $(QUICK),--quick,--write)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis

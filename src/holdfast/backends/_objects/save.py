@@ -132,7 +132,7 @@ class Saver:
         if commit.id is not None:
             found = self._existing(scope, commit.id, head)
         existing = found if isinstance(found, Doc) and self._is_there(found, head) else None
-        life = self._writer.life(commit.scope, head, commit.stamp.now)
+        life = self._writer.life(scope, head, commit.stamp.now, is_kept_only=not commit.head)
         line = self._line(commit, head, life, shown)
         verdict = commits.judge(
             commit,

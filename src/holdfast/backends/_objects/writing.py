@@ -94,8 +94,11 @@ class Writer:
         """Mint the id of another life of a scope."""
         return ids.mint(now, self.draw().bits, "")
 
-    def life(self, scope: ScopeKey, head: Head, now: int) -> Life:
-        """Return the life that goes on with this head, or a new one."""
+    def life(self, scope: ScopeKey, head: Head, now: int, *, is_kept_only: bool = False) -> Life:
+        """Return the life that goes on with this head, or a new one.
+
+        For what is only kept, nobody needs to know what lies there already.
+        """
         floor, last = self.heads.given(scope)
         header = head.header
         strange = head.is_foreign or head.damage is not None
@@ -106,6 +109,8 @@ class Writer:
             line = self.new_line(now)
             old = 0 if header is None else header.seq
             prefix = self.files.layout.history_prefix(scope)
+            if is_kept_only:
+                return Life(line, max(last, old), floor, None, True, mixed=True, foreign=True)
             listed = self.files.bucket.list(prefix, limit=_CHUNK)
             # If all of them count without a line, there is none among them of an earlier life; that
             # is worth a look, for otherwise every listing of ids has to read them all.

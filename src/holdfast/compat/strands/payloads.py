@@ -94,9 +94,7 @@ def to_python(wire: JSON) -> dict[str, JSON]:
         InvalidInput: it is no object with `data`.
         Unsupported: it is a graph or swarm in the middle of its run.
     """
-    if dialect_of(_check(wire)) == "python":
-        return dict(deepcopy(wire))
-    return _translated(deepcopy(wire), _PYTHON)
+    return _translated(wire, _PYTHON, "python")
 
 
 def to_typescript(wire: JSON) -> dict[str, JSON]:
@@ -106,9 +104,7 @@ def to_typescript(wire: JSON) -> dict[str, JSON]:
         InvalidInput: it is no object with `data`.
         Unsupported: it is a graph or swarm in the middle of its run.
     """
-    if dialect_of(_check(wire)) == "typescript":
-        return dict(deepcopy(wire))
-    return _translated(deepcopy(wire), _TYPESCRIPT)
+    return _translated(wire, _TYPESCRIPT, "typescript")
 
 
 def _check(wire: JSON) -> JSON:
@@ -117,7 +113,15 @@ def _check(wire: JSON) -> JSON:
     return wire
 
 
-def _translated(wire: dict[str, JSON], side: _Side) -> dict[str, JSON]:
+def _translated(wire: JSON, side: _Side, dialect: Dialect) -> dict[str, JSON]:
+    try:
+        own: dict[str, JSON] = deepcopy(_check(wire))
+        return own if dialect_of(own) == dialect else _put_into_words(own, side)
+    except RecursionError:
+        raise InvalidInput("a snapshot is nested too deep") from None
+
+
+def _put_into_words(wire: dict[str, JSON], side: _Side) -> dict[str, JSON]:
     # Who says both, says the same; the words of the goal may come from Holdfast's own files.
     doubled = [there for here, there in side.names.items() if here in wire and there in wire]
     told = renamed({name: wire[name] for name in wire if name not in doubled}, side.names)

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.aio import AsyncStore
 from holdfast.compat.strands.payloads import Dialect, dialect_of, to_python, to_typescript
 from holdfast.compat.strands.records import SCHEMA_VERSION, SCOPES
-from holdfast.compat.strands.storage import FORM, GONE, moment_of
+from holdfast.compat.strands.storage import FORM, GONE, moment_of, parent_in
 from holdfast.core.document import FACADE
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, Unsupported
 from holdfast.model import JSON, ScopeKey, Snapshot, SnapshotInfo
@@ -115,6 +115,8 @@ class ByteStorage:
     async def list(self, query: str) -> list[str]:
         """Return the keys that begin with a text, all of them if it is empty, in order."""
         with _told_to_strands():
+            if not isinstance(query, str):
+                raise InvalidInput(f"keys begin with a text. type=`{type(query).__name__}`")
             return await self._store.run(lambda store: sorted(_keys(store, query)))
 
     async def search(self, query: str) -> Any:
@@ -163,7 +165,8 @@ def _told(data: bytes, dialect: Dialect) -> _Told:
     plain = _plain(data)
     try:
         document = json.loads(data, parse_constant=_refuse)
-        if not isinstance(document, dict) or not isinstance(document.get("data"), dict):
+        is_snapshot = dialect_of(document) is not None and isinstance(document.get("data"), dict)
+        if not is_snapshot:
             return plain
         form = next(name for name in _FORMS if _laid_out(_whole(document), name) == data)
     except (ValueError, RecursionError, StopIteration):
@@ -180,7 +183,7 @@ def _refuse(constant: str) -> None:
 def _in_typescript(document: dict[str, JSON]) -> dict[str, JSON]:
     try:
         return to_typescript(document)
-    except (Unsupported, RecursionError):
+    except (Unsupported, InvalidInput):
         return document  # the run of a graph must not fail for it: Python alone goes on with it
 
 
@@ -209,7 +212,8 @@ def _write(store: Store, place: _Place, data: bytes, dialect: Dialect) -> None:
 
 
 def _save(scope: Scope, id: str | None, told: _Told) -> None:
-    facts: dict[str, Any] = {"metadata": {FORM: told.form}}
+    parent = parent_in(scope._store._engine)
+    facts: dict[str, Any] = {"metadata": {FORM: told.form}, "parent": parent}
     if told.envelope is not None:
         facts["metadata"][FACADE] = told.envelope
         facts["created_at"] = moment_of(told.envelope)

@@ -133,6 +133,7 @@ class Snapshot(_Record):
 
     def __post_init__(self) -> None:
         _be_text(self, "created_at")
+        _be_mapping(self)
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,12 @@ class SnapshotManifest(_Record):
 
     def __post_init__(self) -> None:
         _be_text(self, "updated_at")
+        _be_mapping(self)
+
+
+def _be_mapping(record: Any) -> None:
+    if not isinstance(record.extra, Mapping):
+        raise InvalidInput(f"extra must be a mapping. type=`{_type(record.extra)}`")
 
 
 def _be_text(record: object, name: str) -> None:

@@ -26,8 +26,9 @@ from holdfast.compat.strands.records import (
 )
 from holdfast.core import foreign, prepare, times
 from holdfast.core.document import FACADE
+from holdfast.engine import Engine
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput
-from holdfast.model import ANY, JSON
+from holdfast.model import ANY, HEAD, JSON, Parent
 from holdfast.model import Snapshot as Stored
 from holdfast.store import Store
 
@@ -128,8 +129,7 @@ class StoreStorage:
             facts |= {"id": snapshot_id, "head": False, "overwrite": True}
         async with self._trying("the snapshot was not saved", place):
             scope = self._scope(place)
-            if not self._is_database:
-                facts["parent"] = None  # to find the newest one would be to look at all of them
+            facts["parent"] = parent_in(self._store._engine)
             try:
                 await scope.save(state, **facts)
             except Corrupt as damage:
@@ -229,11 +229,6 @@ class StoreStorage:
             exc_info=damage,
         )
 
-    @property
-    def _is_database(self) -> bool:
-        """Whether there is an order in the storage other than that of the names of files."""
-        return "atomic" in self._store._engine.backend.capabilities
-
     def _scope(self, place: SnapshotLocation) -> AsyncScope:
         return self._store.scope(place.session_id, place.scope_id, place.scope)
 
@@ -251,7 +246,7 @@ class StoreStorage:
                 break
             start = page[-1]
         uuids = all(map(is_uuid7, found)) and (after is None or is_uuid7(after))
-        if uuids or self._is_database:
+        if uuids or is_database(self._store._engine):
             return found
         # Files are listed in the order of their names, where `a-b.json` comes before `a.json`. That
         # of UUIDs is the same; others are put in order, which takes all of them.
@@ -299,6 +294,19 @@ class StoreStorage:
         engine = self._store._engine
         if not engine.is_open and not engine.closed:
             await self._store.__aenter__()
+
+
+def is_database(engine: Engine) -> bool:
+    """Tell whether there is another order in a storage than that of the names of files."""
+    return "atomic" in engine.backend.capabilities
+
+
+def parent_in(engine: Engine) -> Parent:
+    """Return what a snapshot follows from, of which Strands says nothing: the newest one.
+
+    Among files there is none, since to find the newest would be to look at all of them.
+    """
+    return HEAD if is_database(engine) else None
 
 
 def snapshot_of(found: Stored) -> Snapshot:
