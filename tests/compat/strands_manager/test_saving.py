@@ -8,8 +8,9 @@ import pytest
 
 import holdfast
 from holdfast import JSON, InvalidInput, Unavailable
-from holdfast.compat.strands import SessionError
+from holdfast.compat.strands import SessionError, StoreStorage
 from holdfast.compat.strands.manager import SessionManager
+from holdfast.compat.strands.storage import AnyLocation, AnySnapshot
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,
@@ -332,3 +333,32 @@ async def test_saves_by_hand_raise(observed: Observed) -> None:
     (id,) = await manager.list_snapshot_ids(agent)
     assert id in str(raised.value)
     assert isinstance(raised.value.__cause__, Unavailable)
+
+
+@in_a_loop
+async def test_a_cancelled_save_is_not_overtaken() -> None:
+    """What was under way goes on, so that whatever is saved next has to wait for it."""
+    began, may_go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(StoreStorage):
+        async def save_snapshot(
+            self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
+        ) -> None:
+            began.set()
+            await may_go_on.wait()
+            await super().save_snapshot(location, snapshot_id, is_latest, snapshot)
+
+    with holdfast.open("memory:") as store:
+        storage, agent = Slow(store), Plain()
+        manager = SessionManager(storage, SESSION, save_latest_on="message")
+        task = asyncio.ensure_future(turn_of(manager, agent, "question"))
+        await began.wait()
+        agent.hear("rolled up")
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()  # even twice
+        await asyncio.sleep(0.01)
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await latest_of(storage)).data == {"messages": ["question", "rolled up"]}

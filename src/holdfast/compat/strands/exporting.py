@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.compat.strands.payloads import dialect_of
-from holdfast.compat.strands.records import is_identifier, shown
+from holdfast.compat.strands.records import is_identifier
 from holdfast.compat.strands.sources import lines, refusal, snapshots
 from holdfast.compat.strands.storage import MANIFEST, wire_of
 from holdfast.compat.transfer import Transfer
+from holdfast.compat.wire import shown
 from holdfast.errors import Corrupt, InvalidInput, Unsupported
 from holdfast.model import ANY, JSON, Finding, ScopeKey, Snapshot
 from holdfast.scope import Scope

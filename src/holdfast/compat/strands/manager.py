@@ -25,7 +25,7 @@ from holdfast.compat.strands.manager_agents import (
     settled,
 )
 from holdfast.compat.strands.manager_reading import find
-from holdfast.compat.strands.manager_saving import log, mint, put, take
+from holdfast.compat.strands.manager_saving import finished, log, mint, put, take
 from holdfast.compat.strands.places import FileStorage
 from holdfast.compat.strands.records import Snapshot, SnapshotLocation, check_identifier
 from holdfast.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
@@ -329,7 +329,7 @@ class SessionManager:
         return found
 
     async def _put(self, line: Line, snapshot: Snapshot, id: str | None = None) -> None:
-        await put(self._storage, line.place, snapshot, id)
+        await finished(put(self._storage, line.place, snapshot, id))
 
     async def _fires(self, agent: Agent) -> bool:
         # The state is taken for this alone: what is saved is taken when nobody else saves.

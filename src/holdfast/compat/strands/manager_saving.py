@@ -1,9 +1,11 @@
 """How a `SessionManager` takes the state of an agent and hands it to a storage."""
 
+import asyncio
 import logging
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 
 from holdfast.compat.strands.manager_agents import Agent, settled
@@ -11,9 +13,9 @@ from holdfast.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
     SnapshotLocation,
-    wire_time,
 )
 from holdfast.compat.strands.storage import SnapshotStorage
+from holdfast.compat.wire import wire_time
 from holdfast.core import ids, times
 from holdfast.errors import InvalidInput
 from holdfast.model import JSON
@@ -51,6 +53,23 @@ async def put(
 ) -> None:
     """Put a snapshot into history, or without an id make it the latest."""
     await storage.save_snapshot(place, _LATEST if id is None else id, id is None, snapshot)
+
+
+async def finished(save: Coroutine[Any, Any, None]) -> None:
+    """Wait for a save to its end, also when that is cancelled.
+
+    What has begun goes on in any case; were the next one not to wait for it, it could be overtaken.
+    """
+    task = asyncio.ensure_future(save)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it was asked for, and nobody is there to be told
+        raise
 
 
 _minting = threading.Lock()

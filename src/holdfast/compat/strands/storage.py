@@ -22,8 +22,8 @@ from holdfast.compat.strands.records import (
     check_identifier,
     is_identifier,
     is_uuid7,
-    wire_time,
 )
+from holdfast.compat.wire import wire_time
 from holdfast.core import foreign, prepare, times
 from holdfast.core.document import FACADE
 from holdfast.engine import Engine
