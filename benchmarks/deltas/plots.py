@@ -16,7 +16,7 @@ from matplotlib.ticker import (  # type: ignore[import-not-found]
     LogLocator,
     NullFormatter,
 )
-from PIL import Image  # type: ignore[import-not-found]
+from PIL import Image
 
 INK, GRID, OURS, FLOOR = "#22272e", "#d9dee3", "#d1495b", "#22272e"
 # One hue for each family, so that the variants of a peer are seen to belong together.
