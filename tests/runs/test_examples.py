@@ -16,8 +16,9 @@ WAIT_S_MAX = 60.0
 
 def test_every_example_is_described_and_tested() -> None:
     text = (EXAMPLES / "README.md").read_text("utf-8")
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"workers.py"}
-    assert "**[workers.py](workers.py)**" in text
+    names = {path.name for path in EXAMPLES.glob("*.py")}
+    assert names == {"graph_runner.py", "one_store.py", "workers.py"}
+    assert all(f"**[{name}]({name})**" in text for name in names)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])

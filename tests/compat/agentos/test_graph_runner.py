@@ -1,0 +1,350 @@
+"""The example of a runner: what AgentOS's runtime does with checkpoints, without its defects."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from examples.graph_runner import Call, Edge, Graph, GraphChanged, Node, Runner, State
+from holdfast import InvalidInput, NotFound, Store
+from tests.compat.agentos.hands import GATE, Hands, every, kill
+from tests.compat.agentos.kit import ENGINES, fresh, on
+from tests.compat.strands.kit import Grounds
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "graph_runner.py"
+FIXTURES = Path(__file__).parent / "fixtures"
+WAIT_S_MAX = 60.0
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with holdfast.open("memory:") as store:
+        yield store
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+# What the runtime does
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_run_is_resumed_and_forked_on_every_engine(
+    engine: str, grounds: Grounds, hands: Hands
+) -> None:
+    graph = replace(hands.line("a", "gate", "b", gate=GATE), name=fresh("g"))
+    store = on(engine, grounds)._store.sync
+    first = await Runner(store, graph).start({"q": 1})
+    assert (first.status, first.prompts) == ("interrupted", {"gate": "approve?"})
+    runner = Runner(store, graph)
+    done = await runner.resume(first.run_id, {"gate": "yes"})
+    assert done.status == "completed"
+    assert done.state["artifacts"] == {"a": "a-out", "gate": "yes", "b": "b-out"}
+    early = await runner.checkpoints.load(first.run_id, "a")
+    assert early is not None
+    fork = await runner.fork(early.id, {"scratch": {"tone": "bold"}})
+    other = await runner.resume(fork, {"gate": "no"})
+    assert other.state["scratch"] == {"a": 1, "tone": "bold", "b": 1}
+    assert hands.ran == ["a", "b", "b"]
+
+
+async def test_every_node_has_a_checkpoint(store: Store, hands: Hands) -> None:
+    runner = Runner(store, hands.line("a", "b", "c"))
+    done = await runner.start({"q": "hello"})
+    found = await every(runner, done.run_id)
+    assert [each.node_id for each in found] == ["__start__", "a", "b", "c"]
+    assert [each.visited_nodes for each in found] == [[], ["a"], ["a", "b"], ["a", "b", "c"]]
+    assert [each.pending_edges for each in found] == [[], ["a->b"], ["b->c"], []]
+    assert done.state["diagnostics"] == {"checkpointsSaved": 4}
+
+
+async def test_resume_begins_only_what_is_not_completed(store: Store, hands: Hands) -> None:
+    runner = Runner(store, hands.line("a", "b", "c"))
+    run_id = await kill(runner, runner.start({}), hands, "b")
+    done = await runner.resume(run_id)
+    assert (done.run_id, done.status) == (run_id, "completed")
+    assert hands.ran == ["b", "c"]
+    assert (await runner.resume(run_id)).state == done.state
+    assert hands.ran == ["b", "c"]
+
+
+async def test_a_failure_halts_the_run(store: Store, hands: Hands) -> None:
+    hands.failures["b"] = 1
+    runner = Runner(store, hands.line("a", "b", "c"))
+    done = await runner.start({})
+    assert done.status == "failed"
+    assert hands.ran == ["a", "b"]
+    last = await runner.checkpoints.latest(done.run_id)
+    assert last is not None
+    assert last.node_results["b"]["status"] == "failed"
+    assert last.node_results["b"]["error"] == "ConnectionError"
+    assert "text" not in str(last)
+
+
+async def test_retries_count_on_resume_too(store: Store, hands: Hands) -> None:
+    hands.failures["a"] = 5
+    runner = Runner(store, Graph("g", {"a": Node(hands["a"], retries=2)}, ()))
+    first = await runner.start({})
+    assert (first.status, len(hands.ran)) == ("failed", 3)
+    assert (await runner.resume(first.run_id)).status == "completed"
+    assert len(hands.ran) == 6
+
+
+async def test_what_is_not_there_is_not_resumed(store: Store, hands: Hands) -> None:
+    with pytest.raises(NotFound):
+        await Runner(store, hands.line("a")).resume(fresh("r"))
+
+
+async def test_forks_are_runs_of_their_own(store: Store, hands: Hands) -> None:
+    runner = Runner(store, hands.line("a", "b"))
+    done = await runner.start({})
+    early = await runner.checkpoints.load(done.run_id, "a")
+    assert early is not None
+    forks = [await runner.fork(early.id, {"input": {"n": n}}) for n in range(2)]
+    found = [await runner.resume(each) for each in forks]
+    assert [each.state["input"] for each in found] == [{"n": 0}, {"n": 1}]
+    assert hands.ran == ["a", "b", "b", "b"]
+    assert len({done.run_id, *forks}) == 3
+
+
+async def test_an_empty_graph_is_completed_at_once(store: Store) -> None:
+    done = await Runner(store, Graph("empty", {}, ())).start({})
+    assert done.status == "completed"
+
+
+def test_a_circle_is_no_graph(store: Store, hands: Hands) -> None:
+    nodes = {name: Node(hands[name]) for name in "ab"}
+    graph = Graph("circle", nodes, (Edge("a", "b"), Edge("b", "a")))
+    with pytest.raises(ValueError, match="cycle"):
+        asyncio.run(Runner(store, graph).start({}))
+
+
+# What it does not do
+
+
+async def test_an_approval_gate_is_not_passed_by_resuming(store: Store, hands: Hands) -> None:
+    """There the prompt is taken for the answer, and what is behind the gate runs."""
+    runner = Runner(store, hands.line("a", "gate", "deploy", gate=GATE))
+    first = await runner.start({})
+    for _ in range(2):
+        again = await runner.resume(first.run_id)
+        assert (again.status, again.prompts) == ("interrupted", {"gate": "approve?"})
+    assert hands.ran == ["a"]
+    last = await runner.checkpoints.latest(first.run_id)
+    assert last is not None
+    assert last.node_results["gate"]["status"] == "interrupted"
+    for gate in ({"approved": True}, None):  # whatever is the answer, it is an answer
+        fork = await runner.fork(last.id)
+        done = await runner.resume(fork, {"gate": gate})
+        assert (done.status, done.state["artifacts"]["gate"]) == ("completed", gate)
+    assert hands.ran == ["a", "deploy", "deploy"]
+
+
+@pytest.mark.parametrize("effect", ["pure", "read", "write", "external"])
+async def test_a_failed_node_is_not_skipped(store: Store, hands: Hands, effect: str) -> None:
+    """There it is, if it has effects, and the run ends as if it were well."""
+    hands.failures["b"] = 2
+    runner = Runner(store, hands.line("a", "b", "c", effect=effect))
+    done = await runner.start({})
+    assert (await runner.resume(done.run_id)).status == "failed"
+    done = await runner.resume(done.run_id)
+    assert done.status == "completed"
+    assert done.state["artifacts"]["b"] == "b-out"
+    assert hands.ran == ["a", "b", "b", "b", "c"]
+
+
+async def test_an_effect_that_may_have_happened_is_tried_again_under_its_key(
+    store: Store, hands: Hands
+) -> None:
+    runner = Runner(store, hands.line("a", "pay", effect="external"))
+    run_id = await kill(runner, runner.start({}), hands, "pay")
+    last = await runner.checkpoints.latest(run_id)
+    assert last is not None
+    assert last.node_results["pay"]["status"] == "started"
+    await runner.resume(run_id)
+    assert hands.keys == [f"{run_id}/a", *[f"{run_id}/pay"] * 2]
+
+
+async def test_an_early_checkpoint_knows_nothing_of_later_nodes(store: Store, hands: Hands) -> None:
+    """There a fork of it skips them, and loses what they gave."""
+    runner = Runner(store, hands.line("a", "b", effect="write"))
+    done = await runner.start({})
+    early = await runner.checkpoints.load(done.run_id, "a")
+    assert early is not None
+    assert list(early.node_results) == ["a"]
+    forked = await runner.resume(await runner.fork(early.id))
+    assert forked.state["artifacts"] == {"a": "a-out", "b": "b-out"}
+    assert hands.ran == ["a", "b", "b"]
+
+
+def is_long(state: State) -> bool:
+    return bool(state["input"]["long"])
+
+
+async def test_of_a_branch_one_arm_runs_also_when_it_is_resumed(store: Store, hands: Hands) -> None:
+    """The choice is made once, and stands in the checkpoint."""
+    edges = (
+        Edge("a", "long", is_long),
+        Edge("a", "short", lambda state: not is_long(state)),
+        Edge("short", "deep"),
+        Edge("long", "end"),
+        Edge("deep", "end"),
+    )
+    nodes = {name: Node(hands[name], "write") for name in ("a", "long", "short", "deep", "end")}
+    runner = Runner(store, Graph("branch", nodes, edges))
+    run_id = await kill(runner, runner.start({"long": True}), hands, "long")
+    last = await runner.checkpoints.latest(run_id)
+    assert last is not None
+    assert (last.pending_edges, last.skipped_nodes) == (["a->long"], ["short", "deep"])
+    done = await runner.resume(run_id)
+    assert (done.status, hands.ran) == ("completed", ["long", "end"])
+    assert done.state["artifacts"].keys() == {"a", "long", "end"}
+    hands.ran.clear()
+    fork = await runner.fork(last.id, {"input": {"long": False}})
+    await runner.resume(fork)
+    assert hands.ran == ["long", "end"]
+
+
+async def test_branches_at_the_same_time_lose_nothing_of_each_other(
+    store: Store, hands: Hands
+) -> None:
+    """There a checkpoint holds one branch alone, and the artifacts of all are dropped."""
+    names = ["l", "m", "r"]
+    nodes = {name: Node(hands[name]) for name in ("a", *names, "end")}
+    edges = (*(Edge("a", each) for each in names), *(Edge(each, "end") for each in names))
+    runner = Runner(store, Graph("fan", nodes, edges))
+    run_id = await kill(runner, runner.start({}), hands, "m")
+    while len((last := (await every(runner, run_id))[-1]).visited_nodes) < 3:
+        run_id = await kill(runner, runner.resume(run_id), hands, "m")
+    for each in await every(runner, run_id):
+        assert list(each.state["artifacts"]) == each.visited_nodes == list(each.state["scratch"])
+    assert set(last.visited_nodes) == {"a", "l", "r"}
+    hands.ran.clear()
+    done = await runner.resume(run_id)
+    assert hands.ran == ["m", "end"]
+    assert done.state["artifacts"].keys() == done.state["scratch"].keys() == nodes.keys()
+
+
+async def test_many_nodes_in_one_millisecond_and_a_clock_that_steps_back(
+    store: Store, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last node is the latest; there it is one before it."""
+    now = time.time_ns()
+    ticks = iter([now] * 3 + [now - 10**12] * 100)
+    monkeypatch.setattr("examples.graph_runner.time.time_ns", lambda: next(ticks))
+    runner = Runner(store, hands.line("a", "b", "c", "d"))
+    done = await runner.start({})
+    last = await runner.checkpoints.latest(done.run_id)
+    assert last is not None
+    assert last.node_id == "d"
+
+
+async def test_a_crash_while_resuming_repeats_nothing(store: Store, hands: Hands) -> None:
+    """There no checkpoint is saved while a run is resumed."""
+    runner = Runner(store, hands.line("a", "b", "c", "d"))
+    run_id = await kill(runner, runner.start({}), hands, "a")
+    assert await kill(runner, runner.resume(run_id), hands, "c") == run_id
+    await runner.resume(run_id)
+    assert hands.ran == ["c", "d"]
+
+
+async def test_checkpoints_of_a_graph_are_found_in_the_next_process(
+    tmp_path: Path, hands: Hands
+) -> None:
+    """There the name of a graph has the time in it."""
+    for count in (2, 4):
+        with holdfast.open(f"sqlite:///{tmp_path}/graphs.db") as store:
+            runner = Runner(store, hands.line("a"))
+            await runner.start({})
+            assert len(await runner.checkpoints.list("line")) == count
+
+
+async def test_a_run_of_another_graph_is_refused(store: Store, hands: Hands) -> None:
+    runner = Runner(store, hands.line("a", "gate", "b", gate=GATE))
+    first = await runner.start({})
+    changed = [
+        hands.line("a", "b"),
+        hands.line("a", "gate", "b"),
+        hands.line("a", "gate", "b", gate=GATE, b=Node(hands["b"], "external")),
+    ]
+    for graph in changed:
+        with pytest.raises(GraphChanged):
+            await Runner(store, graph).resume(first.run_id, {"gate": 1})
+    assert hands.ran == ["a"]
+
+
+@pytest.mark.parametrize("name", ["human_interrupt", "failed_external_node"])
+async def test_a_checkpoint_that_cannot_tell_what_was_done_is_refused(
+    store: Store, hands: Hands, name: str
+) -> None:
+    """As AgentOS writes them: with results, but not how these came about, and no edges taken."""
+    wire = json.loads((FIXTURES / f"{name}.json").read_text("utf-8"))
+    runner = Runner(store, hands.line("a", "h", "b", h=GATE))
+    await runner.checkpoints.save({**wire, "graphId": "line"})
+    with pytest.raises(GraphChanged):
+        await runner.resume(wire["runId"], {"h": "yes"})
+    assert hands.ran == []
+
+
+async def test_of_two_who_resume_one_runs_the_nodes(store: Store, hands: Hands) -> None:
+    runner = Runner(store, hands.line("a", "gate", "pay", gate=GATE))
+    first = await runner.start({})
+    both = (Runner(store, runner._graph).resume(first.run_id, {"gate": 1}) for _ in range(2))
+    assert [each.status for each in await asyncio.gather(*both)] == ["completed"] * 2
+    assert hands.ran == ["a", "pay"]
+
+
+async def test_an_output_that_is_not_json_ends_the_run_with_its_reason(
+    store: Store, hands: Hands
+) -> None:
+    async def bad(call: Call) -> object:
+        return object()
+
+    runner = Runner(store, hands.line("a", "bad", bad=Node(bad)))
+    with pytest.raises(InvalidInput, match="artifacts/bad"):
+        await runner.start({})
+    (last, *_) = await runner.checkpoints.list("line")
+    assert last.node_id == "a"
+
+
+# The story
+
+
+def test_the_example_tells_its_story(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLE, f"sqlite:///{tmp_path}/graphs.db"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    killed, rest = done.stdout.split("  docs: the process is killed\n")
+    assert killed == "a release begins\n  build 1.0\n  test holdfast-1.0.whl\n"
+    assert "build" not in rest.partition("a fork behind build")[0]
+    assert rest.endswith(
+        "  docs\n"
+        "interrupted: {'approve': 'ship it?'}\n"
+        "resumed without an answer: interrupted, and nothing was shipped\n"
+        "  ship: asks the index\n"
+        "  ship: asks the index\n"
+        "approved, but failed\n"
+        "  ship: asks the index\n"
+        "completed: shipped\n"
+        "a fork behind build, of another version\n"
+        "  test holdfast-1.0.whl\n"
+        "  docs\n"
+        "  scrap\n"
+        "completed: pages of 2.0, scrapped\n"
+    )
+    with holdfast.open(f"sqlite:///{tmp_path}/graphs.db") as store:
+        assert [*store.check()] == []

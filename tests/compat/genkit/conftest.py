@@ -1,0 +1,33 @@
+import pytest
+
+from tests.compat.genkit.kit import ENGINES, SHARED, Desk, Stores
+from tests.compat.strands.kit import run_coroutine
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return run_coroutine(pyfuncitem)
+
+
+@pytest.fixture(scope="session")
+def stores(request: pytest.FixtureRequest) -> Stores:
+    """Stores of each engine, by its name."""
+    return Stores(request)
+
+
+@pytest.fixture(params=ENGINES)
+def desk(request: pytest.FixtureRequest, stores: Stores) -> Desk:
+    """A desk on each engine."""
+    return stores.desk(request.param)
+
+
+@pytest.fixture(params=SHARED)
+def shared(request: pytest.FixtureRequest, stores: Stores) -> Desk:
+    """A desk on each engine that several processes can open."""
+    return stores.desk(request.param)
+
+
+@pytest.fixture
+def memory(stores: Stores) -> Desk:
+    """A desk where what the rules say is tried, which are the same on every engine."""
+    return stores.desk("memory")

@@ -1,0 +1,165 @@
+"""What the tests of `SessionStore` share: desks on each engine, and rows to put there.
+
+The stores of one process are shared, so each desk has tenants of its own.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Store
+from holdfast.compat.genkit import SessionSnapshot, SessionStore
+from tests.runs.hands import Place
+from tests.servers.service import Service
+from tests.waiting import WAIT_S_MAX
+
+Row = SessionSnapshot[Any]
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SLOW = [pytest.param("s3", marks=pytest.mark.slow)]
+ENGINES = ["memory", "sqlite", "directory", "postgres", *SLOW]
+SHARED = ["sqlite", "directory", "postgres", *SLOW]  # by several processes
+
+
+def fixture(name: str) -> Any:
+    return json.loads((FIXTURES / name).read_text("utf-8"))
+
+
+def stored_rows() -> list[dict[str, Any]]:
+    """Return the rows of the directory, in the order in which they were made."""
+    paths = sorted((FIXTURES / "store" / "global").glob("*.json"))
+    rows = [json.loads(path.read_text("utf-8")) for path in paths]
+    return sorted(rows, key=lambda row: row["createdAt"])
+
+
+def at(second: int) -> str:
+    """Return a moment of a day in which nothing happens."""
+    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000Z"
+
+
+def row(session_id: str = "s", second: int = 0, **facts: Any) -> Row:
+    """Return a row to be saved."""
+    return SessionSnapshot(session_id=session_id, created_at=at(second), **facts)
+
+
+def always(answer: Any) -> Callable[[Any], Any]:
+    """Return a mutator that has made up its mind."""
+    return lambda current: answer
+
+
+class Desk:
+    """A store, and sessions of its own in it."""
+
+    def __init__(self, store: Store, place: Place) -> None:
+        self.store = store
+        self.place = place
+        self.tenant = f"t{secrets.token_hex(6)}"
+        self.sessions = self.open()
+
+    def open(self, store: Store | None = None, **options: Any) -> SessionStore[Any]:
+        """Return another store of the same sessions; a context is part of the tenant."""
+
+        def prefix_of(context: Any) -> str:
+            return self.tenant + (context or "")
+
+        return SessionStore(store or self.store, **{"prefix_of": prefix_of, **options})
+
+    async def put(
+        self, snapshot_id: str, session_id: str = "s", second: int = 0, **facts: Any
+    ) -> None:
+        """Save a new row."""
+        given = row(session_id, second, **facts)
+        assert await self.sessions.save_snapshot(snapshot_id, always(given)) == snapshot_id
+
+    async def get(self, snapshot_id: str) -> Row:
+        """Return a row that must be there."""
+        found = await self.sessions.get_snapshot(snapshot_id=snapshot_id)
+        assert found is not None
+        return found
+
+    async def latest(self, session_id: str = "s", **options: Any) -> str | None:
+        """Return the id of the latest row of a session."""
+        found = await self.open(**options).get_snapshot(session_id=session_id)
+        return None if found is None else found.snapshot_id
+
+
+@contextmanager
+def _place(engine: str, request: pytest.FixtureRequest) -> Iterator[Place]:
+    folder: Path = request.getfixturevalue("tmp_path_factory").mktemp(engine)
+    match engine:
+        case "memory":
+            yield Place("memory:", {})
+        case "sqlite":
+            yield Place(f"sqlite:///{folder}/agents.db", {})
+        case "directory":
+            # What a power cut does is not tested here, and without syncing it is much faster.
+            yield Place(f"file://{folder}/store", {"sync": False})
+        case "postgres":
+            with request.getfixturevalue("postgres").schemas() as schemas:
+                yield Place(schemas.url(), {})
+        case _:
+            service: Service = request.getfixturevalue("seaweedfs")
+            url = f"s3://{service.name}/{secrets.token_hex(8)}"
+            yield Place(url, {**service.options, "poll_s": 0.2})
+
+
+class Stores:
+    """Stores that are opened when a test first asks for them."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+        self._open: dict[str, tuple[Store, Place]] = {}
+
+    def desk(self, engine: str) -> Desk:
+        if engine not in self._open:
+            held = ExitStack()
+            place = held.enter_context(_place(engine, self._request))
+            store = held.enter_context(holdfast.open(place.url, **place.options))
+            self._open[engine] = store, place
+            # Now, so that it is closed before the server that was started for it.
+            self._request.session.addfinalizer(held.close)
+        return Desk(*self._open[engine])
+
+
+class Heard:
+    """A callback that remembers, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def __call__(self, row: Row) -> None:
+        self.rows.append(row)
+
+    @property
+    def statuses(self) -> list[str | None]:
+        return [row.status for row in self.rows]
+
+    @property
+    def states(self) -> list[Any]:
+        return [row.state for row in self.rows]
+
+    async def until(self, condition: Callable[["Heard"], bool]) -> None:
+        await eventually(lambda: condition(self))
+
+    async def until_last(self, state: Any) -> None:
+        """Wait until this is the last state heard of."""
+        await eventually(lambda: self.states[-1:] == [state])
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def all_of(*calls: Awaitable[Any]) -> list[Any]:
+    """Wait for calls that are made at once."""
+    return list(await asyncio.gather(*calls))

@@ -1,0 +1,265 @@
+"""What the real package does wrong, and we do not: the numbers are those of our package's table.
+
+Of 12 see test_upstream_js.py. What is about files is shown for `JsonFileSessionStore` as well.
+"""
+
+import asyncio
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AlreadyExists, Conflict, Corrupt, InvalidInput
+from holdfast.compat.genkit import SessionStore
+from tests.compat.genkit.kit import Desk, Heard, Row, all_of, always, at, row
+from tests.compat.genkit.worker import increment
+from tests.concurrency.crew import Worker
+
+PROCESSES = 3
+SAVES = 10
+
+
+async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:
+    """Do what the runtime does for a detached run, self-parenting at its end included."""
+    await desk.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
+    done = row(second=second + 5, parent_id=id, status="completed", state={"n": second})
+    await desk.sessions.save_snapshot(id, always(done))
+
+
+async def test_d1_increments_of_one_task_are_all_there(desk: Desk) -> None:
+    await all_of(*(desk.sessions.save_snapshot("a", increment) for _ in range(20)))
+    assert (await desk.get("a")).state == {"n": 20}
+
+
+def test_d1_increments_of_many_processes_are_all_there(shared: Desk) -> None:
+    """Also those that begin the row, though they are all equal."""
+    place = shared.place
+    with ExitStack() as stack:
+        crew = [
+            stack.enter_context(
+                Worker(
+                    "tests.compat.genkit.worker",
+                    place.url,
+                    json.dumps(dict(place.options)),
+                    shared.tenant,
+                )
+            )
+            for _ in range(PROCESSES)
+        ]
+        for each in crew:
+            each.tell(SAVES)
+        assert [each.hear() for each in crew] == ["done"] * PROCESSES
+    found = asyncio.run(shared.get("a"))
+    assert found.state == {"n": PROCESSES * SAVES}
+
+
+async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:
+    await desk.put("before", second=1)
+    await detach(desk, "run", 2, "before")
+    assert (await desk.get("run")).parent_id == "before"
+    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "run"
+
+
+async def test_d2_nor_if_it_is_the_first_of_its_session(desk: Desk) -> None:
+    await detach(desk, "run", 1, None)
+    await desk.put("after", second=9, parent_id="run")
+    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "after"
+
+
+async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) -> None:
+    await memory.put("before", second=1)
+    await detach(memory, "run", 2, "before")
+    scope = memory.sessions.scope("s")
+    assert [each.id async for each in scope.ancestors("run")] == ["run", "before"]
+    assert (await scope.prune(keep_last=1)).count == 1
+    assert await memory.latest() == "run"
+
+
+async def test_d4_a_rewrite_of_a_detached_run_keeps_its_state(desk: Desk) -> None:
+    await desk.put("before", second=1, state={"n": 1})
+    await detach(desk, "run", 2, "before")
+    found = await desk.get("run")
+    await desk.sessions.save_snapshot("run", always(replace(found, finish_reason="stop")))
+    assert (await desk.get("run")).state == {"n": 2}
+
+
+async def test_d5_a_rewrite_of_a_row_changes_no_other(desk: Desk) -> None:
+    for turn in range(3):
+        messages = [f"turn {number}" for number in range(turn + 1)]
+        await desk.put(str(turn), parent_id=str(turn - 1), second=turn, state=messages)
+    await desk.sessions.save_snapshot("0", always({"state": ["TAMPERED"]}))
+    assert (await desk.get("2")).state == ["turn 0", "turn 1", "turn 2"]
+
+
+async def test_d6_created_at_is_kept(desk: Desk) -> None:
+    await detach(desk, "run", 1, None)
+    assert (await desk.get("run")).created_at == at(1)
+
+
+async def test_d7_watching_does_not_reach_another_tenant(memory: Desk) -> None:
+    await memory.sessions.save_snapshot("secret", always(row(state="s")), context="/alice")
+    heard, own = Heard(), Heard()
+    ends = [
+        memory.sessions.on_snapshot_state_change(id, heard, context="/bob")
+        for id in ("../alice/secret", "/alice/secret", "secret")
+    ]
+    ends.append(memory.sessions.on_snapshot_state_change("secret", own, context="/alice"))
+    await own.until(lambda it: bool(it.rows))
+    assert heard.rows == []
+    for end in ends:
+        end()
+
+
+@pytest.mark.parametrize("tenant", ["../x", "..", "/", "a/b", "%2F", "a%2Fb", "\\", "x" * 100])
+async def test_d8_a_tenant_of_any_name_stays_where_it_is(memory: Desk, tenant: str) -> None:
+    await memory.sessions.save_snapshot("a", always(row(state=tenant)), context=tenant)
+    found = await memory.sessions.get_snapshot(session_id="s", context=tenant)
+    assert found is not None
+    assert found.state == tenant
+    for other in ("", "x", "a", f"{tenant}/", f"/{tenant}", tenant.replace("/", "%2F") + "%"):
+        assert await memory.sessions.get_snapshot(snapshot_id="a", context=other) is None
+
+
+async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
+    for bad in (row("x" * 600), row(" "), row(status="expired"), row(state={"x": float("inf")})):
+        with pytest.raises(InvalidInput):
+            await desk.sessions.save_snapshot("a", always(bad))
+        assert await desk.sessions.get_snapshot(snapshot_id="a") is None
+
+
+async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
+    async with holdfast.open_async(f"file://{tmp_path}") as store:
+        sessions = SessionStore[Any](store)
+        for id, second in (("a", 1), ("b", 2), ("c", 3)):
+            await sessions.save_snapshot(id, always(row(second=second)))
+    (bad,) = tmp_path.rglob("snapshot_b.json")
+    bad.write_text("{")
+    async with holdfast.open_async(f"file://{tmp_path}") as store:
+        sessions = SessionStore[Any](store)
+        found = await sessions.get_snapshot(session_id="s")
+        assert found is not None
+        assert found.snapshot_id == "c"
+        assert await sessions.get_snapshot(snapshot_id="a") is not None
+        assert await sessions.get_snapshot(session_id="unknown") is None
+        assert [each.code async for each in store.check()]
+        with pytest.raises(Corrupt):
+            await sessions.save_snapshot("b", always(row(state="over it")))
+
+
+async def test_d11_a_callback_that_raises_harms_nobody(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[Row] = []
+
+    def fails(row: Row) -> None:
+        calls.append(row)
+        raise RuntimeError("enough")
+
+    heard = Heard()
+    ends = [desk.sessions.on_snapshot_state_change("a", each) for each in (fails, heard)]
+    await desk.put("a", status="pending")
+    await heard.until(lambda it: len(it.rows) == len(calls) == 1)
+    assert await desk.sessions.save_snapshot("a", always({"status": "completed"})) == "a"
+    await heard.until(lambda it: len(it.rows) == len(calls) == 2)
+    assert {each.message for each in caplog.records} == {"a callback has failed. snapshot_id=`a`"}
+    for end in ends:
+        end()
+
+
+async def test_d13_d15_branches_are_chosen_by_one_rule(desk: Desk) -> None:
+    """By what was made last: not by what was saved last, nor by what a pointer remembers."""
+    await desk.put("root", second=0)
+    await desk.put("late", second=9, parent_id="root")
+    await desk.put("early", second=1, parent_id="root")
+    assert await desk.latest() == "late"
+    await desk.sessions.scope("s").delete_snapshot("late")
+    assert await desk.latest() == "early"
+
+
+async def test_d14_a_turn_that_failed_is_no_branch(desk: Desk) -> None:
+    await desk.put("good", second=1)
+    for second, status in ((2, "failed"), (3, "aborted")):
+        await desk.put(status, second=second, parent_id="good", status=status)
+    assert await desk.latest(reject_branching_sessions=True) == "aborted"
+    await desk.put("again", second=4, parent_id="good")
+    assert await desk.latest(reject_branching_sessions=True) == "again"
+    await desk.put("other", second=5, parent_id="good")
+    with pytest.raises(Conflict, match="leaves=`2`"):
+        await desk.latest(reject_branching_sessions=True)
+
+
+async def test_d16_ties_and_offsets_are_the_same_everywhere(desk: Desk) -> None:
+    for id in ("k3", "k1"):
+        await desk.put(id)
+    assert await desk.latest() == "k3"
+    made = "2026-01-01T04:00:00+05:00"
+    await desk.sessions.save_snapshot("k9", always(replace(row(), created_at=made)))
+    assert await desk.latest() == "k3"
+
+
+@pytest.mark.parametrize("answer", [..., 3, "text", [], True, {"snapshotId": 3}], ids=repr)
+async def test_d17_what_is_no_row_destroys_none(memory: Desk, answer: Any) -> None:
+    await memory.put("a", state=1)
+    for id in ("a", "b", None):
+        with pytest.raises(InvalidInput):
+            await memory.sessions.save_snapshot(id, always(answer))
+    assert (await memory.get("a")).state == 1
+
+
+async def test_d17_an_id_that_is_taken_is_not_overwritten(desk: Desk) -> None:
+    """Without an id the function has not seen what is there."""
+    await desk.put("a", state=1)
+    for session_id in ("s", "another"):
+        with pytest.raises(AlreadyExists, match="snapshot_id=`a`"):
+            await desk.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
+    assert (await desk.get("a")).state == 1
+
+
+async def test_d18_unknown_fields_are_kept(desk: Desk) -> None:
+    await desk.sessions.save_snapshot("a", always({"sessionId": "s", "usage": {"n": 1}, "x": None}))
+
+    def mutator(current: Row | None) -> Row:
+        assert current is not None
+        return replace(current, state=1)
+
+    await desk.sessions.save_snapshot("a", mutator)
+    assert (await desk.get("a")).extra == {"usage": {"n": 1}, "x": None}
+
+
+async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:
+    """A call whose context was lost on the way finds nothing of a tenant's."""
+    sessions = SessionStore[Any](memory.store)
+    id = memory.tenant
+    await sessions.save_snapshot(id, always(row(id)), context={"auth": {"uid": "alice"}})
+    without: list[Any] = [None, {}]
+    for lost in without:
+        assert await sessions.get_snapshot(snapshot_id=id, context=lost) is None
+        assert await sessions.get_snapshot(session_id=id, context=lost) is None
+    with pytest.raises(InvalidInput, match=r"no auth\.uid"):
+        await sessions.get_snapshot(snapshot_id=id, context={"other": 1})
+
+
+async def test_d20_reading_writes_nothing(stores: Any) -> None:
+    desk: Desk = stores.desk("directory")
+    await desk.put("a")
+    before = [each async for each in desk.store.aio.sessions()]
+    assert await desk.sessions.get_snapshot(snapshot_id="x", context="nobody") is None
+    assert await desk.sessions.get_snapshot(session_id="x", context="nobody") is None
+    assert [each async for each in desk.store.aio.sessions()] == before
+
+
+async def test_d21_sessions_are_listed_walked_and_deleted(desk: Desk) -> None:
+    for id, session_id in (("a", "s"), ("b", "s"), ("c", "other")):
+        await desk.put(id, session_id, state={"id": id})
+    prefix = f"{desk.tenant}/"
+    found = [each async for each in desk.store.aio.sessions(prefix=prefix)]
+    assert found == [prefix + "other", prefix + "s"]
+    scope = desk.sessions.scope("s")
+    assert [each.id async for each in scope.history()] == ["b", "a"]
+    assert await desk.store.aio.delete_session(scope.session_id) == 2
+    assert await desk.latest() is None
+    assert await desk.latest("other") == "c"

@@ -1,0 +1,117 @@
+"""Nothing crosses tenants, whatever they are called, and whoever else has the same ids."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from holdfast import InvalidInput
+from holdfast.compat.genkit import SessionStore
+from holdfast.compat.genkit.places import Tenant, tenant_of
+from tests.compat.genkit.kit import ENGINES, Desk, Heard, Stores, always, row
+
+NAMES = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "%", "%25", "//", "%2F", "A", "é", " a"]
+
+
+def test_no_two_addresses_are_one() -> None:
+    tenants = [Tenant(), *(tenant_of(name, None) for name in NAMES)]
+    places = {
+        tenant.scope(session_id).session_id: (tenant, session_id)
+        for tenant in tenants
+        for session_id in NAMES
+    }
+    assert len(places) == len(tenants) * len(NAMES)
+    for stored, (owner, session_id) in places.items():
+        for tenant in tenants:
+            assert tenant.session_of(stored) == (session_id if tenant == owner else None)
+
+
+@pytest.mark.parametrize("stored", ["50%", "%2f", "a/b/c", "a//b", "%41", "a/"])
+def test_a_name_that_others_gave_is_in_no_tenant_twice(stored: str) -> None:
+    for tenant in (Tenant(), Tenant("a/")):
+        assert tenant.session_of(stored) is None
+
+
+@pytest.mark.parametrize(
+    ("context", "prefix"),
+    [
+        (None, ""),
+        ({}, ""),
+        ("alice", "alice/"),
+        ({"auth": {"uid": "alice"}, "headers": {}}, "alice/"),
+        ({"auth": {"uid": "a/b%"}}, "a%2Fb%25/"),
+    ],
+    ids=repr,
+)
+def test_a_context_names_a_tenant(context: Any, prefix: str) -> None:
+    assert tenant_of(context, None) == Tenant(prefix)
+
+
+BAD: list[Any] = ["", " ", 3, [], {"auth": None}, {"auth": {}}, {"auth": {"uid": ""}}, {"uid": "a"}]
+
+
+@pytest.mark.parametrize("context", BAD, ids=repr)
+async def test_a_context_that_names_none_is_refused(memory: Desk, context: Any) -> None:
+    sessions = SessionStore[Any](memory.store)
+    with pytest.raises(InvalidInput):
+        await sessions.get_snapshot(snapshot_id="a", context=context)
+    with pytest.raises(InvalidInput):
+        await sessions.save_snapshot("a", always(row()), context=context)
+    with pytest.raises(InvalidInput):
+        sessions.on_snapshot_state_change("a", print, context=context)
+
+
+async def test_prefix_of_is_asked_each_time(memory: Desk) -> None:
+    asked: list[Any] = []
+
+    def prefix_of(context: Any) -> Any:
+        asked.append(context)
+        return context
+
+    sessions = memory.open(prefix_of=prefix_of)
+    id = memory.tenant
+    await sessions.save_snapshot(id, always(row(id)), context=id)
+    assert await sessions.get_snapshot(snapshot_id=id) is None
+    assert asked == [id, None]
+    for odd in ("", 3):
+        with pytest.raises(InvalidInput, match="a tenant must have a name"):
+            await sessions.get_snapshot(snapshot_id=id, context=odd)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=ENGINES)
+def sessions(request: pytest.FixtureRequest, stores: Stores) -> SessionStore[Any]:
+    """Sessions of everybody in a store, so ids must be one's own."""
+    return SessionStore(stores.desk(request.param).store)
+
+
+async def test_equal_ids_of_others_hide_nothing_and_show_nothing(sessions: Any) -> None:
+    """Also without a context, and whoever has saved last."""
+    id = secrets.token_hex(6)
+    people = [None, "alice", "bob", "alice/bob", None]
+    for turn, who in enumerate(people):
+        given = {"sessionId": id, "state": {"who": who, "turn": turn}}
+        assert await sessions.save_snapshot(id, always(given), context=who) == id
+        for reader in {*people[: turn + 1]}:
+            for ids in ({"snapshot_id": id}, {"session_id": id}):
+                found = await sessions.get_snapshot(**ids, context=reader)
+                assert found.state["who"] == reader
+    assert await sessions.get_snapshot(snapshot_id=id, context="carol") is None
+
+
+async def test_equal_ids_of_others_are_not_heard(sessions: Any) -> None:
+    """Neither before one's own is there, when any of that id could be meant, nor after."""
+    id = secrets.token_hex(6)
+    all_heard = {who: Heard() for who in (None, "alice", "bob")}
+    ends = [
+        sessions.on_snapshot_state_change(id, heard, context=who)
+        for who, heard in all_heard.items()
+    ]
+    for turn in range(2):
+        for who, heard in all_heard.items():
+            given = {"sessionId": id, "state": [who, turn]}
+            await sessions.save_snapshot(id, always(given), context=who)
+            await heard.until_last([who, turn])
+    for who, heard in all_heard.items():
+        assert heard.states == [[who, 0], [who, 1]]
+    for end in ends:
+        end()
