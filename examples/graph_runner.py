@@ -53,6 +53,8 @@ class Node:
 
 
 class Edge(NamedTuple):
+    """The way to a next node. A condition only looks, and must not raise."""
+
     source: str
     target: str
     when: Callable[[State], bool] | None = None
@@ -97,7 +99,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Progress:
-    """Where a run is. There is one state for all branches, so none of them can lose another's."""
+    """Where a run is. There is one state for all branches, so none loses the keys of another."""
 
     graph: Graph
     run_id: str
@@ -223,7 +225,7 @@ class Runner:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     name, began = tasks.pop(task)
-                    error = task.exception()
+                    error = _error_of(task)
                     if error is None:
                         progress.complete(name, task.result(), began)
                     else:
@@ -263,6 +265,10 @@ class Runner:
                 if node.run is not None:
                     call = Call(copy.deepcopy(progress.state), f"{progress.run_id}/{name}")
                     tasks[asyncio.create_task(attempt(node, call))] = name, time.monotonic()
+
+
+def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
 async def attempt(node: Node, call: Call) -> Any:

@@ -58,10 +58,14 @@ class Record:
         known = {name: wire[there] for name, there in names.items() if there in wire}
         extra = {name: value for name, value in wire.items() if name not in names.values()}
         try:
-            return cls(**known, extra=extra)  # type: ignore[call-arg]
+            return cls._made(known, extra)
         except TypeError as cause:  # one without a default is missing
             needed = ", ".join(names.values())
             raise InvalidInput(f"a {cls.__name__} lacks a field. fields=`{needed}`") from cause
+
+    @classmethod
+    def _made(cls, known: Mapping[str, Any], extra: Mapping[str, Any]) -> Self:
+        return cls(**known, extra=extra)  # type: ignore[call-arg]
 
     @classmethod
     def of(cls, value: Any) -> Self:

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.compat.genkit import SessionStore
+from holdfast.errors import InvalidInput
 from tests.compat.genkit.kit import Desk, Heard, Row, always, eventually, row
 
 
@@ -110,8 +111,8 @@ async def test_it_ends_with_the_store(exists: bool, caplog: pytest.LogCaptureFix
         sessions.on_snapshot_state_change("a", heard)
         await eventually(lambda: len(heard.rows) == exists)
     await eventually(lambda: watchers() == 0)
-    sessions.on_snapshot_state_change("a", heard)
-    await eventually(lambda: watchers() == 0)
+    with pytest.raises(InvalidInput, match="closed"):
+        sessions.on_snapshot_state_change("a", heard)
     assert caplog.records == []
 
 

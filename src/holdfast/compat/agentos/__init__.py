@@ -49,5 +49,6 @@ thing:
 
 from holdfast.compat.agentos.records import Checkpoint, CheckpointMetadata
 from holdfast.compat.agentos.store import CheckpointStore
+from holdfast.compat.wire import ABSENT
 
-__all__ = ["Checkpoint", "CheckpointMetadata", "CheckpointStore"]
+__all__ = ["ABSENT", "Checkpoint", "CheckpointMetadata", "CheckpointStore"]

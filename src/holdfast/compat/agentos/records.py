@@ -5,7 +5,7 @@ Only what a checkpoint is found by is looked at. All else passes through word fo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from holdfast.compat.wire import ABSENT, Record
 from holdfast.core import limits
@@ -68,7 +68,10 @@ class CheckpointMetadata(Record):
     timestamp: float
     state_size: int
     has_memory_snapshot: bool
-    extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def _made(cls, known: Mapping[str, Any], extra: Mapping[str, Any]) -> Self:
+        return cls(**known)  # it has these seven, and nothing else is kept
 
 
 def check_name(name: str, value: object) -> str:

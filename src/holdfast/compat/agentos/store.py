@@ -30,7 +30,8 @@ class CheckpointStore:
         """Make a checkpoint durable. One commit, which may be repeated.
 
         If there is one of the same id, it is overwritten in place, also when the new one belongs
-        to another run or graph: the old one then has it no more.
+        to another run or graph: the old one then has it no more. Only if the very first saves of
+        one id happen at the same moment in two runs, both have it.
 
         Raises:
             InvalidInput: an id is empty or too long, the timestamp is no number, the state is no

@@ -25,6 +25,8 @@ PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 
 _FACADE = "agentos"  # the key of the metadata that holds what is neither state nor label
 _SIZE = "state_size"
+_BYTES = "state_bytes"  # of the state that this is the size of: others may change that
+_NO_NODE = "__fork__"  # where a run stands that was forked from what others saved
 _ELSEWHERE = ("id", "graphId", "runId", "nodeId", "state")
 
 
@@ -57,7 +59,9 @@ def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = Non
         state_bytes_max=tools.state_bytes_max,
     )
     # Only now is it certain that the state is JSON, and has a length.
-    metadata = {_SIZE: length_of(checkpoint.state), _FACADE: rest}
+    body = commit.body if isinstance(commit.body, bytes) else b""
+    size = {_SIZE: length_of(checkpoint.state), _BYTES: len(body)}
+    metadata = {**size, _FACADE: rest}
     return commit._replace(metadata=prepare.encode_metadata(metadata, tools.state_bytes_max))
 
 
@@ -72,6 +76,7 @@ def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> 
     wire |= {
         "id": id,
         "runId": run_id,
+        "nodeId": wire["nodeId"] or _NO_NODE,
         "timestamp": stamp.now // 1000,
         "state": source.state if patch is None else _patched(source.state, patch),
         "forkedFrom": origin,
@@ -123,9 +128,9 @@ def checkpoint_of(found: Snapshot) -> Checkpoint:
 
 
 def metadata_of(info: SnapshotInfo) -> CheckpointMetadata:
-    """Return what a listing shows; the size of what others saved is that of its bytes."""
+    """Return what a listing shows; the size of what others saved or changed is in bytes."""
     facts = _facts(info)
-    size = info.metadata.get(_SIZE)
+    size = info.metadata.get(_SIZE) if info.metadata.get(_BYTES) == info.size else None
     return CheckpointMetadata(
         id=info.id,
         run_id=facts["runId"],

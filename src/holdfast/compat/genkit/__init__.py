@@ -48,7 +48,8 @@ better thing. `F` is about its files, and holds for `JsonFileSessionStore`:
 | 13  | F: pruning a line takes what other branches stand on    | a branch keeps its root          |
 | 14  | with branches refused, a turn that failed and was tried | what failed or was aborted is no |
 |     | again refuses the session for good                      | branch                           |
-| 15  | which branch is the latest depends on the store         | the one made last                |
+| 15  | which branch is the latest depends on the store         | the one made last; in its files, |
+|     |                                                         | as there, the last new one       |
 | 16  | times are compared as text, ties go by the store        | as times; ties by the id         |
 | 17  | a mutator that returns undefined or a promise destroys  | InvalidInput; a promise is       |
 |     | the row; a taken id is overwritten unseen               | awaited; AlreadyExists           |

@@ -50,9 +50,9 @@ class JsonFileSessionStore(Generic[S]):
     the latter can lose. Files are made durable and can be read by their owner alone. The folder is
     created with the first save; reading creates nothing but a pointer that is missing or wrong.
 
-    The options and the verbs are those of `SessionStore`. The latest of a session is the one that
-    its pointer names, which is the last that was new, wherever no branches are refused and `latest`
-    is `leaf`. `prefix_of` may return several names with `/` between.
+    The options and the three verbs of Genkit are those of `SessionStore`. The latest of a session
+    is the one that its pointer names, which is the last that was new, wherever no branches are
+    refused and `latest` is `leaf`. `prefix_of` may return several names with `/` between.
 
     `max_persisted_chain_length` is how many snapshots of a line are kept: with each new one those
     before are removed, back to the first from which another line branches off, which stays.

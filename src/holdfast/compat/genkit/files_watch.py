@@ -46,7 +46,7 @@ class _Subscription:
         self._mark: str | None = None
         self._told: str | None = None  # the version
         self._ended = False
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         task = loop.create_task(self._run(), name=f"holdfast-watch-{id}")
         _tasks.add(task)  # the loop itself would let it be collected
         task.add_done_callback(_tasks.discard)
@@ -54,7 +54,7 @@ class _Subscription:
     def end(self) -> None:
         self._ended = True
         with suppress(RuntimeError):  # the loop is closed, and everything in it has ended
-            self._loop.call_soon_threadsafe(self._wake.set)
+            self._loop.call_soon_threadsafe(_let_go, self._waiter)
 
     async def _run(self) -> None:
         while not self._ended:
@@ -62,8 +62,18 @@ class _Subscription:
             if held is not None and held.version != self._told and not self._ended:
                 self._told = held.version
                 await self._tell(held)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._poll_s)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        # Without a task of its own: a loop that is closed meanwhile would complain of two.
+        waiter = self._loop.create_future()
+        self._waiter = waiter
+        timer = self._loop.call_later(self._poll_s, _let_go, waiter)
+        try:
+            if not self._ended:
+                await waiter
+        finally:
+            timer.cancel()
 
     def _look(self) -> Held | None:
         """Return the snapshot if its file has changed, and can be read."""
@@ -82,5 +92,13 @@ class _Subscription:
             answer = self._callback(rules.as_read(held.row, draw().now))
             if inspect.isawaitable(answer):
                 await answer
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # it is this task that is to end, and not something that was awaited
             _log.error("a callback has failed. snapshot_id=`%s`", self._id, exc_info=error)
+
+
+def _let_go(waiter: "asyncio.Future[None] | None") -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

@@ -4,6 +4,7 @@ A tenant's session is `tenant/session`, one of nobody just `session`. `%` and `/
 are escaped, so that whatever they hold, no session is that of another tenant, or of nobody.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,6 +45,9 @@ def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
     named = prefix_of(context) if prefix_of is not None else _named_in(context)
     if named is None:
         return Tenant()
+    if inspect.iscoroutine(named):
+        named.close()
+        raise InvalidInput("prefix_of must not be async")
     if not isinstance(named, str) or not named.strip():
         raise InvalidInput(f"a tenant must have a name. type=`{type(named).__name__}`")
     return Tenant(_escaped(named) + "/")

@@ -62,7 +62,8 @@ class SessionStore(Generic[S]):
     ) -> SessionSnapshot[S] | None:
         """Return a snapshot by its id, or the latest of a session; None if there is none.
 
-        Exactly one id must be given; an empty one is none. A pending snapshot whose heartbeat is
+        Exactly one id must be given; an empty one is none. A draft, which others may have saved, is
+        found as the latest of its session, but not by its id. A pending snapshot whose heartbeat is
         older than a minute is `expired`. What is returned is the caller's own.
 
         Raises:
@@ -95,7 +96,8 @@ class SessionStore(Generic[S]):
         it is called again, with what they stored, so nothing of what it does may count twice.
 
         See `rules.next_row` for what of it cannot change, and what need not be said. Return the
-        id, None if nothing was written.
+        id, None if nothing was written. Only if one id is new in two sessions at the same moment,
+        both have it.
 
         Raises:
             InvalidInput: it returned what is no snapshot, or what this one may not become; or
@@ -140,6 +142,8 @@ class SessionStore(Generic[S]):
         """
         if not callable(callback):
             raise InvalidInput(f"a callback is a function. type=`{type(callback).__name__}`")
+        if self._store._engine.closed:
+            raise InvalidInput("the store is closed")
         tenant = self._tenant(context)
         id = _check_id("snapshot_id", snapshot_id)
         return watching.subscribe(
