@@ -90,7 +90,7 @@ class CheckpointStore:
         return found[:limit] if limit is not None and limit > 0 else found
 
     async def delete(self, checkpoint_id: str) -> None:
-        """Remove a checkpoint; nothing happens if there is none."""
+        """Remove a checkpoint; nothing happens if there is none. What others saved stays."""
         await self._store._run(stored.delete(checkpoint_id))
 
     async def fork(self, checkpoint_id: str, patch_state: Mapping[str, JSON] | None = None) -> str:

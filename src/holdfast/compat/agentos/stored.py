@@ -69,7 +69,10 @@ def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> 
     """Return the first commit of a new run that begins at a checkpoint."""
     wire = checkpoint_of(source).to_json()
     stamp = tools.draw()
-    run_id, id = (ids.mint(stamp.now, each.bits, "") for each in (stamp, tools.draw()))
+    name, id = (ids.mint(stamp.now, each.bits, "") for each in (stamp, tools.draw()))
+    # What belongs to a tenant stays there.
+    tenant, slash, _ = source.session_id.rpartition("/")
+    run_id = f"{tenant}{slash}{name}"
     origin: dict[str, JSON] = {"checkpointId": source.id, "runId": wire["runId"]}
     if patch is not None:
         origin["patchState"] = patch

@@ -25,7 +25,13 @@ from holdfast.compat.genkit.files_check import folders_below, judge
 from holdfast.compat.genkit.files_format import GLOBAL, check_name, check_prefix
 from holdfast.compat.genkit.files_shelf import Shelf
 from holdfast.compat.genkit.files_watch import subscribe
-from holdfast.compat.genkit.places import Context, PrefixOf, Tenant, tenant_of
+from holdfast.compat.genkit.places import (
+    Context,
+    PrefixOf,
+    Tenant,
+    check_prefix_of,
+    tenant_of,
+)
 from holdfast.compat.genkit.records import S, SessionSnapshot
 from holdfast.compat.genkit.store import Callback, Mutator
 from holdfast.compat.place import folder_of
@@ -81,7 +87,7 @@ class JsonFileSessionStore(Generic[S]):
         self._bucket = open_files(self._dir)
         self._rejects = reject_branching_sessions
         self._policy: rules.Latest = latest
-        self._prefix_of = prefix_of
+        self._prefix_of = check_prefix_of(prefix_of)
         self._shelves: dict[str, Shelf] = {}
 
     async def get_snapshot(

@@ -50,7 +50,7 @@ def check_name(name: str, id: object) -> str:
     """Return an id that can be the name of a file, or raise InvalidInput."""
     if not isinstance(id, str) or not is_name(id) or not id.strip():
         raise InvalidInput(f"{name} must be one plain name of a file. {name}=`{shown(id)}`")
-    return id
+    return str.__str__(id)  # a member of an enum would show another name
 
 
 def check_prefix(prefix: object) -> str:

@@ -241,7 +241,7 @@ def plan_pruning(rows: list[Row], newest: Row, *, keep: int) -> list[str]:
     """Return the ids to drop of the line that ends in a row, of which so many are kept.
 
     It ends at the first from which another line branches off as well: that one and what is before
-    it stay. So it does at a row of another session.
+    it stay. So it does at a row of another session, and at one that a run still works on.
     """
     by_id = {row.snapshot_id: row for row in rows}
     children: defaultdict[str | None, set[str | None]] = defaultdict(set)
@@ -256,7 +256,8 @@ def plan_pruning(rows: list[Row], newest: Row, *, keep: int) -> list[str]:
         at = by_id.get(at.parent_id)
     doomed: list[str] = []
     for younger, id in pairwise([*line][keep - 1 :]):
-        if children[id] != {younger}:
+        is_open = by_id[id].status in (rules.PENDING, rules.ABORTING)
+        if children[id] != {younger} or is_open:
             break
         doomed.append(id)
     return doomed

@@ -36,6 +36,13 @@ class Tenant(NamedTuple):
         return plain if plain and _escaped(plain) == inside else None
 
 
+def check_prefix_of(prefix_of: PrefixOf | None) -> PrefixOf | None:
+    """Return a function that names tenants, or None for none."""
+    if prefix_of is not None and not callable(prefix_of):
+        raise InvalidInput(f"prefix_of must be a function. type=`{type(prefix_of).__name__}`")
+    return prefix_of
+
+
 def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
     """Return the tenant that a context stands for.
 

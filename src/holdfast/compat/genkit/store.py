@@ -7,7 +7,14 @@ from typing import Any, Generic, TypeAlias
 from holdfast.aio import AsyncStore
 from holdfast.aio_scope import AsyncScope
 from holdfast.compat.genkit import rules, stored, watching
-from holdfast.compat.genkit.places import KIND, Context, PrefixOf, Tenant, tenant_of
+from holdfast.compat.genkit.places import (
+    KIND,
+    Context,
+    PrefixOf,
+    Tenant,
+    check_prefix_of,
+    tenant_of,
+)
 from holdfast.compat.genkit.records import S, SessionSnapshot
 from holdfast.compat.wire import shown
 from holdfast.core import ids, limits
@@ -51,7 +58,7 @@ class SessionStore(Generic[S]):
         self._store = store.aio
         self._rejects = reject_branching_sessions
         self._policy: rules.Latest = latest
-        self._prefix_of = prefix_of
+        self._prefix_of = check_prefix_of(prefix_of)
 
     async def get_snapshot(
         self,
