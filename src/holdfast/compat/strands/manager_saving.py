@@ -5,7 +5,6 @@ import logging
 import threading
 import traceback
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from typing import Any
 
 from holdfast.compat.strands.manager_agents import Agent, settled
@@ -61,15 +60,22 @@ async def finished(save: Coroutine[Any, Any, None]) -> None:
     What has begun goes on in any case; were the next one not to wait for it, it could be overtaken.
     """
     task = asyncio.ensure_future(save)
+    cancelled = False
+    while not task.done():
+        try:
+            # Not `shield`: what it raises would live on in the loop, and the agent with it.
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    del task
     try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # it was asked for, and nobody is there to be told
-        raise
+        if cancelled:
+            raise asyncio.CancelledError
+        if error is not None:
+            raise error
+    finally:
+        del error
 
 
 _minting = threading.Lock()
