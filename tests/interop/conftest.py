@@ -27,9 +27,12 @@ def sdk() -> Iterator[Sdk]:
     sdk.end()
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """An empty place: a folder, or a prefix in a bucket of SeaweedFS."""
+    """An empty place: a folder, or a prefix in a bucket of SeaweedFS.
+
+    Engine and SDK do the same in both. `test_facades.py` shows that.
+    """
     if request.param == "directory":
         return tmp_path / "store"
     return Below(request.getfixturevalue("seaweedfs"), f"team/{uuid4().hex}")

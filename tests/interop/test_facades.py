@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 
@@ -43,6 +44,13 @@ def storage_at(ground: Ground, place: Place) -> StoreStorage:
         return FileStorage(place)
     assert isinstance(place, Below)
     return S3Storage(place.service.name, prefix=place.prefix, **place.service.options)
+
+
+@pytest.fixture(params=["directory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "directory":
+        return tmp_path / "store"
+    return Below(request.getfixturevalue("seaweedfs"), f"team/{uuid4().hex}")
 
 
 @pytest.fixture

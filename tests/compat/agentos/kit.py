@@ -7,10 +7,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from holdfast.compat.agentos import Checkpoint, CheckpointStore
 from tests.compat.strands.kit import Grounds
 
-ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
+ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]
 
 DIAGNOSTICS = {"totalTokensUsed": 0, "nodeTimings": {}, "checkpointsSaved": 0}
 

@@ -13,10 +13,14 @@ from holdfast import InvalidInput, Store, Unsupported
 from holdfast.compat.agentos import CheckpointStore
 from holdfast.compat.strands import StoreStorage
 from holdfast.opening import open_backend, store_over
-from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
+from tests.compat.agentos.kit import fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds, make_snapshot
 
-GROUNDS = [*((engine, "sync") for engine in ENGINES), ("memory", "async"), ("sqlite", "async")]
+GROUNDS = [
+    *((engine, "sync") for engine in ("memory", "sqlite", "directory", "postgres", "s3")),
+    ("memory", "async"),
+    ("sqlite", "async"),
+]
 
 
 @pytest.fixture(params=GROUNDS, ids="-".join)

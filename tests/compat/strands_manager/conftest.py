@@ -11,7 +11,7 @@ from holdfast import Store
 from holdfast.compat.strands import SnapshotStorage, StoreStorage
 from tests.compat.strands_manager.hands import Observed
 
-ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
+ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=ENGINES)

@@ -75,7 +75,10 @@ def in_tables(store: Store, connect: Callable[[], Any], change: str) -> Place:
     return Place(store, harm)
 
 
-@pytest.fixture(params=["directory", "s3", "sqlite", "sqlite facts", "postgres", "postgres facts"])
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("s3", "postgres", "postgres facts")]
+
+
+@pytest.fixture(params=["directory", "sqlite", "sqlite facts", *SLOW])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     engine, _, facts = request.param.partition(" ")
     if engine == "directory":

@@ -25,7 +25,10 @@ LAYOUTS: dict[str, Any] = {
 BOT = ScopeKey("demo-py", "support-bot")
 
 
-@pytest.fixture(params=["memory", "sqlite", "directory", "postgres", "s3"])
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "s3")]
+
+
+@pytest.fixture(params=["memory", "sqlite", "directory", *SLOW])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     match request.param:
         case "memory":
