@@ -35,6 +35,7 @@ class TestSeaweedFS(BucketSuite):
         bucket.close()
 
 
+@pytest.mark.slow
 class TestMoto(BucketFunctions):
     """Keys in the order of bytes. It checks and sets in two steps: no races."""
 

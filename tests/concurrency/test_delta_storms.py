@@ -77,6 +77,7 @@ def rage(path: Path, *, writers: range, count: int, readers: int) -> None:
     verify(path, owns)
 
 
+@pytest.mark.slow
 def test_processes_write_and_read_the_same_scopes(path: Path) -> None:
     """Promises 2, 3 and 5: four processes write what two others read."""
     rage(path, writers=range(4), count=30, readers=2)

@@ -18,7 +18,7 @@ from tests.servers.service import Service
 SCRIPT = Path(__file__).with_name("objects_worker.py")
 
 
-@pytest.fixture(params=["directory", "seaweedfs"])
+@pytest.fixture(params=["directory", pytest.param("seaweedfs", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store."""
     if request.param == "directory":

@@ -225,6 +225,7 @@ def test_threads_and_processes_mix(crew: Crew, postgres_url: str) -> None:
 # Readers
 
 
+@pytest.mark.slow
 def test_readers_never_see_a_part(crew: Crew, postgres_url: str) -> None:
     """Promise 2: while three processes write as fast as they can, every state is whole.
 

@@ -150,11 +150,13 @@ def killed_in_edits(conn: Connection, url: str, *, rounds: int, seed: int) -> Co
     return kinds
 
 
+@pytest.mark.slow
 def test_a_chat_that_is_killed_while_it_is_rewritten(conn: Connection, postgres_url: str) -> None:
     """Promises 1, 2 and 5, at any moment, and around each save that closes a group."""
     killed_in_chats(conn, postgres_url, rounds=4, seed=33)
 
 
+@pytest.mark.slow
 def test_drafts_that_are_killed(conn: Connection, postgres_url: str) -> None:
     """Promise 1 for heads that are not kept: the last acknowledged one, or the next, is shown."""
     killed_in_drafts(conn, postgres_url, rounds=3, seed=34)
@@ -199,6 +201,7 @@ def look(store: Store) -> None:
     check_order(store)
 
 
+@pytest.mark.slow
 def test_writers_of_a_family_that_are_killed_together(
     conn: Connection,
     postgres_url: str,

@@ -160,11 +160,13 @@ def note_change(change: list[Any], changed: dict[int, int]) -> None:
         changed.pop(change[1], None)
 
 
+@pytest.mark.slow
 def test_a_chat_that_is_killed_while_it_is_rewritten(tmp_path: Path) -> None:
     """Promises 1, 2 and 5, at any moment, and around each save that closes a group."""
     killed_in_chats(tmp_path / "store.db", rounds=10, seed=33)
 
 
+@pytest.mark.slow
 def test_drafts_that_are_killed(tmp_path: Path) -> None:
     """Promise 1 for heads that are not kept: the last acknowledged one, or the next, is shown."""
     killed_in_drafts(tmp_path / "store.db", rounds=6, seed=34)

@@ -285,7 +285,7 @@ def key_of(finding: Finding) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("repair", [False, True])
 @pytest.mark.parametrize(
-    "limit", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 5)), 1000]
+    "limit", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 5, 1000))]
 )
 def test_pages_go_over_everything_once(store: Store, root: Path, limit: int, repair: bool) -> None:
     wreck(store, root)

@@ -145,6 +145,7 @@ WALK = """
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
     """Promise 12: walking, loading and deleting 20,000 snapshots takes a bounded space."""
     path = tmp_path / "store.db"

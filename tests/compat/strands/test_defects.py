@@ -36,7 +36,10 @@ FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
 WORKER = Path(__file__).with_name("worker.py")
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "FileStorage", "S3Storage"])
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "S3Storage")]
+
+
+@pytest.fixture(params=["memory", "sqlite", "FileStorage", *SLOW])
 def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
     return grounds[request.param]
 
