@@ -1,14 +1,12 @@
 """The Strands SDK in a Node process, as tests speak to it."""
 
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from holdfast.model import JSON, ScopeKey
 from tests.interop.node import Runtime
+from tests.interop.process import NodeProcess
 
 DRIVER = Path(__file__).parent / "strands" / "driver.mjs"
 
@@ -21,42 +19,11 @@ class SdkError(Exception):
         self.name, self.message, self.cause = name, message, cause
 
 
-class Sdk:
-    """One Node process. It answers requests in the order in which they are asked."""
+class Sdk(NodeProcess):
+    """The Strands SDK in a Node process."""
 
     def __init__(self, runtime: Runtime, packages: Path) -> None:
-        self._process = subprocess.Popen(
-            [runtime.node, "--no-warnings", str(DRIVER), str(packages)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        assert self._hear() == "ready"
-
-    def ask(self, verb: str, spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> JSON:
-        assert self._process.stdin is not None
-        request = {"do": verb, "on": spec, "with": parameters}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return self._hear()
-
-    def _hear(self) -> JSON:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line.endswith("\n"), f"node ended early: {self._process.poll()}"
-        answer = json.loads(line)
-        if "error" in answer:
-            raise SdkError(**answer["error"])
-        return answer["value"]
-
-    def end(self) -> None:
-        """Close its input, which ends it, and wait."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(BrokenPipeError):  # it may be gone already
-            self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        super().__init__(runtime, DRIVER, packages, SdkError)
 
 
 def snapshot(data: JSON, *, scope: str = "agent", second: int = 0) -> dict[str, JSON]:

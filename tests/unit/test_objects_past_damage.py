@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import ANY, Corrupt, Scope, Store
+from holdfast import Corrupt, Scope, Store
 from holdfast.core import document, prepare
 from holdfast.model import JSON
 from tests.interop.places import Below, Files, Folder, Objects
@@ -40,18 +40,8 @@ def replace_head(scope: Scope, state: JSON) -> None:
     commit = prepare.save(
         scope.key,
         state,
-        id=None,
         parent=None,
         keep=False,
-        head=True,
-        overwrite=False,
-        status="completed",
-        labels=None,
-        metadata=None,
-        created_at=None,
-        forked_from=None,
-        expect=ANY,
-        fence=None,
         stamp=tools.draw(),
         state_bytes_max=tools.state_bytes_max,
     )._replace(past_damage=True)

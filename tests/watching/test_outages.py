@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def closing_remote(url: str) -> Iterator[Remote]:
 def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: bool) -> None:
     """With `watchfiles`, and where it is not installed, by looking now and then."""
     if notified:
-        pytest.importorskip("watchfiles")
+        assert find_spec("watchfiles"), "install watchfiles"
     else:
         for name in [name for name in sys.modules if name.partition(".")[0] == "watchfiles"]:
             monkeypatch.delitem(sys.modules, name)

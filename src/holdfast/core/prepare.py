@@ -26,22 +26,22 @@ def save(
     scope: ScopeKey,
     state: JSON,
     *,
-    id: str | None,
-    parent: Parent,
-    keep: bool,
-    head: bool,
-    overwrite: bool,
-    status: str,
-    labels: Mapping[str, str] | None,
-    metadata: Mapping[str, JSON] | None,
-    created_at: datetime | None,
-    forked_from: SnapshotRef | None,
-    expect: Expect,
-    fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
+    id: str | None = None,
+    parent: Parent = HEAD,
+    keep: bool = True,
+    head: bool = True,
+    overwrite: bool = False,
+    status: str = "completed",
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    created_at: datetime | None = None,
+    forked_from: SnapshotRef | None = None,
+    expect: Expect = ANY,
+    fence: str | None = None,
 ) -> Commit:
-    """Return the commit of a save, its state encoded."""
+    """Return the commit of a save, its state encoded. The defaults are those of `Scope.save`."""
     for name, value in (("keep", keep), ("head", head), ("overwrite", overwrite)):
         limits.check_flag(name, value)
     if not keep and not head:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from holdfast.core import codec, ids, limits, prepare, times
 from holdfast.engine import Tools
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
-from holdfast.model import HEAD, JSON, ScopeKey, SnapshotInfo
+from holdfast.model import JSON, ScopeKey, SnapshotInfo
 from holdfast.protocol import Commit, Found
 from holdfast.runs.model import (
     ABORTED,
@@ -245,16 +245,10 @@ class Attempt:
         return prepare.save(
             self._plan.scope,
             state,
-            id=None,
-            parent=HEAD,
             keep=keep,
-            head=True,
-            overwrite=False,
             status=RUNNING,
             labels={**labels, **_task_label(record)},
             metadata={**metadata, FACTS: record.to_json()},
-            created_at=None,
-            forked_from=None,
             expect=None if self._last is None else self._last.revision,
             fence=self._fence,
             stamp=self._tools.draw(),

@@ -160,6 +160,11 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def watchers() -> int:
+    """Return how many subscriptions have a task."""
+    return sum(task.get_name().startswith("holdfast-watch-") for task in asyncio.all_tasks())
+
+
 async def all_of(*calls: Awaitable[Any]) -> list[Any]:
     """Wait for calls that are made at once."""
     return list(await asyncio.gather(*calls))

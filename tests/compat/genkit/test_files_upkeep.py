@@ -12,7 +12,7 @@ from holdfast.compat.genkit.files import JsonFileSessionStore
 from holdfast.compat.genkit.files_shelf import plan_pruning
 from holdfast.compat.genkit.rules import Row
 from holdfast.errors import InvalidInput
-from tests.compat.genkit.kit import always, row
+from tests.compat.genkit.kit import always, eventually, row, watchers
 
 Files = JsonFileSessionStore[Any]
 
@@ -126,8 +126,8 @@ async def test_watchers_are_told_what_is_and_what_becomes(tmp_path: Path) -> Non
     assert [await before.next(), await after.next()] == ["aborted", "aborted"]
     for end in (*ends, *ends):
         end()
+    await eventually(lambda: watchers() == 0)
     await writer.save_snapshot("a", always(row(state={"more": 1})))
-    await asyncio.sleep(0.1)
     assert (len(before.rows), len(after.rows)) == (2, 2)
 
 
@@ -141,8 +141,9 @@ async def test_watchers_see_nothing_of_other_tenants(tmp_path: Path) -> None:
     await files.save_snapshot("a", always(row(status="failed")), context="alice")
     await files.save_snapshot("a", always(row()))
     assert await alice.next() == "failed"
-    await asyncio.sleep(0.1)
-    assert bob.rows == []
+    await files.save_snapshot("a", always(row(status="aborted")), context="bob")
+    assert await bob.next() == "aborted"
+    assert (len(alice.rows), len(bob.rows)) == (1, 1)
     for end in ends:
         end()
 
@@ -162,7 +163,7 @@ async def test_what_a_callback_raises_is_contained(
             assert await files.save_snapshot("a", always(row(status=status))) == "a"
             assert await seen.next() == status
         end()
-        await asyncio.sleep(0.05)
+        await eventually(lambda: watchers() == 0)
     assert [each.message for each in caplog.records] == [
         "a callback has failed. snapshot_id=`a`"
     ] * 2

@@ -9,11 +9,7 @@ import pytest
 import holdfast
 from holdfast.compat.genkit import SessionStore
 from holdfast.errors import InvalidInput
-from tests.compat.genkit.kit import Desk, Heard, Row, always, eventually, row
-
-
-def watchers() -> int:
-    return sum(task.get_name().startswith("holdfast-watch-") for task in asyncio.all_tasks())
+from tests.compat.genkit.kit import Desk, Heard, Row, always, eventually, row, watchers
 
 
 async def test_a_callback_may_be_async_and_is_not_called_twice_at_once(desk: Desk) -> None:

@@ -23,7 +23,7 @@ from holdfast.compat.strands import (
     StoreStorage,
     to_python,
 )
-from tests.servers.service import Service
+from tests.runs.conftest import place_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "one_store.py"
 MOMENT = "019c9bf1-14e5-7eef-96fb-cc07ae54210f"
@@ -38,21 +38,9 @@ scopes of the kinds agent, agent, run
 
 
 @pytest.fixture(params=["memory", "sqlite", "directory", "postgres", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    match request.param:
-        case "memory":
-            opened = holdfast.open("memory:")
-        case "sqlite":
-            opened = holdfast.open(f"sqlite:///{tmp_path}/a.db")
-        case "directory":
-            opened = holdfast.open(f"file://{tmp_path}/store")
-        case "postgres":
-            opened = holdfast.open(request.getfixturevalue("postgres_url"))
-        case _:
-            service: Service = request.getfixturevalue("seaweedfs")
-            opened = holdfast.open(f"s3://{service.name}/{tmp_path.name}", **service.options)
-    with opened:
-        yield opened
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with place_of(request.param, request).open() as store:
+        yield store
 
 
 def example() -> ModuleType:

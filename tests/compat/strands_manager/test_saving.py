@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import JSON, InvalidInput, Unavailable
+from holdfast import JSON, InvalidInput, SnapshotInfo, Unavailable
 from holdfast.compat.strands import SessionError, StoreStorage
 from holdfast.compat.strands.manager import SessionManager
-from holdfast.compat.strands.storage import AnyLocation, AnySnapshot
+from holdfast.opening import open_backend, store_over
+from holdfast.protocol import Backend, Commit
+from holdfast.testing.conformance._layers import Layer
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,
@@ -335,30 +338,46 @@ async def test_saves_by_hand_raise(observed: Observed) -> None:
     assert isinstance(raised.value.__cause__, Unavailable)
 
 
+class Slow(Layer):
+    """An engine whose first commit waits in its thread until it may go on."""
+
+    blocking = True
+
+    def __init__(self, below: Backend) -> None:
+        super().__init__(below)
+        self.began, self.may_go_on, self.ended = (threading.Event() for _ in range(3))
+        self._first = True
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        if self._first:
+            self._first = False
+            self.began.set()
+            assert self.may_go_on.wait(30)
+            try:
+                return self._below.commit(commit)
+            finally:
+                self.ended.set()
+        return self._below.commit(commit)
+
+
 @in_a_loop
 async def test_a_cancelled_save_is_not_overtaken() -> None:
-    """What was under way goes on, so that whatever is saved next has to wait for it."""
-    began, may_go_on = asyncio.Event(), asyncio.Event()
-
-    class Slow(StoreStorage):
-        async def save_snapshot(
-            self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
-        ) -> None:
-            began.set()
-            await may_go_on.wait()
-            await super().save_snapshot(location, snapshot_id, is_latest, snapshot)
-
-    with holdfast.open("memory:") as store:
-        storage, agent = Slow(store), Plain()
-        manager = SessionManager(storage, SESSION, save_latest_on="message")
+    """A write that has begun goes on, so that whatever is saved next has to wait for it."""
+    slow = Slow(open_backend("memory:"))
+    with store_over(slow.backend) as store:
+        agent = Plain()
+        manager = SessionManager(store, SESSION, save_latest_on="message")
         task = asyncio.ensure_future(turn_of(manager, agent, "question"))
-        await began.wait()
+        await asyncio.to_thread(slow.began.wait)
         agent.hear("rolled up")
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()  # even twice
-        await asyncio.sleep(0.01)
-        may_go_on.set()
+        # Whoever does not wait ends here: the last save is stored, and the first comes after it.
+        await asyncio.wait([task], timeout=0.2)
+        slow.may_go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await latest_of(storage)).data == {"messages": ["question", "rolled up"]}
+        await asyncio.to_thread(slow.ended.wait)
+        found = await latest_of(StoreStorage(store))
+        assert found.data == {"messages": ["question", "rolled up"]}

@@ -10,9 +10,10 @@ import pytest
 
 import holdfast
 from holdfast import Store
-from holdfast.compat.strands import StoreStorage, export_sessions, import_sessions
+from holdfast.compat.strands import export_sessions, import_sessions
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model import ScopeKey
+from tests.runs.conftest import place_of
 from tests.servers.service import Service
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
@@ -29,31 +30,15 @@ SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "s3"
 
 
 @pytest.fixture(params=["memory", "sqlite", "directory", *SLOW])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    match request.param:
-        case "memory":
-            opened = holdfast.open("memory:")
-        case "sqlite":
-            opened = holdfast.open(f"sqlite:///{tmp_path}/a.db")
-        case "directory":
-            opened = holdfast.open(f"file://{tmp_path}/store")
-        case "postgres":
-            opened = holdfast.open(request.getfixturevalue("postgres_url"))
-        case _:
-            service: Service = request.getfixturevalue("seaweedfs")
-            opened = service_store(service, tmp_path.name)
-    with opened:
-        yield opened
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with place_of(request.param, request).open() as store:
+        yield store
 
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
     with holdfast.open("memory:") as store:
         yield store
-
-
-def service_store(service: Service, prefix: str) -> Store:
-    return holdfast.open(f"s3://{service.name}/{prefix}", **service.options)
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -265,12 +250,6 @@ def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_pa
         assert came.count == 4
         export_sessions(other, tmp_path / "out")
     assert files_below(tmp_path / "out") == files_below(FIXTURES / "ts_raw_storage")
-
-
-async def load_native(store: Store) -> Any:
-    return await StoreStorage(store).load_snapshot(
-        {"sessionId": "s", "scope": "agent", "scopeId": "main"}
-    )
 
 
 def test_a_kept_head_stays_the_head(memory: Store, tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 """Genkit in a Node process, as tests speak to it."""
 
-import json
-import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.interop.node import Runtime
+from tests.interop.process import NodeProcess
 
 PROJECT = Path(__file__).parent
 DRIVER = PROJECT / "driver.mjs"
@@ -21,46 +19,11 @@ class GenkitError(Exception):
         self.name, self.status = name, status
 
 
-class Peer:
-    """One Node process. It answers requests in the order in which they are asked."""
+class Peer(NodeProcess):
+    """Genkit in a Node process."""
 
     def __init__(self, runtime: Runtime, packages: Path) -> None:
-        self._process = subprocess.Popen(
-            [runtime.node, "--no-warnings", str(DRIVER), str(packages)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        assert self.hear() == "ready"
-
-    def ask(self, verb: str, spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
-        self.send(verb, spec, parameters)
-        return self.hear()
-
-    def send(self, verb: str, spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
-        """Ask something, and leave it to the caller to `hear` the answer."""
-        assert self._process.stdin is not None
-        request = {"do": verb, "on": spec, "with": parameters}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line.endswith("\n"), f"node ended early: {self._process.poll()}"
-        answer = json.loads(line)
-        if "error" in answer:
-            raise GenkitError(**answer["error"])
-        return answer["value"]
-
-    def end(self) -> None:
-        """Close its input, which ends it, and wait."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(BrokenPipeError):  # it may be gone already
-            self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        super().__init__(runtime, DRIVER, packages, GenkitError)
 
 
 class Theirs:

@@ -13,7 +13,7 @@ from holdfast.compat.agentos.records import Checkpoint, CheckpointMetadata, is_t
 from holdfast.core import codec, ids, limits, prepare, times
 from holdfast.engine import Tools
 from holdfast.errors import Corrupt, InvalidInput
-from holdfast.model import ANY, HEAD, JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from holdfast.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from holdfast.protocol import Backend, Commit, Query
 from holdfast.steps import Work, snapshot_of
 
@@ -44,17 +44,9 @@ def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = Non
         scope or limits.check_scope(checkpoint.run_id, checkpoint.graph_id, KIND),
         checkpoint.state,
         id=checkpoint.id,
-        parent=HEAD,
-        keep=True,
-        head=True,
         overwrite=True,
-        status="completed",
         labels=names,
-        metadata=None,
         created_at=_moment_of(checkpoint.timestamp),
-        forked_from=None,
-        expect=ANY,
-        fence=None,
         stamp=tools.draw(),
         state_bytes_max=tools.state_bytes_max,
     )

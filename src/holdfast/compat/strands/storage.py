@@ -28,7 +28,7 @@ from holdfast.core import foreign, prepare, times
 from holdfast.core.document import FACADE
 from holdfast.engine import Engine
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput
-from holdfast.model import ANY, HEAD, JSON, Parent
+from holdfast.model import HEAD, JSON, Parent
 from holdfast.model import Snapshot as Stored
 from holdfast.store import Store
 
@@ -206,18 +206,10 @@ class StoreStorage:
         commit = prepare.save(
             scope.key,
             state,
-            id=None,
             parent=None,  # what led to it cannot be told
             keep=False,
-            head=True,
-            overwrite=False,
-            status="completed",
-            labels=None,
             metadata=facts["metadata"],
             created_at=facts["created_at"],
-            forked_from=None,
-            expect=ANY,
-            fence=None,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )._replace(past_damage=True)
