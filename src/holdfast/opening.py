@@ -95,7 +95,7 @@ def open_files(url: str, **options: Any) -> "Bucket":
     if scheme.files is None:
         raise InvalidInput("files of other tools are in a folder or in an object store")
     known = {name: check for name, check in scheme.options.items() if name not in _ABOVE}
-    return scheme.files(address, option.checked({**dict(given), **options}, known))()
+    return scheme.files(address, option.checked(_merged(given, options), known))()
 
 
 def open_backend(url: str, **options: Any) -> Backend:
@@ -138,16 +138,21 @@ def _tools(common: Mapping[str, Any]) -> Tools:
 
 def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
     scheme, address, given = _read_url(url)
+    common, own = _common(_merged(given, options))
+    engine = Engine(scheme.opener(address, option.checked(own, scheme.options)), _tools(common))
+    if scheme.instant:
+        engine.open()
+    return engine
+
+
+def _merged(given: list[tuple[str, str]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a URL together with those that were given by name."""
     merged: dict[str, Any] = dict(options)
     for name, value in given:
         if name in merged:
             raise InvalidInput(f"the option is given twice. option=`{name}`")
         merged[name] = value
-    common, own = _common(merged)
-    engine = Engine(scheme.opener(address, option.checked(own, scheme.options)), _tools(common))
-    if scheme.instant:
-        engine.open()
-    return engine
+    return merged
 
 
 def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:

@@ -54,25 +54,6 @@ def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Hea
     )
 
 
-def never_shown(now: int, line: str) -> Header:
-    """Return a head that has never shown anything, and does not show what was only kept so far."""
-    return Header(
-        id="",
-        line=line,
-        seq=0,
-        rev=0,
-        nonce="",
-        born="",
-        w="",
-        created_at=now,
-        updated_at=now,
-        at=now // 1000,
-        size=0,
-        kept=False,
-        void=True,
-    )
-
-
 def as_committed(commit: Commit, row: Row) -> Row:
     """Return a snapshot as this commit left it, whatever has become of it since.
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from holdfast.backends._bucket.protocol import Stored
 from holdfast.backends._objects.files import TRAIL_MAX, Beaten, trail_after
-from holdfast.backends._objects.headers import never_shown
 from holdfast.backends._objects.heads import Head
 from holdfast.backends._objects.sightings import Sightings
 from holdfast.backends._objects.writing import Writer
@@ -188,7 +187,7 @@ class Leases:
         life = self._writer.life(claim.scope, head, claim.stamp.now)
         header = head.header
         if header is None:
-            header = never_shown(claim.stamp.now, life.line)
+            header = _void(claim.stamp.now, life.line)
         session_id, scope_id = clipped_ids(claim.scope)
         return replace(
             header,
@@ -202,6 +201,25 @@ class Leases:
             session_id=session_id,
             scope_id=scope_id,
         )
+
+
+def _void(now: int, line: str) -> Header:
+    """Return a head that has never shown anything, and does not show what was only kept so far."""
+    return Header(
+        id="",
+        line=line,
+        seq=0,
+        rev=0,
+        nonce="",
+        born="",
+        w="",
+        created_at=now,
+        updated_at=now,
+        at=now // 1000,
+        size=0,
+        kept=False,
+        void=True,
+    )
 
 
 def is_held(stored: Stored | None) -> bool:
