@@ -154,6 +154,19 @@ class AsyncScope(Address):
         """Async twin of `Scope.diff`."""
         return await self._store._run(lines.difference(self._key, a, b))
 
+    async def restore(
+        self,
+        id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        expect: Expect = ANY,
+    ) -> SnapshotInfo:
+        """Async twin of `Scope.restore`."""
+        facts = (labels, metadata)
+        work = lines.restore(self._tools, self._key, id, facts, expect=expect, fence=self._fence)
+        return await self._store._run(work)
+
     async def fork(
         self,
         id: str,
@@ -216,6 +229,12 @@ class AsyncScope(Address):
     def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
         """Async twin of `Scope.notes`."""
         return self._store._stream(steps.notes(self._key, on))
+
+    def noted_ids(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[str]:
+        """Async twin of `Scope.noted_ids`."""
+        return self._store._stream(steps.noted_ids(self._key, after=after, limit=limit))
 
     async def set_note(
         self,

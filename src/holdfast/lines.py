@@ -1,4 +1,4 @@
-"""The verbs about lines of snapshots: ancestors, leaves, forks and differences."""
+"""The verbs about lines of snapshots: ancestors, leaves, differences, restores and forks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from holdfast.core import codec, ids, limits, prepare
 from holdfast.core.diff import diff as compare
 from holdfast.engine import Tools
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
-from holdfast.model import JSON, Diff, ScopeKey, SnapshotInfo, SnapshotRef
+from holdfast.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, SnapshotRef
 from holdfast.protocol import Backend, Commit, Copy, Found, Query, Stamp, Tails
 from holdfast.steps import Ask, Steps, Walk, Work, contend, load, pages
 
@@ -109,6 +109,44 @@ def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
     return work
 
 
+def restore(
+    tools: Tools,
+    scope: ScopeKey,
+    snapshot_id: str,
+    facts: tuple[Mapping[str, str] | None, Mapping[str, JSON] | None],
+    *,
+    expect: Expect,
+    fence: str | None,
+) -> Work[SnapshotInfo]:
+    """Save the state of an earlier snapshot as a new head that follows it.
+
+    `facts` are labels and metadata, None for those of the snapshot.
+    """
+    snapshot_id = limits.check_id("id", snapshot_id)
+    labels, metadata = _encoded(tools, *facts)
+    expect = prepare.check_expect(expect)
+
+    def work(backend: Backend) -> SnapshotInfo:
+        found = backend.read_snapshots(scope, [snapshot_id])
+        if not found:
+            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+        ((origin, body),) = found
+        commit = Commit(
+            scope=scope,
+            body=body,
+            status=origin.status,
+            labels=codec.encode(origin.labels) if labels is None else labels,
+            metadata=codec.encode(origin.metadata) if metadata is None else metadata,
+            stamp=tools.draw(),
+            parent=origin.id if origin.kept else HEAD,  # a draft is gone when the head moves
+            expect=expect,
+            fence=fence,
+        )
+        return backend.commit(commit)
+
+    return work
+
+
 _State = tuple[bytes | Copy, Tails | None]
 
 
@@ -128,10 +166,7 @@ def fork(
     session_id = source.session_id if to is None else limits.check_id("to", to)
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):
         raise InvalidInput(f"patch must be a mapping or a function. type=`{type(patch).__name__}`")
-    facts = (
-        None if labels is None else prepare.encode_labels(labels),
-        None if metadata is None else prepare.encode_metadata(metadata, tools.state_bytes_max),
-    )
+    facts = _encoded(tools, labels, metadata)
     minted = scope_id is None and session_id == source.session_id
     named = source.scope_id if scope_id is None else scope_id
     limits.check_scope(session_id, named, source.kind)
@@ -159,6 +194,16 @@ def fork(
         return [None if info is None else info.revision] != seen
 
     return contend(tools, attempt, changed)
+
+
+def _encoded(
+    tools: Tools, labels: Mapping[str, str] | None, metadata: Mapping[str, JSON] | None
+) -> tuple[bytes | None, bytes | None]:
+    """Return labels and metadata encoded, where they are given."""
+    return (
+        None if labels is None else prepare.encode_labels(labels),
+        None if metadata is None else prepare.encode_metadata(metadata, tools.state_bytes_max),
+    )
 
 
 def _first(

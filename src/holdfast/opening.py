@@ -118,6 +118,11 @@ def scheme_of(url: str | None = None) -> str:
     return next(name for name, each in _SCHEMES.items() if each is scheme)
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of this process with `more` in it, for a process that it starts."""
+    return {**os.environ, **more}
+
+
 CLOCK = Clock(time.monotonic, time.sleep, random.random)
 
 

@@ -214,6 +214,13 @@ class Backend(Protocol):
         """Return a page of kept ids in text order, all greater than `after`."""
         ...
 
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        """Return some kept snapshots of any scope whose id begins with a text, at most `limit`.
+
+        Fewer than `limit`: there are no others.
+        """
+        ...
+
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         """Return a page of the sessions that hold anything, in text order."""
         ...
@@ -276,6 +283,13 @@ class Backend(Protocol):
         None stands for the notes of the scope itself; the others are snapshot ids, each given
         once. `name` asks for the notes of that name alone. Of the first of `on` only names greater
         than `after` are returned, so that a listing can go on where it stopped.
+        """
+        ...
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        """Return a page of the snapshot ids that have notes, whether or not there is a snapshot.
+
+        In text order, all greater than `after`.
         """
         ...
 

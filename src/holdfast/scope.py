@@ -148,8 +148,7 @@ class Scope(Address):
     ) -> Iterator[SnapshotInfo]:
         """Yield kept snapshots, the last saved first. Lazy; holds nothing between pages.
 
-        `after` is the last one seen: an id, or its info, which works even when it was deleted.
-        `labels` must all match.
+        `after` is the last one seen: an id, or its info, even if deleted. All `labels` must match.
 
         Raises:
             NotFound: `after` is an id that is not there.
@@ -193,6 +192,26 @@ class Scope(Address):
             NotFound: one of them is not there.
         """
         return self._store._run(lines.difference(self._key, a, b))
+
+    def restore(
+        self,
+        id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        expect: Expect = ANY,
+    ) -> SnapshotInfo:
+        """Go back: save the state of an earlier snapshot as a new head, with that one as parent.
+
+        Status, labels and metadata are those of that snapshot unless given.
+
+        Raises:
+            NotFound: there is no such snapshot.
+            Conflict: the head's revision is not `expect`.
+        """
+        facts = (labels, metadata)
+        work = lines.restore(self._tools, self._key, id, facts, expect=expect, fence=self._fence)
+        return self._store._run(work)
 
     def fork(
         self,
@@ -278,6 +297,10 @@ class Scope(Address):
         """Yield the notes of the scope, or on one or several ids in the order asked, by name."""
         return self._store._stream(steps.notes(self._key, on))
 
+    def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
+        """Yield the snapshot ids that have notes, as `ids`; there need be no such snapshots."""
+        return self._store._stream(steps.noted_ids(self._key, after=after, limit=limit))
+
     def set_note(
         self,
         name: str,
@@ -316,9 +339,8 @@ class Scope(Address):
         watched is deleted, when `timeout_s` has passed without a change, or with the store. A loop
         that is left lets go of everything.
         """
-        if id is not None:
-            id = limits.check_id("id", id)
-        return self._store._watch(Topic(Target(self._key, id)), timeout_s)
+        target = Target(self._key, None if id is None else limits.check_id("id", id))
+        return self._store._watch(Topic(target), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0

@@ -176,6 +176,16 @@ def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[s
     )
 
 
+def noted_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
+    """Walk the snapshot ids that have notes."""
+    limit = limits.check_count("limit", limit)
+    start = "" if after is None else check_prefix(after, "after")
+    return pages(
+        lambda backend, last, count: backend.list_noted(scope, after=last or start, limit=count),
+        limit=limit,
+    )
+
+
 def update(
     tools: Tools,
     scope: ScopeKey,

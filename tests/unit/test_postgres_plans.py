@@ -153,6 +153,9 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"kind": None, "low": SESSION, "high": f"{SESSION}\x01"}
         | dict.fromkeys(("after_session", "after_kind", "after_scope"), ""),
     ),
+    "refs by a prefix": ("find_refs", {"low": "id-4", "high": "id-5"}),
+    "refs of everything": ("find_refs", {"low": "", "high": None}),
+    "noted": ("list_noted", {"pk": SHORT, "after": ""}),
     "notes": ("list_notes", {"pk": SHORT, "on": "", "after": ""}),
     "notes on an id": ("list_notes", {"on": ID, "after": ""}),
 }  # fmt: skip

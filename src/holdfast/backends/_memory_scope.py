@@ -56,6 +56,20 @@ class MemoryScope:
         del self.rows[row.seq], self.bodies[row.seq], self.places[row.id]
         del self.order[bisect_left(self.order, row.seq)]
 
+    def remove(self, snapshot_id: str, *, spare_head: bool) -> Row | None:
+        """Remove what there is of an id, with its notes; a head uncovers the newest kept one."""
+        row = self.row(snapshot_id)
+        if row is not None and row.seq == self.head and spare_head:
+            return None
+        for at in [at for at in self.notes if at[0] == snapshot_id]:
+            del self.notes[at]
+        if row is not None:
+            self.drop(row)
+            if self.head == row.seq:
+                newest = self.newest_kept()
+                self.head = None if newest is None else newest.seq
+        return row
+
     def newest_first(self, after: int | None) -> Iterator[Row]:
         """Yield snapshots, the last saved first, those behind a place."""
         end = len(self.order) if after is None else bisect_left(self.order, after)

@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from holdfast.backends._memory_scope import MemoryListener, MemoryScope
 from holdfast.core import commits
@@ -28,6 +29,7 @@ from holdfast.model import (
     ScopeInfo,
     ScopeKey,
     SnapshotInfo,
+    SnapshotRef,
     Stats,
 )
 from holdfast.protocol import Append, Claim, Commit, Copy, Found, Hold, NoteWrite, Query
@@ -146,9 +148,7 @@ class MemoryBackend:
         rows = self._scopes[key].rows.values()
         parents = {row.parent_id for row in rows if row.kept} if query.leaves else set()
         for row in self._scopes[key].newest_first(query.after):
-            if not row.kept or (query.id is not None and query.id != row.id):
-                continue
-            if row.id in parents:
+            if not row.kept or row.id in parents or query.id not in (None, row.id):
                 continue
             info = info_of(key, row)
             wanted = all(info.labels.get(name) == value for name, value in query.labels)
@@ -164,6 +164,16 @@ class MemoryBackend:
             found = self._scopes.get(scope) or MemoryScope()
             greater = (row.id for row in found.rows.values() if row.kept and row.id > after)
             return heapq.nsmallest(limit, greater)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        with self._open():
+            found = (
+                SnapshotRef(key, row.id)
+                for key, scope in self._scopes.items()
+                for row in scope.rows.values()
+                if row.kept and row.id.startswith(id_prefix)
+            )
+            return list(islice(found, limit))
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         with self._open():
@@ -210,21 +220,8 @@ class MemoryBackend:
             found = self._scopes.get(scope) or MemoryScope()
             commits.check_fence(fence, found.fence, scope)
             self._tell(scope)
-            gone = [row.size for each in ids if (row := self._drop(found, each, spare_head))]
+            gone = [row.size for each in ids if (row := found.remove(each, spare_head=spare_head))]
             return Pruned(len(gone), sum(gone))
-
-    def _drop(self, scope: MemoryScope, snapshot_id: str, spare_head: bool) -> Row | None:
-        row = scope.row(snapshot_id)
-        if row is not None and row.seq == scope.head and spare_head:
-            return None
-        for at in [at for at in scope.notes if at[0] == snapshot_id]:
-            del scope.notes[at]
-        if row is not None:
-            scope.drop(row)
-            if scope.head == row.seq:
-                newest = scope.newest_kept()
-                scope.head = None if newest is None else newest.seq
-        return row
 
     def delete_scope(
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
@@ -264,6 +261,13 @@ class MemoryBackend:
             )
             page = heapq.nsmallest(limit, rows, key=lambda row: (places[row.on], row.name))
             return [note_of(row) for row in page]
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            return heapq.nsmallest(
+                limit, {row.on for row in found.notes.values() if row.on > after}
+            )
 
     def write_note(self, write: NoteWrite) -> Note:
         with self._open():

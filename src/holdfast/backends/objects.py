@@ -38,6 +38,7 @@ from holdfast.model import (
     ScopeInfo,
     ScopeKey,
     SnapshotInfo,
+    SnapshotRef,
     Stats,
 )
 from holdfast.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
@@ -154,6 +155,10 @@ class ObjectBackend:
         self._check_open()
         return self._queries.list_ids(scope, after, limit)
 
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        self._check_open()
+        return self._queries.find_refs(id_prefix, limit)
+
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         self._check_open()
         start = self._places.behind_session(after) if after else ""
@@ -232,6 +237,10 @@ class ObjectBackend:
     ) -> list[Note]:
         self._check_open()
         return self._notes.read(scope, on=on, name=name, after=after, limit=limit)
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        self._check_open()
+        return self._notes.list_noted(scope, after, limit)
 
     def write_note(self, write: NoteWrite) -> Note:
         self._check_open()

@@ -281,12 +281,19 @@ def _check(header: Header) -> None:
         raise TypeError
 
 
+def decode_foreign(encoded: bytes) -> JSON:
+    """Return a value from JSON that others wrote: it bears no mark of integers beyond 64 bits.
+
+    Raises:
+        Corrupt: it is not JSON.
+    """
+    # The fast parser would round them.
+    return codec.decode(b" " + encoded if _MAYBE_WIDE.search(encoded) else encoded)
+
+
 def _read_foreign(stored: bytes) -> Document:
     try:
-        envelope = codec.decode(stored)
-        if _MAYBE_WIDE.search(stored):
-            # Foreign bytes bear no mark, and the fast parser would round long integers.
-            envelope = codec.decode(b" " + stored)
+        envelope = decode_foreign(stored)
         if not isinstance(envelope, dict) or "data" not in envelope:
             raise Corrupt(f"stored bytes are no snapshot. bytes=`{len(stored)}`")
         body = codec.encode(envelope.pop("data"))
@@ -318,8 +325,7 @@ def _respaced(envelope: dict[str, JSON], found: JSON, body: bytes) -> Document |
     try:
         header = _header_of(found)
         written = write(header, kind, body)
-        wide = b" " if _MAYBE_WIDE.search(written) else b""
-        expected = codec.decode(wide + written)
+        expected = decode_foreign(written)
         expected.pop("data")
         same = codec.encode(expected) == codec.encode(envelope)
     except (Corrupt, InvalidInput, TypeError, KeyError, ValueError, AttributeError):

@@ -228,6 +228,14 @@ class Layout:
         where = "scope" if on is None else f"on/{_name(on, NOTED_NAME_BYTES_MAX)}"
         return f"{self.scope_prefix(scope)}notes/{where}/"
 
+    def noted_prefix(self, scope: ScopeKey) -> str:
+        """Return what the keys of all notes on snapshot ids begin with."""
+        return f"{self.scope_prefix(scope)}notes/on/"
+
+    def noted_end(self, scope: ScopeKey, on: str) -> str:
+        """Return what lies between the keys of the notes on an id and those that follow."""
+        return self.notes_prefix(scope, on)[:-1] + chr(ord("/") + 1)
+
     def note_key(self, scope: ScopeKey, name: str, on: str | None = None) -> str:
         """Return the key of a note, wherever `manifest_key` does not stand for it."""
         bytes_max = NAME_BYTES_MAX if on is None else NOTED_NAME_BYTES_MAX
@@ -284,6 +292,14 @@ def _address(scope: ScopeKey, between: str) -> str:
 def id_prefix(id: str) -> str:
     """Return what the pointers to the snapshots of one id begin with, whatever their scope."""
     return f"{INDEX}snapshots/{_short(id)}/"
+
+
+def ids_prefix(id_prefix: str) -> str:
+    """Return what the pointers to all ids that begin with a text begin with, and some others.
+
+    A long id is clipped in a pointer, so that no more of the text is used than is left of one.
+    """
+    return f"{INDEX}snapshots/{_cut(id_prefix, INDEX_NAME_BYTES_MAX)}"
 
 
 def id_key(ref: SnapshotRef, *, born: str) -> str:

@@ -69,6 +69,10 @@ class Index:
         """Follow the pointers to an id in all scopes."""
         return self._pointed(layout.id_prefix(id), "", PAGE)
 
+    def beginning(self, id_prefix: str) -> Iterator[Pointed]:
+        """Follow the pointers to the ids that may begin with a text, and to some that do not."""
+        return self._pointed(layout.ids_prefix(id_prefix), "", PAGE)
+
     def labelled(self, name: str, value: str, *, after: int | None) -> Iterator[Pointed]:
         """Follow the pointers to a label, the newest first, from the millisecond of a place on."""
         prefix = layout.label_prefix(name, value)

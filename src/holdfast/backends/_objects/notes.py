@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from holdfast.backends._bucket.protocol import Stored
-from holdfast.backends._objects.files import PAGE, TRAIL_MAX
+from holdfast.backends._objects.files import PAGE, TRAIL_MAX, walk
 from holdfast.backends._objects.writing import Writer
 from holdfast.core import codec, notefile
 from holdfast.core.commits import check_fence
@@ -92,6 +92,25 @@ class Notes:
                 found[at] = note_of(self._parse(key, stored).row)
         except Corrupt:
             return
+
+    def list_noted(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
+        """Return a page of ids, as `Backend.list_noted` promises, from one listing of keys.
+
+        In the order of the keys, as `list_ids`. Only what they do not tell is read: a clipped id.
+        """
+        start = self._layout.noted_end(scope, after) if after else ""
+        found: dict[str, None] = {}
+        for each in walk(self._bucket, self._layout.noted_prefix(scope), start, PAGE):
+            key = self._layout.parse(each.key)
+            on = None if key is None else key.id
+            if isinstance(on, Clipped):
+                row = self._own(each.key, self._bucket.get([each.key])[0])
+                on = None if row is None else row.on
+            if on:
+                found[on] = None
+            if len(found) > limit:
+                break
+        return list(found)[:limit]
 
     def write(self, write: NoteWrite) -> Note:
         """Store a note, as `Backend.write_note` promises."""

@@ -79,6 +79,18 @@ class Queries:
             start = page[-1].key
         return [keys[key] for key in sorted(keys)][:limit]
 
+    def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
+        """Return some snapshots, as `Backend.find_refs` promises."""
+        self._index.need()
+        found: dict[SnapshotRef, None] = {}
+        refs = (each.ref for each in self._index.beginning(id_prefix))
+        own = (ref for ref in refs if ref.id.startswith(id_prefix))
+        while len(found) < limit and (chunk := list(dict.fromkeys(islice(own, _CHUNK)))):
+            for scope, doc in self._look(chunk):
+                if doc.header.kept:
+                    found[SnapshotRef(scope, doc.header.id)] = None
+        return list(found)[:limit]
+
     def _proved_ids(self, scope: ScopeKey, head: Head, after: str, limit: int) -> list[str]:
         """Return a page of ids where not all copies count, so that they are read."""
         layout = self._files.layout

@@ -30,6 +30,7 @@ from holdfast.model import (
     ScopeInfo,
     ScopeKey,
     SnapshotInfo,
+    SnapshotRef,
     Stats,
 )
 from holdfast.protocol import Commit, Found, NoteWrite, Query
@@ -105,6 +106,10 @@ class RelationalBackend(Leases):
             return tables.turn.page("list_ids", {"pk": found.pk, "after": after}, _name, limit)
 
         return self._look(read)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        values = {"low": id_prefix, "high": prefix_end(id_prefix)}
+        return self._look(lambda tables: tables.turn.page("find_refs", values, _ref, limit))
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
@@ -257,6 +262,15 @@ class RelationalBackend(Leases):
 
         return self._look(read)
 
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        def read(tables: Tables) -> list[str]:
+            owner = tables.scope(scope)
+            if owner is None:
+                return []
+            return tables.turn.page("list_noted", {"pk": owner.pk, "after": after}, _name, limit)
+
+        return self._look(read)
+
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
             scope = tables.scope_to_note(write.scope)
@@ -321,6 +335,11 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
 def _name(found: Any) -> str | None:
     (name,) = found
     return name if is_text(name) else None
+
+
+def _ref(found: Any) -> SnapshotRef | None:
+    id, *names = found
+    return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
 
 
 def _good_note(pk: int, found: Any) -> Note | None:

@@ -77,6 +77,17 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  ORDER BY n.seq DESC
  LIMIT %(limit)s;
 
+-- name: find_refs
+-- By id, as the index has them. A draft is no answer.
+SELECT n.id, x.session_id, s.scope_id, s.kind
+  FROM holdfast.snapshots AS n
+  JOIN holdfast.scopes AS s ON s.pk = n.scope_pk
+  JOIN holdfast.sessions AS x ON x.pk = s.session_pk
+ WHERE n.id >= %(low)s AND n.id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513))
+   AND n.kept
+ ORDER BY n.id
+ LIMIT %(limit)s;
+
 -- name: list_ids
 SELECT n.id
   FROM holdfast.snapshots AS n
@@ -141,6 +152,14 @@ SELECT x.session_id, coalesce(sum(octet_length(b.body)), 0)::bigint AS stored
  GROUP BY x.session_id
  ORDER BY stored DESC, x.session_id
  LIMIT %s;
+
+-- name: list_noted
+-- There is no index in this order, so that the notes of the scope are sorted; they are few.
+SELECT DISTINCT on_id
+  FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND on_id > %(after)s
+ ORDER BY on_id
+ LIMIT %(limit)s;
 
 -- name: list_notes
 SELECT on_id, name, rev, nonce, updated_at, value, checksum

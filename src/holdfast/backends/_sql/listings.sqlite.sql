@@ -68,6 +68,16 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
  ORDER BY n.seq DESC;
 
+-- name: find_refs
+-- By id, as the index has them. A draft is no answer.
+SELECT n.id, x.session_id, s.scope_id, s.kind
+  FROM snapshots AS n
+ CROSS JOIN scopes AS s ON s.pk = n.scope_pk
+ CROSS JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE n.id >= :low AND (:high IS NULL OR n.id < :high)
+   AND n.kept
+ ORDER BY n.id;
+
 -- name: list_ids
 SELECT n.id
   FROM snapshots AS n
@@ -101,10 +111,11 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  ORDER BY x.session_id, s.kind, s.scope_id;
 
 -- name: count_everything
+-- Everything, or one session. A blob sorts behind every text.
 SELECT count(DISTINCT s.session_pk), count(*)
-  FROM scopes AS s
-  JOIN sessions AS x ON x.pk = s.session_pk
- WHERE (:session_id IS NULL OR x.session_id = :session_id)
+  FROM sessions AS x
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk
+ WHERE x.session_id >= coalesce(:session_id, '') AND x.session_id <= coalesce(:session_id, x'ff')
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
         OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk));
 
@@ -112,15 +123,19 @@ SELECT count(DISTINCT s.session_pk), count(*)
 SELECT coalesce(sum(length(body)), 0) FROM bodies;
 
 -- name: sizes_by_session
--- What each session holds, the biggest first; length() reads no more than a row's header.
+-- What each session holds, the biggest first; length() reads no more than a row's header. Everything,
+-- or one session, found by its name: a blob sorts behind every text.
 SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk
-  JOIN snapshots AS n ON n.scope_pk = s.pk
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk
+ CROSS JOIN snapshots AS n ON n.scope_pk = s.pk
   LEFT JOIN bodies AS b ON b.seq = n.seq
- WHERE (:session_id IS NULL OR x.session_id = :session_id)
- GROUP BY x.pk
+ WHERE x.session_id >= coalesce(:session_id, '') AND x.session_id <= coalesce(:session_id, x'ff')
+ GROUP BY x.session_id
  ORDER BY stored DESC, x.session_id;
+
+-- name: list_noted
+SELECT DISTINCT on_id FROM notes WHERE scope_pk = :pk AND on_id > :after ORDER BY on_id;
 
 -- name: list_notes
 SELECT on_id, name, rev, nonce, updated_at, value, checksum

@@ -60,12 +60,18 @@ from holdfast.compat.strands.records import (
     SnapshotPage,
 )
 from holdfast.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
-from holdfast.compat.strands.transfer import export_sessions, import_sessions
+from holdfast.compat.strands.transfer import (
+    Layout,
+    export_sessions,
+    find_layout,
+    import_sessions,
+)
 
 __all__ = [
     "Agent",
     "ByteStorage",
     "FileStorage",
+    "Layout",
     "Restored",
     "S3Storage",
     "SessionError",
@@ -79,6 +85,7 @@ __all__ = [
     "Turn",
     "dialect_of",
     "export_sessions",
+    "find_layout",
     "import_sessions",
     "to_python",
     "to_typescript",

@@ -72,6 +72,25 @@ def import_sessions(
         files.close()
 
 
+def find_layout(source: str | os.PathLike[str], **options: Any) -> Layout:
+    """Look at a folder or bucket and tell in which layout its sessions are; `classic` if in none.
+
+    Raises:
+        InvalidInput: the source is not understood.
+    """
+    url, _ = _address(source, options)
+    files = opening.open_files(url, **options)
+    try:
+        # A session of the classic layout may be called `session`, or begin so.
+        if any("/scopes/" not in each.key for each in files.list("session_", limit=1)):
+            return "messages"
+        listed = files.list("session/", limit=1)
+        unified = any(not each.key.startswith("session/scopes/") for each in listed)
+        return "unified" if unified else "classic"
+    finally:
+        files.close()
+
+
 def export_sessions(
     store: Store | AsyncStore,
     to: str | os.PathLike[str],

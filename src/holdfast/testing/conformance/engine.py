@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Conflict, InvalidInput, NotFound, Unsupported
-from holdfast.model import ANY, ScopeKey
+from holdfast.model import ANY, ScopeKey, SnapshotRef
 from holdfast.protocol import Append, Backend, Commit, NoteWrite, Query, Stamp
 from holdfast.testing.conformance._kit import Kit, names
 
@@ -194,6 +194,26 @@ class EngineSeam(Kit):
             else:
                 with pytest.raises(Unsupported):
                     backend.list_snapshots(query, limit=10)
+
+    def test_refs_are_found_by_the_beginning_of_an_id(self, backend: Backend) -> None:
+        """Kept snapshots of all scopes, long and awkward ids too; no drafts, nothing deleted."""
+        ids = ["ab", "abc", "ab~", "aB", "ab" * 60, "ab" * 60 + "x", "äb", "b"]
+        for number, id in enumerate(ids):
+            backend.commit(_commit(number, scope=ScopeKey(f"s/{number % 3}"), id=id))
+        backend.commit(_commit(20, scope=ScopeKey("t", "x" * 300), id="abcd"))
+        backend.commit(_commit(21, scope=ScopeKey("t"), id="ab-gone"))
+        backend.delete_snapshots(ScopeKey("t"), ["ab-gone"])
+        backend.commit(_commit(22, scope=ScopeKey("t"), id="ab-draft", keep=False))
+        if "index" not in backend.capabilities:
+            with pytest.raises(Unsupported):
+                backend.find_refs("a", limit=10)
+            return
+
+        for start in ("", "a", "ab", "abc", "ab" * 60, "ä", "c", "ab~", "ab+"):
+            found = [ref.id for ref in backend.find_refs(start, limit=100)]
+            assert sorted(found) == sorted(i for i in [*ids, "abcd"] if i.startswith(start))
+        assert SnapshotRef(ScopeKey("t", "x" * 300), "abcd") in backend.find_refs("abcd", limit=9)
+        assert len(backend.find_refs("a", limit=2)) == 2
 
     def test_close_may_be_repeated_and_is_final(self, backend: Backend) -> None:
         """A closed engine refuses; it does not open itself again."""

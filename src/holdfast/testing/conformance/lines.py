@@ -1,10 +1,10 @@
-"""Chapter: lines of snapshots. Branching by `parent=`, `ancestors`, `leaves` and `diff`."""
+"""Chapter: lines of snapshots. Branches by `parent=`, `ancestors`, `leaves`, `diff`, `restore`."""
 
 from collections.abc import Callable
 
 import pytest
 
-from holdfast.errors import NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.model import SnapshotInfo
 from holdfast.protocol import Backend
 from holdfast.scope import Scope
@@ -287,3 +287,47 @@ class Lines(Kit):
         for attempt in missing:
             with pytest.raises(NotFound):
                 attempt()
+
+    def test_a_restored_state_is_a_new_head(self, scope: Scope) -> None:
+        """It follows the snapshot it came from, and everything else stays in history."""
+        first = scope.save({"n": 1}, status="odd", labels={"l": "1"}, metadata={"m": 1})
+        second = scope.save({"n": 2})
+        info = scope.restore(first.id)
+
+        assert scope.info() == info
+        assert info.kept
+        assert info.parent_id == first.id
+        assert info.id not in (first.id, second.id)
+        assert present(scope.load()).state == {"n": 1}
+        assert (info.status, info.labels, info.metadata) == ("odd", {"l": "1"}, {"m": 1})
+        assert list(scope.history()) == [info, second, first]
+        assert names(scope.leaves()) == [info.id, second.id]
+        other = scope.restore(second.id, labels={}, metadata={"why": "x"}, expect=info.revision)
+        assert (other.labels, other.metadata) == ({}, {"why": "x"})
+        assert present(scope.load()).state == {"n": 2}
+
+    def test_a_restored_draft_is_kept(self, scope: Scope) -> None:
+        """A draft is gone when the head moves, so that nothing can follow it but its parent."""
+        kept = scope.save(1)
+        draft = scope.save(2, keep=False)
+        info = scope.restore(draft.id)
+
+        assert info.parent_id == kept.id
+        assert names(scope.history()) == [info.id, kept.id]
+        assert present(scope.load()).state == 2
+
+    def test_a_restore_compares_and_refuses(self, store: Store, scope: Scope) -> None:
+        """A stale `expect` is Conflict, an unknown id NotFound; neither leaves anything."""
+        first = scope.save(1)
+        scope.save(2)
+        before = dump(store)
+
+        with pytest.raises(Conflict):
+            scope.restore(first.id, expect=first.revision)
+        with pytest.raises(Conflict):
+            scope.restore(first.id, expect=None)
+        with pytest.raises(NotFound):
+            scope.restore("nowhere")
+        with pytest.raises(InvalidInput):
+            scope.restore(first.id, labels={"a": 1})  # type: ignore[dict-item]
+        assert dump(store) == before

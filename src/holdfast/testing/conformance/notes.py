@@ -245,3 +245,25 @@ class Notes(Kit):
         scope.set_note("manifest", value)
 
         assert present(scope.note("manifest")).value == value
+
+    def test_the_ids_that_have_notes_are_listed(self, scope: Scope, small_pages: int) -> None:
+        """Each once, as `ids` are, whether there is a snapshot or not; none after its notes."""
+        ids = [f"id-{n:03}" for n in range(small_pages * 2 + 1)]
+        long = "x" * 400
+        assert list(scope.noted_ids()) == []
+        scope.save(1, id=ids[1])
+        scope.set_note("of the scope", 1)
+        for each in (*ids, long):
+            for name in ("a", "b"):
+                scope.set_note(name, 1, on=each)
+
+        assert list(scope.noted_ids()) == [*ids, long]
+        assert list(scope.noted_ids(after=ids[2], limit=2)) == ids[3:5]
+        assert list(scope.noted_ids(after="id-001x", limit=1)) == [ids[2]]
+        scope.delete_snapshot(ids[1])
+        scope.delete_note("a", on=ids[0])
+        assert list(scope.noted_ids()) == [ids[0], *ids[2:], long]
+        assert [n.snapshot_id for n in scope.notes(on=scope.noted_ids(limit=2))] == [
+            ids[0],
+            *[ids[2]] * 2,
+        ]

@@ -1,0 +1,145 @@
+"""From one store to another, and from lines into a store."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from holdfast.errors import Conflict, InvalidInput
+from holdfast.model import Finding, ScopeKey
+from holdfast.portable.reading import Progress, Report, scope_records, scopes_of, sessions_of
+from holdfast.portable.records import Record, ScopeRecord, SnapshotRecord, line_of, read_lines
+from holdfast.portable.writing import ScopeWriter
+from holdfast.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was carried over. `written` of the snapshots and notes were not there before.
+
+    `skipped` tells what is damaged in the source, and was left out.
+    """
+
+    sessions: int
+    scopes: int
+    snapshots: int
+    notes: int
+    written: int
+    bytes: int
+    skipped: tuple[Finding, ...] = ()
+
+
+def copy(
+    source: Store,
+    target: Store,
+    *,
+    session_id: str | None = None,
+    prefix: str = "",
+    verify: bool = True,
+    report: Report | None = None,
+) -> Carried:
+    """Copy a store, one session of it, or those of a prefix: ids, order, times, notes and lineage.
+
+    May be interrupted and repeated: what is there already is compared and left alone, and so is
+    what the target holds besides. With `verify` every scope is read again from the target and
+    compared with what was read from the source. What is damaged in the source is left out, and
+    told. What is saved in the source meanwhile may be left for the next time.
+
+    Raises:
+        Conflict: something else was saved in a scope of the target, or what it holds then is not
+            what was read from the source.
+        InvalidInput: both are the same store.
+    """
+    if source.sync._engine is target.sync._engine:
+        raise InvalidInput("a store cannot be copied to itself")
+    count = _Count(report)
+    for session in sessions_of(source, session_id=session_id, prefix=prefix):
+        for scope in scopes_of(source, session):
+            records = scope_records(source.scope(*scope.key), skipped=count.skipped.append)
+            first = next(records, None)
+            if isinstance(first, ScopeRecord):
+                read = count.take(target, first, records)
+                if verify:
+                    _verify(target, scope.key, read)
+    return count.total()
+
+
+def import_lines(store: Store, lines: Iterable[bytes], *, report: Report | None = None) -> Carried:
+    """Write what `export_lines` gave into a store. May be interrupted and repeated.
+
+    Raises:
+        InvalidInput: a line is not understood. What stood before it was written.
+        Conflict: something else was saved in a scope of it.
+    """
+    count = _Count(report)
+    records = read_lines(lines)
+    first = next(records, None)
+    while first is not None:
+        if not isinstance(first, ScopeRecord):
+            raise InvalidInput("a line stands outside its scope: the lines are not in order")
+        rest: list[Record] = []
+        count.take(store, first, _until_scope(records, rest))
+        first = rest[0] if rest else None
+    return count.total()
+
+
+def _until_scope(records: Iterator[Record], rest: list[Record]) -> Iterator[Record]:
+    """Yield records up to that of the next scope, which is left in `rest`."""
+    for record in records:
+        if isinstance(record, ScopeRecord):
+            rest.append(record)
+            return
+        yield record
+
+
+class _Count:
+    """Writes scopes, and counts what they hold."""
+
+    def __init__(self, report: Report | None) -> None:
+        self._report = report
+        self._session: str | None = None
+        self._sessions = self._scopes = self._snapshots = self._notes = 0
+        self._written = self._bytes = 0
+        self.skipped: list[Finding] = []
+
+    def take(self, store: Store, scope: ScopeRecord, records: Iterator[Record]) -> bytes:
+        """Write one scope; return the digest of its records."""
+        if scope.scope.session_id != self._session:
+            self._session = scope.scope.session_id
+            self._sessions += 1
+        self._scopes += 1
+        writer = ScopeWriter(store, scope)
+        digest = blake2b(line_of(scope))
+        for record in records:
+            line = line_of(record)
+            digest.update(line)
+            if not isinstance(record, ScopeRecord):
+                self._written += writer.take(record)
+            self._bytes += len(line)
+            is_snapshot = isinstance(record, SnapshotRecord)
+            self._snapshots += is_snapshot
+            self._notes += not is_snapshot
+            if self._report is not None:
+                self._report(Progress(self._sessions, self._snapshots, self._bytes))
+        writer.finish()
+        return digest.digest()
+
+    def total(self) -> Carried:
+        """Return the counts."""
+        return Carried(
+            self._sessions,
+            self._scopes,
+            self._snapshots,
+            self._notes,
+            self._written,
+            self._bytes,
+            tuple(self.skipped),
+        )
+
+
+def _verify(target: Store, key: ScopeKey, read: bytes) -> None:
+    digest = blake2b()
+    for record in scope_records(target.scope(*key)):
+        digest.update(line_of(record))
+    if digest.digest() != read:
+        shown = f"{key.session_id}:{key.scope_id}"
+        raise Conflict(f"the target does not hold what was read from the source. scope=`{shown}`")

@@ -1,0 +1,119 @@
+"""Writing records into a store, so that it holds what the source held, in the same order.
+
+May be stopped at any point and begun again: what is there already is compared and left. A scope in
+which something else was saved is not touched, since the order of its history could not be kept.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.errors import Conflict, InvalidInput
+from holdfast.model import ScopeKey
+from holdfast.portable.reading import scope_records
+from holdfast.portable.records import NoteRecord, Record, ScopeRecord, SnapshotRecord, line_of
+from holdfast.scope import Scope
+from holdfast.store import Store
+
+
+class ScopeWriter:
+    """Takes the records of one scope, in their order."""
+
+    def __init__(self, store: Store, record: ScopeRecord) -> None:
+        self._scope: Scope = store.scope(*record.scope)
+        self._head_id = record.head
+        self._passed_head = record.head is None
+        present = scope_records(self._scope)
+        self._present: Iterator[Record] = (r for r in present if not isinstance(r, ScopeRecord))
+        self._next = next(self._present, None)
+
+    @property
+    def key(self) -> ScopeKey:
+        """The scope that is written."""
+        return self._scope.key
+
+    def take(self, record: SnapshotRecord | NoteRecord) -> bool:
+        """Write one record, and tell whether that was needed.
+
+        Raises:
+            Conflict: the scope holds something else.
+        """
+        if record.scope != self.key:
+            raise InvalidInput("a line stands outside its scope: the lines are not in order")
+        if isinstance(record, NoteRecord):
+            return self._take_note(record)
+        return self._take_kept(record) if record.kept else self._take_draft(record)
+
+    def _take_kept(self, record: SnapshotRecord) -> bool:
+        becomes_head = not self._passed_head
+        if record.id == self._head_id:
+            self._passed_head = True
+        present = self._next
+        if not isinstance(present, SnapshotRecord) or not present.kept:
+            self._save(record, head=becomes_head)
+            return True
+        if present.id != record.id or present.created_at != record.created_at:
+            raise Conflict(
+                "there is something else in this scope, so that the order of its history could"
+                f" not be kept. scope=`{_shown(self.key)}` id=`{present.id}`"
+            )
+        self._next = next(self._present, None)
+        if line_of(present) == line_of(record):
+            return False
+        self._save(record, head=becomes_head, overwrite=True)
+        return True
+
+    def _take_draft(self, record: SnapshotRecord) -> bool:
+        self._check_at_end()
+        self._passed_head = True
+        present, self._next = self._next, None
+        if isinstance(present, SnapshotRecord) and line_of(present) == line_of(record):
+            return False
+        self._save(record, head=True, overwrite=True)
+        return True
+
+    def _save(self, record: SnapshotRecord, *, head: bool, overwrite: bool = False) -> None:
+        self._scope.save(
+            record.state,
+            id=record.id,
+            parent=record.parent_id,
+            keep=record.kept,
+            head=head,
+            overwrite=overwrite,
+            status=record.status,
+            labels=record.labels,
+            metadata=record.metadata,
+            created_at=record.created_at,
+            forked_from=record.forked_from,
+        )
+
+    def _take_note(self, record: NoteRecord) -> bool:
+        found = self._scope.note(record.name, on=record.on)
+        if found is not None and line_of(NoteRecord.of(self.key, found)) == line_of(record):
+            return False
+        self._scope.set_note(record.name, record.value, on=record.on)
+        return True
+
+    def finish(self) -> None:
+        """Let the scope show what the source showed.
+
+        Raises:
+            Conflict: the scope holds more than was written.
+        """
+        self._check_at_end()
+        shown = self._scope.info()
+        if shown is not None and not shown.kept and shown.id != self._head_id:
+            self._scope.delete_snapshot(shown.id)  # a draft that the source has no more
+            shown = self._scope.info()
+        if self._head_id != (None if shown is None else shown.id):
+            raise Conflict(f"it shows something else now. scope=`{_shown(self.key)}`")
+
+    def _check_at_end(self) -> None:
+        present = self._next
+        if isinstance(present, SnapshotRecord) and present.kept:
+            raise Conflict(
+                "there is more in this scope than in the source: delete it to copy it again."
+                f" scope=`{_shown(self.key)}` id=`{present.id}`"
+            )
+
+
+def _shown(key: ScopeKey) -> str:
+    return f"{key.session_id}:{key.scope_id}"

@@ -1,0 +1,55 @@
+"""A store in which everything is that a store can hold, and what can be told of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import holdfast
+from holdfast import portable
+
+LONG = "lång/" + "x" * 300
+
+
+def fill(store: holdfast.Store) -> None:
+    """Save one of everything."""
+    chat = store.scope("alice/chat-1", "planner")
+    for number in range(20):
+        message = {"role": "user", "content": f"message {number} \u0000 😀", "wide": 2**70 + number}
+        chat.append("messages", [message], labels={"z": "1", "a": str(number)})
+    ids = [info.id for info in chat.history()]
+    bold = chat.fork(ids[10], patch={"mood": 1.0})
+    bold.append("messages", ["another way"], metadata={"b": [{}], "a": None})
+    chat.fork(ids[5], to="bob/chat-1")
+    chat.save({"from": "an old one"}, parent=ids[15], status="failed")
+    chat.delete_snapshot(ids[3])
+    chat.save({"draft": True}, id="a draft", keep=False, status="running")
+
+    kept = store.scope("kept-only", kind="multiAgent")
+    old = datetime(2001, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
+    for number in range(3):
+        at = old - timedelta(days=number)
+        kept.save(number, id=f"k{number}", head=False, parent="gone", created_at=at)
+    older = store.scope("older-head", kind="graph")
+    older.save([1], id="head")
+    older.save([2], id="later", parent="head", head=False)
+    store.scope(LONG, LONG).save("a text", id=LONG)
+    for name in ("x", "x-", "X", "x/1"):  # keys of object stores sort these in another order
+        store.scope(name, "s").save(None)
+        store.scope("x", f"{name}.", kind="thread").save({})
+    notes = store.scope("noted")
+    notes.set_note("manifest", {"v": 1})
+    for on in ("b", "a", "a-", LONG):
+        for name in ("2", "1"):
+            notes.set_note(name, [on, name], on=on)
+    store.scope("deep").save(_nested(200), metadata={"strands": {"appData": {"x": 1}}})
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def lines(store: holdfast.Store, **asked: Any) -> bytes:
+    """Return an export."""
+    return b"".join(portable.export_lines(store, **asked))

@@ -1,0 +1,128 @@
+"""How people name things, on an engine of each family."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import refs
+from holdfast.errors import InvalidInput, NotFound, Unsupported
+
+A = "0190ab12-1111-7000-8000-00000000aaaa"
+B = "0190ab12-2222-7000-8000-00000000bbbb"
+C = "0190ab13-3333-7000-8000-00000000cccc"
+
+
+@pytest.fixture(params=["memory", "sqlite", "folder"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[holdfast.Store]:
+    urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/x.db", "folder": f"{tmp_path}/x"}
+    with holdfast.open(urls[request.param]) as store:
+        chat = store.scope("chat-42", "planner")
+        for number, id in enumerate((A, B, C)):
+            chat.save({"n": number}, id=id)
+        yield store
+
+
+def name(store: holdfast.Store, text: str, **given: str) -> str:
+    return refs.find_snapshot(store, text, **given).id
+
+
+def test_ids_prefixes_and_shown_forms(store: holdfast.Store) -> None:
+    for text in (B, "0190ab12-2", "0190ab12…bbbb", "0190ab12..bbbb", "0190ab12...bb", "…bbbb"):
+        assert name(store, text) == B
+        assert name(store, text, session="chat-42") == B
+        assert name(store, text, session="chat", scope="plan") == B
+    assert name(store, "0190ab13") == C
+    with pytest.raises(InvalidInput, match=r"several snapshots could be meant.*0190ab12-1.*planner"):
+        name(store, "0190ab12")
+    with pytest.raises(InvalidInput, match="several"):
+        name(store, "0190ab12", session="chat-42")
+    for missing in ("0191", "0190ab12…cccc"):
+        with pytest.raises(NotFound):
+            name(store, missing)
+        with pytest.raises(NotFound):
+            name(store, missing, session="chat-42")
+
+
+def test_the_head_and_what_is_before_it(store: holdfast.Store) -> None:
+    for text in ("@", "~0", "@~0", "chat-42", "chat-42@", "chat-42:planner@", "chat@", "chat"):
+        assert name(store, text) == C
+    for text in ("@~2", "~2", "chat-42@~2", "chat-42:planner@~2", f"{B}~1", "0190ab13~2"):
+        assert name(store, text) == A
+    for text in (f"chat-42:planner@{B}", "chat-42@0190ab12-2", f"chat-42@{C}~1"):
+        assert name(store, text) == B
+    with pytest.raises(NotFound, match="does not go back that far"):
+        name(store, "@~3")
+
+
+def test_several_sessions_and_scopes(store: holdfast.Store) -> None:
+    other = store.scope("chat-42", "planner~12345678").save(1, id="x")
+    with pytest.raises(InvalidInput, match=r"several scopes.*planner \(agent\), planner~1234"):
+        name(store, "chat-42@")
+    assert name(store, "chat-42:planner@") == C  # an exact name wins over a longer one
+    assert name(store, "chat-42:planner~12345678@") == other.id
+    assert name(store, "@", session="chat-42", scope="planner~") == other.id
+    main = store.scope("chat-42").save(1, id="y")
+    graph = store.scope("chat-42", kind="graph").save(1, id="z")
+    assert name(store, "chat-42@") == main.id
+    assert name(store, "chat-42@", kind="graph") == graph.id
+    store.scope("chat-43").save(1, id="w")
+    assert refs.find_session(store, "chat-43") == "chat-43"
+    with pytest.raises(InvalidInput, match=r"several sessions could be meant.*chat-42, chat-43"):
+        refs.find_session(store, "chat")
+    with pytest.raises(InvalidInput, match="several sessions: name one"):
+        name(store, "@")
+    with pytest.raises(NotFound, match="no such session"):
+        refs.find_session(store, "talk")
+
+
+def test_whatever_an_id_holds_can_be_said(store: holdfast.Store) -> None:
+    for session in ("a@b.c", "a:b", "a~3", "@"):
+        store.scope(session).save(1, id=f"head of {session}")
+        assert name(store, session) == f"head of {session}"
+        assert name(store, f"{session}@") == f"head of {session}"
+        assert name(store, f"{session}:main@") == f"head of {session}"
+    for id in ("x~3", "y@z", "p:q"):
+        store.scope("odd").save(1, id=id)
+        assert name(store, id) == id
+        assert name(store, id, session="odd") == id
+    assert name(store, "@", session="@") == "head of @"
+
+
+def test_a_draft_is_found_as_well(store: holdfast.Store) -> None:
+    store.scope("d").save(1, id="draft-1", keep=False)
+    assert name(store, "draft") == "draft-1"
+    assert name(store, "draft-1") == "draft-1"
+    assert name(store, "d@") == "draft-1"
+    assert name(store, "draft-1", session="d") == "draft-1"
+
+
+def test_an_empty_store_says_so() -> None:
+    with holdfast.open("memory:") as store:
+        with pytest.raises(NotFound, match="the store is empty"):
+            name(store, "@")
+        with pytest.raises(NotFound):
+            name(store, "x")
+        store.scope("s").set_note("n", 1)
+        with pytest.raises(NotFound, match="shows nothing"):
+            name(store, "s")
+
+
+def test_without_an_index_the_session_is_said(tmp_path: Path) -> None:
+    with holdfast.open(str(tmp_path), root="") as store:
+        store.scope("chat").save(1, id="abc")
+        store.scope("chat").save(2, id="abd")
+        assert name(store, "abc", session="chat") == "abc"
+        assert name(store, "chat@abc") == "abc"
+        assert name(store, "abd", session="ch") == "abd"
+        assert name(store, "chat") == "abd"
+        with pytest.raises(Unsupported):
+            name(store, "abc")
+
+
+def test_very_many_ids_with_the_same_beginning(
+    store: holdfast.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refs, "_CANDIDATES_MAX", 2)
+    assert name(store, "0190ab12…bbbb", session="chat-42") == B
