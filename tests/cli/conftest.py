@@ -44,3 +44,11 @@ def url(tmp_path: Path) -> str:
         chat.save({"messages": ["hello" * 200], "mood": "bold"})
         store.scope("bob/chat-2").save({"files": {}})
     return url
+
+
+@pytest.fixture(params=["sqlite", "folder"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty store: a file of SQLite, then a folder of documents."""
+    if request.param == "folder":
+        return (tmp_path / "agents").as_uri()
+    return f"sqlite:///{tmp_path / 'agents.db'}"

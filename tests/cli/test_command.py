@@ -31,18 +31,13 @@ sys.exit(main())
 """
 
 
-def test_the_verbs() -> None:
-    assert VERBS == ("check", "demo", "doctor", "schema", "stats")
-
-
 def test_help(command: Command) -> None:
     done = command("--help")
     assert (done.returncode, done.stderr) == (0, "")
     for verb in VERBS:
         assert f"\n  {verb} " in done.stdout
-        helped = command(verb, "-h").stdout
-        assert helped.startswith(f"Usage: holdfast {verb} ")
-        assert ("--json:" in helped) == (verb != "demo")  # the shape is documented
+    for verb in ("stats", "import"):
+        assert command(verb, "-h").stdout.startswith(f"Usage: holdfast {verb} ")
 
 
 def test_version(command: Command) -> None:

@@ -11,7 +11,8 @@ import holdfast
 from holdfast import portable
 from holdfast.errors import Conflict, Corrupt, InvalidInput
 from tests.portable.stores import LONG, fill, lines
-from tests.runs.conftest import Place, place_of
+from tests.runs.conftest import place_of
+from tests.runs.hands import Place
 
 ENGINES = ["memory", "sqlite", "directory", "postgres"]
 SLOWLY = [pytest.param("s3", marks=pytest.mark.slow)]

@@ -52,10 +52,12 @@ PAGE_OF = {
     "leaves": "leaves",
     "update": "update",
     "fork": "fork",
+    "restore": "restore",
     "diff": "diff",
     "prune": "prune",
     "note": "notes",
     "notes": "notes",
+    "noted_ids": "notes",
     "set_note": "notes",
     "delete_note": "notes",
     "delete_snapshot": "deletes",
@@ -421,7 +423,7 @@ def test_a_verb_is_called_on_its_page(verb: str, page: str) -> None:
 
 
 def test_every_page_is_somebodys() -> None:
-    others = {"agentos", "genkit", "runs", "run_checkpoints", "strands_python"}
+    others = {"agentos", "genkit", "portable", "runs", "run_checkpoints", "strands_python"}
     assert {page.stem for page in VERB_PAGES} == {*PAGE_OF.values(), *others}
 
 

@@ -34,7 +34,7 @@ def test_ids_prefixes_and_shown_forms(store: holdfast.Store) -> None:
         assert name(store, text, session="chat-42") == B
         assert name(store, text, session="chat", scope="plan") == B
     assert name(store, "0190ab13") == C
-    with pytest.raises(InvalidInput, match=r"several snapshots could be meant.*0190ab12-1.*planner"):
+    with pytest.raises(InvalidInput, match=r"several snapshots could.*0190ab12-1.*planner"):
         name(store, "0190ab12")
     with pytest.raises(InvalidInput, match="several"):
         name(store, "0190ab12", session="chat-42")

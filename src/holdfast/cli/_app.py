@@ -1,9 +1,12 @@
 """The group of verbs, and what becomes of errors: one line, and an exit code."""
 
 import io
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from keyword import iskeyword
+from typing import Any
 
 import click
 
@@ -11,19 +14,42 @@ import holdfast
 from holdfast.cli import _exits
 from holdfast.views.names import visible, without_secrets
 
-VERBS = ("check", "demo", "doctor", "schema", "stats")
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Look": ("ls", "log", "show", "diff", "grep", "tail", "stats", "runs"),
+    "Change": ("fork", "restore", "rm", "prune"),
+    "Keep in order": ("check", "repair", "compact"),
+    "Carry over": ("export", "import", "copy"),
+    "Set up": ("doctor", "schema", "completion", "demo"),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 class _Verbs(click.Group):
     """Loads the file of a verb when it is asked for, so that a new verb slows down no other."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Nobody reads the output any more, and what is left of it must not be told at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(_exits.CLOSED)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in GROUPS.items():
+            commands = [(verb, self.get_command(ctx, verb)) for verb in verbs]
+            rows = [(name, each.get_short_help_str(70)) for name, each in commands if each]
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=12)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        verb: click.Command = getattr(import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        verb: click.Command = getattr(import_module(f"holdfast.cli.{name}"), name)
         return verb
 
 

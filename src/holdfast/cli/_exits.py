@@ -10,6 +10,7 @@ USAGE = 2
 CONFLICT = 3
 UNAVAILABLE = 4
 CORRUPT = 5
+CLOSED = 141  # as a shell tells of a pipe that nobody reads any more
 INTERRUPTED = 130  # as a shell tells of Ctrl-C
 
 _CODES: Mapping[type[errors.HoldfastError], int] = {

@@ -1,33 +1,37 @@
-"""What the verbs share: options, opening the store they are asked about, and the terminal."""
+"""What the verbs share: options, opening the store they are asked about, and the shape of JSON."""
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.theme import Theme
 
 import holdfast
-from holdfast.opening import DEFAULT_URL, file_of
+from holdfast.cli._terminal import make_console, output
+from holdfast.opening import DEFAULT_URL, file_of, scheme_of
+from holdfast.views.times import age_text
+
+__all__ = [
+    "address_options",
+    "age_text",
+    "confirm",
+    "echo_json",
+    "existing_store",
+    "json_option",
+    "make_console",
+    "output",
+    "snapshot_json",
+    "time_json",
+    "url_option",
+    "without_setup",
+    "yes_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_COLUMNS_MAX = 100  # lines longer than this are hard to read
-_THEME = Theme(
-    {
-        "title": "bold",
-        "quiet": "dim",
-        "good": "green",
-        "bad": "bold red",
-        "odd": "yellow",
-        "accent": "cyan",
-        "fork": "magenta",
-        "size": "cyan",
-    }
-)
 
 
 def url_option(command: F) -> F:
@@ -38,7 +42,7 @@ def url_option(command: F) -> F:
         envvar="HOLDFAST_URL",
         show_envvar=True,
         default=DEFAULT_URL,
-        help=f"The store: sqlite:///file.db, sqlite:////absolute/file.db. Else {DEFAULT_URL}",
+        help=f"The store: sqlite:///file.db, a folder, postgresql://…, s3://…. Else {DEFAULT_URL}",
     )(command)
 
 
@@ -49,25 +53,77 @@ def json_option(command: F) -> F:
     )
 
 
+def yes_option(command: F) -> F:
+    """Add `--yes`, for those who were asked before."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def address_options(command: F) -> F:
+    """Add `--session`, `--scope` and `--kind`: in which line of state a snapshot is looked for."""
+    for option in (
+        click.option("--kind", metavar="KIND", help="The kind of the scope, where several fit."),
+        click.option("--scope", metavar="SCOPE", help="The scope of the session, by its id."),
+        click.option("-s", "--session", metavar="SESSION", help="The session to look in."),
+    ):
+        command = option(command)
+    return command
+
+
 @contextmanager
 def existing_store(url: str) -> Iterator[holdfast.Store]:
     """Open a store that is there: asking about a store must not create one."""
     path = file_of(url)
     if path is not None and not os.path.exists(path):
+        what = "folder" if scheme_of(url) == "file" else "file"
         raise holdfast.NotFound(
-            f"there is no such file; name one with --url or $HOLDFAST_URL. path=`{path}`"
+            f"there is no such {what}; name one with --url or $HOLDFAST_URL. path=`{path}`"
         )
-    with holdfast.open(url) as store:
+    with holdfast.open(url, **without_setup(url)) as store:
         yield store
 
 
-def make_console() -> Console:
-    """Return the terminal, or the pipe: then without colour. Text is never taken for markup."""
-    console = Console(theme=_THEME, markup=False, highlight=False, emoji=False)
-    console.width = min(console.width, _COLUMNS_MAX)
-    return console
+def without_setup(url: str) -> dict[str, bool]:
+    """Return what keeps a server from being given tables by a mere look."""
+    says_so = "setup=" in url.partition("?")[2]
+    return {} if says_so or scheme_of(url) != "postgresql" else {"setup": False}
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on the terminal, unless the answer was given with `--yes`; no ends with exit code 130.
+
+    Where there is nobody to ask nothing is assumed.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: say --yes if it is meant")
+    click.confirm(question, abort=True, err=True)
 
 
 def echo_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON in ASCII, which every terminal and every pipe can carry."""
     click.echo(json.dumps(value, indent=indent))
+
+
+def time_json(moment: datetime) -> str:
+    """Return a time as all verbs write it: UTC, with microseconds where there are any."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def snapshot_json(info: holdfast.SnapshotInfo) -> dict[str, Any]:
+    """Return the facts of a snapshot as all verbs write them."""
+    origin = info.forked_from
+    return {
+        **info.scope._asdict(),
+        "id": info.id,
+        "parent_id": info.parent_id,
+        "forked_from": None if origin is None else {**origin.scope._asdict(), "id": origin.id},
+        "status": info.status,
+        "labels": info.labels,
+        "metadata": info.metadata,
+        "created_at": time_json(info.created_at),
+        "updated_at": time_json(info.updated_at),
+        "kept": info.kept,
+        "size": info.size,
+        "revision": info.revision,
+    }

@@ -31,7 +31,17 @@ def check(repair: bool, url: str, as_json: bool) -> int:
             {"severity": "error", "warning" or "info", "code": text, "message": text,
              "scope": {"session_id": text, "scope_id": text, "kind": text} or null,
              "id": text or null, "repaired": true or false}
+
+    \b
+    Examples:
+      holdfast check
+      holdfast check --json --url postgresql://db.example/agents
     """
+    return examine(url, repair=repair, as_json=as_json)
+
+
+def examine(url: str, *, repair: bool, as_json: bool) -> int:
+    """Print each finding and what they amount to, and return the exit code that follows."""
     console = make_console()
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()

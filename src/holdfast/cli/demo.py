@@ -11,10 +11,10 @@ import click
 import holdfast
 from holdfast.cli import _exits
 from holdfast.cli._demo_agent import FORK_STEP, SESSION
-from holdfast.cli._demo_proof import Story, facts
+from holdfast.cli._demo_proof import Fact, Story, facts
 from holdfast.cli._demo_run import Order, Run, run_and_kill, run_to_the_end
 from holdfast.cli._demo_scenes import Stage
-from holdfast.cli._shared import make_console
+from holdfast.cli._shared import echo_json, json_option, make_console
 from holdfast.core.diff import diff
 from holdfast.model import SnapshotRef
 from holdfast.views.tree import build_forest
@@ -29,16 +29,31 @@ from holdfast.views.tree import build_forest
     show_default=True,
     help="How long the agent thinks about a step.",
 )
-def demo(pace: float) -> int:
+@json_option
+def demo(pace: float, as_json: bool) -> int:
     """Watch an agent being killed, and going on where it was.
 
     A scripted agent, in a process of its own, saves after every step to a SQLite file in a
     temporary folder. It is killed with SIGKILL at a random moment; another process resumes; a fork
     takes another turn; the two are compared. Ends with 0 only if all of this holds.
+
+    \b
+    --json: {"holds": true or false, "facts": [{"fact": text, "holds": true or false}, ...]}
+
+    \b
+    Examples:
+      holdfast demo
+      holdfast demo --pace 0.05 --json
     """
+    console = make_console()
+    console.quiet = as_json
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        play = _Play(Stage(make_console(), pause_s=pace * 2), Path(folder) / "agents.db", pace)
-        return _exits.FINE if play.run() else _exits.FOUND
+        play = _Play(Stage(console, pause_s=pace * 2), Path(folder) / "agents.db", pace)
+        holds = play.run()
+        if as_json:
+            told = [{"fact": fact, "holds": is_so} for fact, is_so in play.facts]
+            echo_json({"holds": holds, "facts": told})
+    return _exits.FINE if holds else _exits.FOUND
 
 
 class _Play:
@@ -50,6 +65,7 @@ class _Play:
         self._url = f"sqlite:///{quote(str(database))}"
         self._pace = pace
         self._story = Story()
+        self.facts: list[Fact] = []
 
     def run(self) -> bool:
         """Play all scenes; tell whether everything holds."""
@@ -65,7 +81,8 @@ class _Play:
             self._compare(store, side)
             self._measure(store)
         self._stage.scene("Does everything hold?")
-        return self._stage.show_verdict(facts(self._story))
+        self.facts = list(facts(self._story))
+        return self._stage.show_verdict(self.facts)
 
     def _watched(self, run: Callable[[Order], Run], scope_id: str, lunch: str) -> Run:
         watch = partial(self._stage.watch, lunch)

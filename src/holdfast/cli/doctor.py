@@ -18,7 +18,13 @@ from rich.text import Text
 
 import holdfast
 from holdfast.cli import _exits
-from holdfast.cli._shared import echo_json, json_option, make_console, url_option
+from holdfast.cli._shared import (
+    echo_json,
+    json_option,
+    make_console,
+    url_option,
+    without_setup,
+)
 from holdfast.opening import CLOCK, draw, file_of, scheme_of
 from holdfast.views.names import masked_url, visible, without_secrets
 
@@ -60,6 +66,11 @@ def doctor(url: str, as_json: bool) -> int:
              "checks": [{"check": "open", "compare-and-set" or "durable-save",
                          "ok": true or false, "detail": text}, ...],
              "durable_save_ms": the median of 20, or null}
+
+    \b
+    Examples:
+      holdfast doctor
+      holdfast doctor --url s3://bucket/agents
     """
     results = [_open(url)]
     took_ms: float | None = None
@@ -86,7 +97,7 @@ def _open(url: str) -> Examined:
         path = file_of(url)
         if path is not None and not os.path.exists(path):
             return Examined("open", "there is no file yet; the first use creates it")
-        holdfast.open(url, **_without_setup(url)).close()
+        holdfast.open(url, **without_setup(url)).close()
     except holdfast.HoldfastError as error:
         return Examined("open", f"it cannot be opened: {_told(error)}", _exits.code_of(error))
     return Examined("open", "it can be opened")
@@ -103,7 +114,7 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store,
                 yield store, store, _SESSION
             return
         name = f".holdfast-doctor-{draw().nonce}"
-        options = _without_setup(url)
+        options = without_setup(url)
         on_server = scheme_of(url) == "postgresql"
         beside = url if on_server else f"{address.rstrip('/')}/{name}{mark}{rest}"
         with holdfast.open(beside, **options) as one, holdfast.open(beside, **options) as other:
@@ -119,12 +130,6 @@ def _temporary_store(url: str) -> Iterator[tuple[holdfast.Store, holdfast.Store,
         beside = f"{scheme_of(url)}:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
         with holdfast.open(beside) as one, holdfast.open(beside) as other:
             yield one, other, _SESSION
-
-
-def _without_setup(url: str) -> dict[str, bool]:
-    """Return what keeps a server from being given tables by a mere look."""
-    says_so = "setup=" in url.partition("?")[2]
-    return {} if says_so or scheme_of(url) != "postgresql" else {"setup": False}
 
 
 def _compare_and_set(one: holdfast.Store, other: holdfast.Store, session_id: str) -> Examined:

@@ -24,6 +24,11 @@ def schema(engine: str, name: str, as_json: bool) -> int:
 
     \b
     --json: {"engine": text, "migrations": [{"version": n, "name": text, "sql": text}, ...]}
+
+    \b
+    Examples:
+      holdfast schema sqlite
+      holdfast schema postgres --schema agents | psql
     """
     migrations = [
         (version, title, in_schema(script, check_schema(name)))

@@ -31,6 +31,11 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
     --json: {"session": text or null, "sessions": n, "scopes": n, "snapshots": n,
              "logical_bytes": n, "stored_bytes": n, "ratio": stored by logical, or null,
              "largest": [{"name": text, "bytes": n}, ...]}
+
+    \b
+    Examples:
+      holdfast stats
+      holdfast stats alice/chat-1
     """
     with existing_store(url) as store:
         found = store.stats(session)

@@ -9,7 +9,8 @@ An agent keeps a snapshot of each turn, and everybody may look at one, stop its 
         id = await sessions.save_snapshot(None, lambda _: {"sessionId": "s", "state": state})
         latest = await sessions.get_snapshot(session_id="s")
 
-`JsonFileSessionStore` has the same verbs over the folder of the real package, beside Node.
+`JsonFileSessionStore` has the same verbs over the folder of the real package, beside Node;
+`import_sessions` brings what is in such a folder into a store, and `export_sessions` back.
 
 How the words translate, so that what is saved here is seen by others, and theirs here:
 
@@ -62,6 +63,16 @@ better thing. `F` is about its files, and holds for `JsonFileSessionStore`:
 from holdfast.compat.genkit.files import JsonFileSessionStore
 from holdfast.compat.genkit.records import SessionSnapshot
 from holdfast.compat.genkit.store import SessionStore
+from holdfast.compat.genkit.transfer import export_sessions, import_sessions
+from holdfast.compat.transfer import Transfer
 from holdfast.compat.wire import ABSENT
 
-__all__ = ["ABSENT", "JsonFileSessionStore", "SessionSnapshot", "SessionStore"]
+__all__ = [
+    "ABSENT",
+    "JsonFileSessionStore",
+    "SessionSnapshot",
+    "SessionStore",
+    "Transfer",
+    "export_sessions",
+    "import_sessions",
+]

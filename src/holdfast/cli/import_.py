@@ -1,0 +1,112 @@
+"""`holdfast import`: from an export, or from the files of other tools."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, cast
+
+import click
+
+import holdfast
+from holdfast import portable
+from holdfast.cli import _exits
+from holdfast.cli._progress import progress
+from holdfast.cli._shared import echo_json, json_option, make_console, url_option
+from holdfast.cli._transfer import draw_skipped, findings_json
+from holdfast.compat import genkit, runs, strands
+from holdfast.compat.transfer import Transfer
+from holdfast.views.names import masked_url, visible
+from holdfast.views.sizes import count_text
+
+_FORMATS = ("jsonl", "strands", "genkit", "go-runs")
+_LAYOUTS = ("classic", "unified", "messages")
+
+
+@click.command("import")
+@click.argument("source", nargs=-1, required=True, metavar="[FORMAT] PATH")
+@click.option("--layout", type=click.Choice(_LAYOUTS), help="strands: whose files. Else a look.")
+@click.option("--prefix", default="", metavar="TEXT", help="strands: the sessions that begin so.")
+@url_option
+@json_option
+def import_(
+    source: tuple[str, ...], layout: str | None, prefix: str, url: str, as_json: bool
+) -> int:
+    """Read an export, or the files of other tools, into a store.
+
+    FORMAT is jsonl (what `export` writes; PATH may be - for the standard input), strands (a folder
+    or bucket of the Strands SDKs), genkit (the folder of Genkit's file store) or go-runs (a folder
+    of run checkpoints). The store is created if need be. All of them may be stopped and repeated.
+
+    What cannot be carried over is told and left out; then it ends with 1. It ends with 3 if
+    something else was saved in a scope of the store.
+
+    \b
+    --json: {"format": text, "snapshots": n, "written": n or null,
+             "skipped": findings as `check --json` tells them}
+
+    \b
+    Examples:
+      holdfast import agents.jsonl
+      holdfast import strands ./sessions
+      holdfast import genkit ./.genkit/sessions --url postgresql://localhost/agents
+    """
+    form, path = _asked(source)
+    if form != "strands" and (layout is not None or prefix):
+        raise click.UsageError("--layout and --prefix are for strands")
+    if form != "jsonl" and "://" not in path and not os.path.isdir(path):
+        raise holdfast.NotFound(f"there is no such folder. path=`{path}`")
+    if form == "jsonl":
+        with (
+            _lines(path) as lines,
+            holdfast.open(url) as store,
+            progress("importing", None) as report,
+        ):
+            done = portable.import_lines(store, lines, report=report)
+        count, written, skipped = done.snapshots, done.written, done.skipped
+    else:
+        with holdfast.open(url) as store:
+            other = _from_others(store, form, path, layout, prefix)
+        count, skipped = other.count, other.skipped
+        written = None
+    if as_json:
+        facts = {"format": form, "snapshots": count, "written": written}
+        echo_json({**facts, "skipped": findings_json(skipped)})
+    else:
+        draw_skipped(skipped)
+        new = "" if written is None else f", {f'{written:,} written' if written else 'nothing new'}"
+        text = f"✓ {count_text(count, 'snapshot')} in {visible(masked_url(url))}{new}"
+        make_console().print(text, soft_wrap=True)
+    return _exits.FOUND if skipped else _exits.FINE
+
+
+def _asked(source: tuple[str, ...]) -> tuple[str, str]:
+    if len(source) == 1:
+        return "jsonl", source[0]
+    if len(source) != 2 or source[0] not in _FORMATS:
+        raise click.UsageError(f"write [{'|'.join(_FORMATS)}] PATH")
+    return source[0], source[1]
+
+
+def _from_others(
+    store: holdfast.Store, form: str, path: str, layout: str | None, prefix: str
+) -> Transfer:
+    if form == "genkit":
+        return genkit.import_sessions(store, path)
+    if form == "go-runs":
+        return runs.import_runs(store, path)
+    found = cast(strands.Layout, layout) if layout else strands.find_layout(path)
+    return strands.import_sessions(store, path, layout=found, prefix=prefix)
+
+
+@contextmanager
+def _lines(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise holdfast.NotFound(f"cannot read the file: {reason}. path=`{path}`") from error

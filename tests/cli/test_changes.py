@@ -1,0 +1,419 @@
+"""The verbs that change a store: fork, restore, rm, prune, compact and repair."""
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.cli._app import run
+from holdfast.cli.prune import duration
+from tests.cli.conftest import EXECUTABLE, Command
+from tests.cli.test_grep import damage
+
+SECRET = "hunter2"
+ODD = "o d'd\"\n\x1b[2J$(x)"
+Says = Callable[..., Any]
+
+
+def fill(url: str, session: str = ODD, snapshots: int = 3) -> list[str]:
+    """Save the states 0, 1, 2, …; return the ids."""
+    with holdfast.open(url) as store:
+        chat = store.scope(session)
+        return [chat.save({"n": n, "mood": "calm"}).id for n in range(snapshots)]
+
+
+def states(url: str, session: str = ODD, scope: str = "main") -> list[Any]:
+    """Return what the history holds, the oldest first."""
+    with holdfast.open(url) as store:
+        line = store.scope(session, scope)
+        ids = [info.id for info in line.history()]
+        return [snapshot.state["n"] for snapshot in line.load_many(reversed(ids))]
+
+
+def sessions(url: str) -> list[str]:
+    with holdfast.open(url) as store:
+        return list(store.sessions())
+
+
+@pytest.fixture
+def says(capsys: pytest.CaptureFixture[str]) -> Says:
+    """Return a function that runs a verb in this process; it gives the code and both outputs."""
+
+    def says(url: str, *arguments: str) -> tuple[int, str, str]:
+        code = run([*arguments, "--url", url])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return says
+
+
+def answered(answer: str, *arguments: str) -> tuple[int, str, str]:
+    """Run the command with a terminal to ask on, where somebody types an answer."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer.encode())
+    try:
+        done = subprocess.run(
+            [EXECUTABLE, *arguments],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stdout, done.stderr
+
+
+# Fork.
+
+
+def test_fork(command: Command, any_url: str) -> None:
+    ids = fill(any_url)
+    done = command("fork", f"{ODD}@~1", "--set", 'mood="b=d"', "--set", "n=7", "--url", any_url)
+    assert (done.returncode, done.stderr) == (0, "")
+    (name,) = done.stdout.splitlines()
+    session, _, scope = name.rpartition(":")
+    assert session == "o d'd\"\\n\\x1b[2J$(x)"
+    with holdfast.open(any_url) as store:
+        head = store.scope(ODD, scope).load()
+    assert head is not None
+    assert head.state == {"n": 7, "mood": "b=d"}
+    assert head.forked_from == (holdfast.ScopeKey(ODD), ids[1])
+    assert states(any_url) == [0, 1, 2]
+
+
+def test_fork_to_another_session(any_url: str, says: Says) -> None:
+    fill(any_url, "chat")
+    code, out, _ = says(any_url, "fork", "chat", "--to", "new", "--as", "side", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["scope"] == {"session_id": "new", "scope_id": "side", "kind": "agent"}
+    assert told["head"]["forked_from"]["session_id"] == "chat"
+    assert says(any_url, "fork", "chat", "--to", "new", "--as", "side")[0] == 3
+    assert states(any_url, "new", "side") == [2]
+
+
+def test_fork_of_a_draft(url: str, says: Says) -> None:
+    with holdfast.open(url) as store:
+        store.scope("alice/chat-1", "planner").save({"n": "draft"}, keep=False)
+    assert says(url, "fork", "alice/chat-1", "--to", "new")[:2] == (0, "new:planner\n")
+    assert states(url, "new", "planner") == ["draft"]
+
+
+@pytest.mark.parametrize("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
+def test_what_is_set_must_be_json(change: str, url: str, says: Says) -> None:
+    code, out, err = says(url, "fork", "bob/chat-2", "--set", change)
+    assert (code, out) == (2, "")
+    assert "a text needs quotes" in err
+    assert SECRET not in err
+    assert says(url, "fork", "nobody", "--to", "x")[0] == 1
+
+
+# Restore.
+
+
+def test_restore(command: Command, any_url: str) -> None:
+    ids = fill(any_url)
+    done = command("restore", ids[0][:-1], "--url", any_url)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"has the state of {ids[0][:8]}…{ids[0][-4:]}" in done.stdout
+    assert done.stdout.endswith(f"{ids[2][:8]}…{ids[2][-4:]} stays in history\n")
+    assert states(any_url) == [0, 1, 2, 0]
+
+
+def test_restore_tells_programs(any_url: str, says: Says) -> None:
+    ids = fill(any_url, "chat")
+    code, out, _ = says(any_url, "restore", "chat@~2", "--json")
+    told = json.loads(out)
+    assert (code, told["changed"]) == (0, True)
+    assert [told[each]["id"] for each in ("restored", "before")] == [ids[0], ids[2]]
+    assert told["head"]["parent_id"] == ids[0]
+    # Again it is the head already, and nothing is done.
+    code, out, _ = says(any_url, "restore", "chat", "--json")
+    again = json.loads(out)
+    assert (code, again["changed"], again["head"]) == (0, False, told["head"])
+    assert "nothing was done" in says(any_url, "restore", "chat")[1]
+    # What was decided by an older look is not done.
+    code, out, _ = says(any_url, "restore", ids[1], "--expect", told["before"]["revision"])
+    assert (code, out) == (3, "")
+    assert says(any_url, "restore", ids[1], "--expect", told["head"]["revision"])[0] == 0
+    assert states(any_url, "chat") == [0, 1, 2, 0, 1]
+
+
+def test_a_draft_is_not_lost_unasked(url: str, says: Says) -> None:
+    ids = fill(url, "chat")
+    with holdfast.open(url) as store:
+        store.scope("chat").save({"n": "draft"}, keep=False)
+    code, _, err = says(url, "restore", ids[0])
+    assert code == 2
+    assert "say --yes" in err
+    code, out, _ = says(url, "restore", ids[0], "--yes")
+    assert code == 0
+    assert "was a draft and is gone" in out
+    assert says(url, "restore", "nobody")[0] == 1
+
+
+# Rm.
+
+
+def test_rm(command: Command, any_url: str) -> None:
+    for session in (ODD, "s", "s1", "t/1", "t/2"):
+        fill(any_url, session)
+    refused = command("rm", "s", "--url", any_url)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("- session s  3 snapshots, ")
+    assert "--yes" in refused.stderr
+    done = command("rm", ODD, "s", "--yes", "--url", any_url)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "deleted session o d'd\"\\n\\x1b[2J$(x)  3 snapshots",
+        "deleted session s  3 snapshots",
+    ]
+    assert sessions(any_url) == ["s1", "t/1", "t/2"]
+
+
+def test_rm_never_guesses(any_url: str, says: Says) -> None:
+    ids = fill(any_url, "chat-1")
+    for arguments, code in (
+        (["chat"], 1),
+        (["chat-1", "chat"], 1),  # and nothing is deleted before all are found
+        (["--prefix", "x"], 1),
+        (["-s", "chat", "--scope", "main"], 1),
+        (["-s", "chat-1", "--scope", "mai"], 1),
+        (["--snapshot", "chat-1"], 2),
+        (["--snapshot", "chat"], 2),
+        (["--snapshot", "chat-1~1"], 2),
+        (["--snapshot", "chat@"], 2),
+        (["--snapshot", "chat@~1"], 2),
+        (["--snapshot", "chat-1:mai@~1"], 2),
+        (["--snapshot", "@", "-s", "chat"], 2),
+        (["--snapshot", ids[0], "-s", "chat-1", "--scope", "ma"], 2),
+        (["--snapshot", "nothing"], 1),
+    ):
+        assert says(any_url, "rm", "--yes", *arguments)[0] == code, arguments
+    assert states(any_url, "chat-1") == [0, 1, 2]
+
+
+def test_rm_what_is_named_clearly(any_url: str, says: Says) -> None:
+    forms: list[tuple[Callable[[list[str]], str], list[int]]] = [
+        (lambda ids: ids[0], [1, 2]),
+        (lambda ids: f"{ids[1][:8]}…{ids[1][-12:]}", [0, 2]),
+        (lambda ids: "{session}@~1", [0, 2]),
+        (lambda ids: "{session}:main@~1", [0, 2]),
+        (lambda ids: f"{{session}}@{ids[2]}", [0, 1]),
+        (lambda ids: f"{ids[2]}~1", [0, 2]),
+    ]
+    for number, (form, left) in enumerate(forms):
+        session = f"chat-{number}"
+        ref = form(fill(any_url, session)).format(session=session)
+        assert says(any_url, "rm", "--yes", "--snapshot", ref)[0] == 0, ref
+        assert states(any_url, session) == left
+    (id,) = fill(any_url, "last", 1)
+    code, out, _ = says(any_url, "rm", "--yes", "--json", "--snapshot", "@", "-s", "last")
+    assert (code, json.loads(out)) == (
+        0,
+        {"session_id": "last", "scope_id": "main", "kind": "agent", "id": id, "snapshots": 1},
+    )
+
+
+def test_what_is_damaged_can_be_deleted(any_url: str, says: Says) -> None:
+    with holdfast.open(any_url) as store:
+        for session in ("a", "b", "c"):
+            store.scope(session).save({"text": "a fox"})
+    for session in ("a", "b"):
+        damage(any_url, session)
+    assert says(any_url, "rm", "a", "--yes")[0] == 0
+    assert says(any_url, "rm", "-s", "b", "--scope", "main", "--yes")[0] == 0
+    assert sessions(any_url) == ["c"]
+    assert says(any_url, "check")[0] == 0
+
+
+def test_rm_a_scope_and_a_prefix(any_url: str, says: Says) -> None:
+    for session in ("t/1", "t/2", "u"):
+        fill(any_url, session)
+    with holdfast.open(any_url) as store:
+        store.scope("u", "side").save({"n": 1})
+        store.scope("u", "side", "graph").save({"n": 1})
+        store.scope("u").set_note("a", 1)
+    code, out, err = says(any_url, "rm", "-s", "u", "--scope", "side", "--yes")
+    assert (code, out) == (2, "")
+    assert "say --kind" in err
+    code, out, _ = says(any_url, "rm", "-s", "u", "--scope", "side", "--kind", "graph", "--yes")
+    assert (code, out) == (0, "deleted scope u:side (graph)  1 snapshot\n")
+    code, out, _ = says(any_url, "rm", "--prefix", "t/", "--yes", "--json")
+    assert [json.loads(line)["session_id"] for line in out.splitlines()] == ["t/1", "t/2"]
+    assert sessions(any_url) == ["u"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--prefix", ""],
+        ["a", "--prefix", "b"],
+        ["a", "--snapshot", "b"],
+        ["a", "-s", "b"],
+        ["-s", "b"],
+        ["--scope", "b"],
+        ["--scope", "b", "--prefix", "c"],
+    ],
+)
+def test_rm_needs_one_clear_wish(arguments: list[str], url: str, says: Says) -> None:
+    assert says(url, "rm", "--yes", *arguments)[0] == 2
+    assert sessions(url) == ["alice/chat-1", "bob/chat-2"]
+
+
+def test_rm_asks(url: str) -> None:
+    code, out, err = answered("n\n", "rm", "alice/chat-1", "bob/chat-2", "--url", url)
+    assert (code, out) == (130, "")
+    assert err.splitlines()[:2] == [
+        "- session alice/chat-1  2 snapshots, 1.5 KiB",
+        "- session bob/chat-2  1 snapshot, 12 B",
+    ]
+    assert "2 sessions, 3 snapshots, 1.5 KiB" in err
+    assert sessions(url) == ["alice/chat-1", "bob/chat-2"]
+    code, out, _ = answered("y\n", "rm", "alice/chat-1", "--url", url)
+    assert (code, out) == (0, "deleted session alice/chat-1  2 snapshots\n")
+    assert sessions(url) == ["bob/chat-2"]
+
+
+# Prune.
+
+
+def test_prune(command: Command, any_url: str) -> None:
+    fill(any_url, snapshots=5)
+    asked = ("prune", ODD, "--keep-last", "2", "--url", any_url)
+    tried = command(*asked, "--dry-run")
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert tried.stdout.splitlines() == [
+        "- o d'd\"\\n\\x1b[2J$(x):main  3 snapshots, 63 B",
+        "would go: 3 snapshots, 63 B, of 1 scope",
+    ]
+    assert states(any_url) == [0, 1, 2, 3, 4]
+    done = command(*asked, "--yes", "--json")
+    assert json.loads(done.stdout) == {
+        "session_id": ODD,
+        "scope_id": "main",
+        "kind": "agent",
+        "count": 3,
+        "bytes": 63,
+        "dry_run": False,
+    }
+    assert states(any_url) == [3, 4]
+
+
+def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
+    old = datetime.now(UTC) - timedelta(days=31)
+    with holdfast.open(any_url) as store:
+        for session in ("a", "b/1", "b/2"):
+            for n in range(3):
+                store.scope(session).save({"n": n}, created_at=old)
+            store.scope(session).save({"n": 3})
+    assert says(any_url, "prune", "--all", "--older-than", "32d", "--yes")[:2] == (
+        0,
+        "there is nothing to forget\n",
+    )
+    code, out, _ = says(any_url, "prune", "--prefix", "b/", "--older-than", "30d12h", "--yes")
+    assert code == 0
+    assert out.splitlines()[-1] == "gone: 6 snapshots, 42 B, of 2 scopes"
+    assert [states(any_url, each) for each in ("a", "b/1", "b/2")] == [[0, 1, 2, 3], [3], [3]]
+    code, out, _ = says(
+        any_url, "prune", "--all", "--older-than", "4w", "--keep-last", "3", "--yes", "--json"
+    )
+    assert (code, json.loads(out)["count"]) == (0, 1)
+    assert states(any_url, "a") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--keep-last", "1"], 2),
+        (["alice/chat-1"], 2),
+        (["alice/chat-1", "--all", "--keep-last", "1"], 2),
+        (["alice/chat-1", "--keep-last", "-1"], 2),
+        (["alice/chat-1", "--older-than", "5"], 2),
+        (["alice/chat-1", "--older-than", "5d 3h"], 2),
+        (["alice/chat-1", "--older-than", "99999999999999999999w"], 2),
+        (["alice/chat", "--keep-last", "1"], 1),
+        (["alice/chat-1", "plan", "--keep-last", "1"], 1),
+    ],
+)
+def test_prune_never_guesses(arguments: list[str], code: int, url: str, says: Says) -> None:
+    assert says(url, "prune", "--yes", *arguments)[0] == code
+    with holdfast.open(url) as store:
+        assert store.stats().snapshots == 3
+
+
+def test_prune_asks(url: str) -> None:
+    asked = ("prune", "alice/chat-1", "planner", "--keep-last", "0", "--url", url)
+    code, out, err = answered("n\n", *asked)
+    assert (code, out) == (130, "")
+    assert err.startswith("- alice/chat-1:planner  1 snapshot, 531 B\nForget 1 snapshot, 531 B")
+    code, out, _ = answered("y\n", *asked)
+    assert (code, out) == (0, "gone: 1 snapshot, 531 B, of 1 scope\n")
+
+
+def test_durations() -> None:
+    assert duration("90s") == timedelta(seconds=90)
+    assert duration("15m") + duration("12h") == timedelta(hours=12.25)
+    assert duration("1w2d") == duration("9d")
+
+
+# Compact and repair.
+
+
+def test_compact_and_repair(command: Command, any_url: str) -> None:
+    fill(any_url)
+    done = command("compact", "--json", "--url", any_url)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["bytes"] >= 0
+    done = command("repair", "--url", any_url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "✓ nothing is wrong\n", "")
+
+
+def test_compact_says_how_much(url: str, says: Says) -> None:
+    code, out, _ = says(url, "compact")
+    assert code == 0
+    assert out.endswith("B given back\n")
+
+
+def test_repair_is_check_with_repair(url: str, says: Says) -> None:
+    os.truncate(url.removeprefix("sqlite:///"), 100)
+    assert says(url, "repair") == says(url, "check", "--repair")
+    assert says(url, "repair")[0] in (2, 5)
+
+
+# All of them.
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["diff", "x"],
+        ["grep", "x"],
+        ["fork", "x"],
+        ["restore", "x"],
+        ["rm", "x"],
+        ["prune", "x", "--keep-last", "1"],
+        ["compact"],
+        ["repair"],
+        ["runs"],
+        ["runs", "abort", "x"],
+        ["runs", "adopt", "x"],
+    ],
+)
+def test_no_store_is_made_and_no_secret_told(arguments: list[str], says: Says) -> None:
+    url = f"sqlite:///nowhere/x.db?password={SECRET}"
+    for each in (url, f"sqlite://bob:{SECRET}@host/x.db", "sqlite:////nowhere/x.db"):
+        code, out, err = says(each, *arguments)
+        assert code in (1, 2)
+        assert SECRET not in out + err
+        assert len(err.splitlines()) == 1

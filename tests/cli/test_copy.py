@@ -1,0 +1,127 @@
+"""`holdfast copy`: between all engines, interrupted, verified."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+import holdfast
+from tests.cli.conftest import EXECUTABLE, Command
+from tests.portable.stores import fill, lines
+from tests.servers.service import Service
+
+
+@pytest.fixture
+def s3_url(seaweedfs: Service, tmp_path: Path) -> str:
+    """Return the URL of an empty place in a bucket, with all that is needed to open it."""
+    options = {k: v for k, v in seaweedfs.options.items() if "key" not in k}
+    return f"s3://{seaweedfs.name}/{tmp_path.name}?{urlencode(options)}"
+
+
+def test_all_the_way_round(
+    command: Command, tmp_path: Path, postgres_url: str, s3_url: str, seaweedfs: Service
+) -> None:
+    """SQLite to S3 to PostgreSQL to a directory to SQLite: the same bytes at the end."""
+    first, last = f"sqlite:///{tmp_path}/first.db", f"sqlite:///{tmp_path}/last.db"
+    with holdfast.open(first) as store:
+        fill(store)
+        expected = lines(store)
+    way = [first, s3_url, postgres_url, (tmp_path / "folder").as_uri(), last]
+    keys = ("access_key_id", "secret_access_key")
+    secret = {f"AWS_{key.upper()}": str(seaweedfs.options[key]) for key in keys}
+    for source, target in pairwise(way):
+        done = command("copy", source, target, **secret)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "all of it new, all of it verified" in done.stdout
+    with holdfast.open(last) as store:
+        assert lines(store) == expected
+    again = json.loads(command("copy", first, last, "--json").stdout)
+    assert (again["written"], again["verified"], again["skipped"]) == (0, True, [])
+    assert again["snapshots"] == 39
+
+
+def test_a_killed_copy_goes_on(command: Command, tmp_path: Path) -> None:
+    """SIGKILL at many moments, and once more from the beginning: the same as without."""
+    source, target = f"sqlite:///{tmp_path}/source.db", (tmp_path / "target").as_uri()
+    with holdfast.open(source, synchronous="off") as store:
+        fill(store)
+        for number in range(300):
+            store.scope("long").append("messages", [{"content": f"message {number}"}])
+        expected = lines(store)
+    reached = [_killed(source, target, tmp_path / "target", files) for files in (1, 60, 150, 300)]
+    assert reached == sorted(set(reached))  # it went on, and was in the middle each time
+    assert command("copy", source, target).returncode == 0
+    with holdfast.open(target) as store:
+        assert lines(store) == expected
+        assert [each for each in store.check() if each.severity == "error"] == []
+
+
+def _killed(source: str, target: str, folder: Path, files: int) -> int:
+    """Copy until there are so many documents, and kill; return how many there are then."""
+    process = subprocess.Popen([EXECUTABLE, "copy", source, target], stdout=subprocess.DEVNULL)
+    try:
+        while _documents(folder) < files:
+            assert process.poll() is None, "the copy ended before it was killed"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    return _documents(folder)
+
+
+def _documents(folder: Path) -> int:
+    return sum(
+        name.startswith("snapshot_") and name.endswith(".json")
+        for _, _, names in os.walk(folder / "sessions")
+        for name in names
+    )
+
+
+def test_a_part_and_what_is_refused(
+    command: Command, url: str, tmp_path: Path, any_url: str
+) -> None:
+    target = any_url.replace("agents", "target")
+    done = command("copy", url, target, "--session", "bob")
+    assert done.returncode == 0
+    assert done.stdout.startswith("✓ 1 session · 1 snapshot · ")
+    assert command("copy", url, target, "--prefix", "alice/").returncode == 0
+    with holdfast.open(target) as store:
+        assert list(store.sessions()) == ["alice/chat-1", "bob/chat-2"]
+        store.scope("bob/chat-2").save({"mine": True})
+    conflict = command("copy", url, target)
+    assert (conflict.returncode, conflict.stdout) == (3, "")
+    assert "more in this scope than in the source" in conflict.stderr
+    assert command("copy", url, url).returncode == 2
+    missing = command("copy", "sqlite:///absent.db", target)
+    assert (missing.returncode, "absent.db" in missing.stderr) == (1, True)
+    assert not (tmp_path / "absent.db").exists()
+
+
+def test_damage_in_the_source_is_told(
+    command: Command, tmp_path: Path, damaged: Callable[[], str]
+) -> None:
+    done = command("copy", damaged(), f"sqlite:///{tmp_path}/target.db")
+    assert done.returncode == 5
+    assert done.stderr.startswith("left out  s:main ")
+    assert "✓ 1 session · 2 snapshots" in done.stdout
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Callable[[], str]:
+    """Return the URL of a store of three snapshots, of which one cannot be read."""
+
+    def make() -> str:
+        folder = tmp_path / "damaged"
+        with holdfast.open(folder.as_uri()) as store:
+            for number in range(3):
+                store.scope("s").save({"n": number}, id=f"id-{number}")
+        (file,) = folder.rglob("snapshot_id-1.json")
+        file.write_bytes(file.read_bytes()[:-8])
+        return folder.as_uri()
+
+    return make

@@ -1,0 +1,146 @@
+"""`holdfast export` and `holdfast import`: for programs, for people, and from other tools."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.cli.conftest import EXECUTABLE, Command
+from tests.portable.stores import fill, lines
+
+FIXTURES = Path(__file__).parent.parent
+STRANDS = FIXTURES / "interop" / "fixtures"
+
+
+def test_what_is_exported_is_imported(command: Command, any_url: str, tmp_path: Path) -> None:
+    with holdfast.open(any_url) as store:
+        fill(store)
+        expected = lines(store)
+    done = command("export", "-o", "x.jsonl", "--url", any_url)
+    assert (done.returncode, (tmp_path / "x.jsonl").read_bytes()) == (0, expected)
+    assert done.stderr.startswith("✓ x.jsonl: 11 sessions · 39 snapshots · ")
+    other = any_url.replace("agents", "other")
+    told = json.loads(command("import", "x.jsonl", "--url", other, "--json").stdout)
+    assert told["written"] > told["snapshots"] == 39
+    with holdfast.open(other) as store:
+        assert lines(store) == expected
+    assert command("import", "x.jsonl", "--url", other).stdout.endswith(", nothing new\n")
+    assert sorted(path.name for path in tmp_path.iterdir() if "part" in path.name) == []
+
+
+def test_through_a_pipe(url: str, tmp_path: Path) -> None:
+    target = f"sqlite:///{tmp_path}/piped.db"
+    with subprocess.Popen(
+        [EXECUTABLE, "export", "alice/chat-1", "--url", url], stdout=subprocess.PIPE
+    ) as source:
+        done = subprocess.run(
+            [EXECUTABLE, "import", "jsonl", "-", "--url", target],
+            stdin=source.stdout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (source.returncode, done.returncode, done.stderr) == (0, 0, "")
+    with holdfast.open(url) as one, holdfast.open(target) as other:
+        assert lines(other) == lines(one, session_id="alice/chat-1")
+
+
+def test_documents_for_people(command: Command, any_url: str, tmp_path: Path) -> None:
+    with holdfast.open(any_url) as store:
+        chat = store.scope("alice/chat-1")
+        chat.save({"messages": [{"role": "user", "content": "hello <script>alert(1)</script>"}]})
+        chat.fork(next(chat.history()).id, scope_id="other")
+    done = command("export", "alice", "-o", "chat.html", "--url", any_url, "--json")
+    assert json.loads(done.stdout) == {
+        "path": "chat.html",
+        "format": "html",
+        "sessions": 1,
+        "snapshots": 2,
+        "bytes": (tmp_path / "chat.html").stat().st_size,
+        "skipped": [],
+    }
+    page = (tmp_path / "chat.html").read_text()
+    assert "hello &lt;script&gt;" in page
+    assert "<script" not in page
+    markdown = command("export", "alice", "--format", "markdown", "--url", any_url).stdout
+    assert markdown.startswith("# `alice/chat-1`\n")
+    assert "## `other`" in markdown
+    assert command("export", "--format", "html", "--url", any_url).returncode == 2
+    assert command("export", "nobody", "--url", any_url).returncode == 1
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(
+    command: Command, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.jsonl").write_text("old")
+    with holdfast.open((tmp_path / "folder").as_uri()) as store:
+        fill(store)
+    script = 'ulimit -f 4; exec "$0" export -o x.jsonl --url "$1"'  # as on a disk that is full
+    words = ["bash", "-c", script, str(EXECUTABLE), f"{tmp_path}/folder"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "holdfast: cannot write the file: File too large. path=`x.jsonl`\n"
+    assert (tmp_path / "x.jsonl").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+    assert command("export", "-o", "no/such/folder.jsonl", "--url", url).returncode == 4
+
+
+def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("hello\n")
+    done = command("import", "x.jsonl", "--url", "sqlite:///new.db")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "holdfast: this is no export of holdfast: the first line does not say so\n"
+    )
+    assert command("import", "absent.jsonl", "--url", "sqlite:///new.db").returncode == 1
+    assert command("import", "other", "x", "--url", "sqlite:///new.db").returncode == 2
+    assert command("import", "genkit", "absent", "--url", "sqlite:///new.db").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "folder", "session", "said"),
+    [
+        ("strands", STRANDS / "ts_filestorage", "demo-invocation", "user"),
+        ("strands", STRANDS / "ts_unified_localfile", "demo-unified", "user"),
+        ("strands", STRANDS / "py_snapshot", None, "user"),
+        ("strands", STRANDS / "py_legacy_file", "demo-legacy", "user"),
+        ("genkit", FIXTURES / "compat" / "genkit" / "fixtures" / "store", "linear", "user"),
+        ("go-runs", FIXTURES / "compat" / "runs" / "fixtures" / "sessions", "adhoc", "user"),
+    ],
+)
+def test_the_files_of_other_tools_show_their_conversations(
+    command: Command, tmp_path: Path, form: str, folder: Path, session: str | None, said: str
+) -> None:
+    """What the tool's files hold as messages is what `show` draws after an import."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    told = json.loads(command("import", form, str(folder), "--url", url, "--json").stdout)
+    assert (told["format"], told["snapshots"] > 0) == (form, True)
+    with holdfast.open(url) as store:
+        name = session or next(store.sessions())
+        session_id = next(s for s in store.sessions() if s.startswith(name))
+        head = next(store.scopes(session_id)).head
+        assert head is not None
+        snapshot = store.scope(*head.scope).load()
+    shown = command("show", session_id, "--url", url, "--full")
+    assert shown.returncode == 0
+    assert snapshot is not None
+    texts = list(_texts(snapshot.state["messages"]))
+    assert texts
+    flat = " ".join(shown.stdout.split())
+    for text in texts:
+        assert " ".join(text.split()) in flat
+    assert said in shown.stdout
+
+
+def _texts(value: object) -> "list[str]":
+    """Return what was said in messages, wherever it stands in them."""
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["text"]] if isinstance(value.get("text"), str) else []
+    if isinstance(value.get("content"), str):
+        own.append(value["content"])
+    return own + [text for each in value.values() for text in _texts(each)]

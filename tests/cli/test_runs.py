@@ -1,0 +1,273 @@
+"""`holdfast runs`: what is running, aborting it, and taking over from a worker that was killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import runs
+from holdfast.cli._app import run
+from tests.cli.conftest import EXECUTABLE, Command
+from tests.concurrency.crew import Worker
+from tests.runs.hands import desert
+from tests.waiting import until
+
+TTL_S = 0.5
+WAIT = ("--wait", "20")
+ODD = "r u'n\n\x1b[2J"
+
+
+def killed(url: str, run_id: str) -> None:
+    """Leave the run of a worker that saved the state "dozing" and was killed."""
+    worker = Worker("tests.runs.worker", url, "{}")
+    assert worker.ask(["doze", run_id, TTL_S]) == "ready"
+    worker.process.kill()
+    worker.end()
+
+
+def found(url: str, run_id: str) -> runs.RunInfo:
+    with holdfast.open(url) as store:
+        info = runs.get(store, run_id)
+    assert info is not None
+    return info
+
+
+def state(url: str, run_id: str) -> Any:
+    with holdfast.open(url) as store:
+        head = store.scope(run_id, kind="run").load()
+    assert head is not None
+    return head.state
+
+
+def test_list(command: Command, any_url: str) -> None:
+    with holdfast.open(any_url) as store:
+        desert(store, ODD, {"n": 1}, {"n": 2}, task="report")
+        with runs.start(store, "done", on_success="keep", owner="w1"):
+            pass
+        with pytest.raises(ValueError, match="no"), runs.start(store, "sad", owner="w2"):
+            raise ValueError("no\n\x1b[2J")
+        with runs.start(store, "live", owner="w3"):
+            done = command("runs", "--url", any_url, COLUMNS="100")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split("  ") for line in map(squeezed, done.stdout.splitlines())] == [
+        ["run", "status", "task", "owner", "attempt", "steps", "age", "error"],
+        ["done", "completed", "w1", "1", "0", "now"],
+        ["live", "running", "w3", "1", "0", "now"],
+        ["r u'n\\n\\x1b[2J", "expired", "report", "the dead one", "1", "2", "now"],
+        ["sad", "failed", "w2", "1", "0", "now", "ValueError: no\\n\\x1b[2J"],
+    ]
+
+
+def squeezed(line: str) -> str:
+    """Return a row with two spaces between its columns, whatever their widths; ages are `now`."""
+    cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
+    return "  ".join("now" if cell in ("1s", "2s", "3s") else cell for cell in cells)
+
+
+def test_list_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["runs", "--url", url]) == 0
+    assert capsys.readouterr() == ("", "there is no such run\n")
+    with holdfast.open(url) as store:
+        desert(store, "a/1", {"n": 1}, task="report")
+        desert(store, "b/1")
+    assert run(["runs", "--json", "--task", "report", "--url", url]) == 0
+    (told,) = map(json.loads, capsys.readouterr().out.splitlines())
+    info = found(url, "a/1")
+    assert told == {
+        "run_id": "a/1",
+        "task": "report",
+        "status": "expired",
+        "owner": "the dead one",
+        "attempt": 1,
+        "steps": 1,
+        "error": None,
+        "started_at": info.started_at.isoformat().replace("+00:00", "Z"),
+        "updated_at": info.updated_at.isoformat().replace("+00:00", "Z"),
+        "id": info.info.id,
+    }
+    for wanted, names in (
+        (["--prefix", "b"], ["b/1"]),
+        (["--status", "expired"], ["a/1", "b/1"]),
+        (["--status", "running"], []),
+    ):
+        assert run(["runs", "--json", *wanted, "--url", url]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [json.loads(line)["run_id"] for line in lines] == names
+    assert run(["runs", "--status", "odd", "--url", url]) == 2
+
+
+def test_abort(command: Command, any_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with holdfast.open(any_url) as store:
+        desert(store, ODD)
+        desert(store, "second")
+    # The options of the group count for what is below it.
+    done = command("runs", "--url", any_url, "abort", ODD, "second")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["r u'n\\n\\x1b[2J  aborted", "second  aborted"]
+    assert found(any_url, ODD).status == "aborted"
+    assert run(["runs", "--json", "abort", "second", "--url", any_url]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "aborted"
+    assert run(["runs", "abort", "secon", "--url", any_url]) == 1
+    assert run(["runs", "abort", "--url", any_url]) == 2
+
+
+def test_adopt_to_look(command: Command, any_url: str) -> None:
+    killed(any_url, ODD)
+    before = found(any_url, ODD).info
+    done = command("runs", "adopt", ODD, *WAIT, "--url", any_url)
+    assert (done.returncode, json.loads(done.stdout)) == (0, "dozing")
+    assert "r u'n\\n\\x1b[2J  expired  attempt 1;" in done.stderr
+    # Nothing was written, and whoever is next can have it.
+    assert found(any_url, ODD).info == before
+    with holdfast.open(any_url) as store, runs.start(store, ODD) as taken:
+        assert (taken.resumed, taken.state) == (True, "dozing")
+
+
+def test_a_worker_that_was_only_asleep_is_shut_out(
+    any_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Worker("tests.runs.worker", any_url, "{}") as asleep:
+        assert asleep.ask(["doze", "r", TTL_S]) == "ready"
+        assert run(["runs", "adopt", "r", "--url", any_url]) == 3  # it lives
+        os.kill(asleep.process.pid, signal.SIGSTOP)
+        try:
+            assert run(["runs", "adopt", "r", *WAIT, "--json", "--url", any_url]) == 0
+        finally:
+            os.kill(asleep.process.pid, signal.SIGCONT)
+        told = json.loads(capsys.readouterr().out)
+        assert (told["status"], told["state"]) == ("expired", "dozing")
+        assert asleep.ask("wake up") == "Conflict"
+    assert state(any_url, "r") == "dozing"
+
+
+FINISH = """
+import json, os
+from pathlib import Path
+import holdfast
+from holdfast import runs
+path = Path(os.environ["HOLDFAST_RUN_STATE"])
+state = json.loads(path.read_text())
+with holdfast.open() as store:
+    info = runs.get(store, os.environ["HOLDFAST_RUN_ID"])
+    print(info.status, info.owner, info.attempt, path.parent.stat().st_mode & 0o77)
+path.write_text(json.dumps([state, "and done"]))
+"""
+
+
+def test_adopt_with_a_command(command: Command, any_url: str) -> None:
+    killed(any_url, "r")
+    done = command(
+        *("runs", "adopt", "r", "--owner", "me", *WAIT, "--url", any_url),
+        *("--", sys.executable, "-c", FINISH),
+    )
+    assert (done.returncode, done.stdout) == (0, "running me 2 0\n")
+    assert done.stderr == "r  completed  attempt 2; 2 steps\n"
+    ended = found(any_url, "r")
+    assert (ended.status, ended.attempt, ended.steps) == ("completed", 2, 2)
+    assert state(any_url, "r") == ["dozing", "and done"]
+
+
+def desert_in(url: str, run_id: str = "r") -> None:
+    with holdfast.open(url) as store:
+        desert(store, run_id, {"n": 1})
+
+
+def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    desert_in(url)
+    assert run(["runs", "adopt", "r", "--json", "--url", url, "--", "echo", "-n", "hello"]) == 0
+    told = capfd.readouterr()
+    assert "hello" in told.err
+    answer = json.loads(told.out)
+    assert (answer["status"], answer["steps"], answer["state"]) == ("completed", 1, {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        ("echo '{' > $HOLDFAST_RUN_STATE", 1, "the command left a state that is no JSON"),
+        ("echo NaN > $HOLDFAST_RUN_STATE; exit 4", 4, "the command left a state that is no JSON"),
+        ("rm $HOLDFAST_RUN_STATE", 1, "the command left a state that is no JSON"),
+        ("kill -9 $$", 137, "the command ended with 137"),
+    ],
+)
+def test_a_command_that_goes_wrong(script: str, code: int, message: str, url: str) -> None:
+    desert_in(url)
+    assert run(["runs", "adopt", "r", "--url", url, "--", "sh", "-c", script]) == code
+    ended = found(url, "r")
+    assert (ended.status, ended.error) == ("failed", runs.RunError("CommandFailed", message))
+    assert state(url, "r") == {"n": 1}
+
+
+def test_what_a_command_got_done_before_it_failed_is_saved(url: str) -> None:
+    desert_in(url)
+    script = "echo '[1.0]' > $HOLDFAST_RUN_STATE; exit 7"
+    assert run(["runs", "adopt", "r", "--url", url, "--", "sh", "-c", script]) == 7
+    assert (found(url, "r").status, found(url, "r").steps) == ("failed", 2)
+    assert state(url, "r") == [1.0]
+    # A worker that starts it goes on from there.
+    with holdfast.open(url) as store, runs.start(store, "r") as again:
+        assert again.state == [1.0]
+
+
+def test_what_cannot_be_adopted(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with holdfast.open(url) as store:
+        with runs.start(store, "done", on_success="keep"):
+            pass
+        desert(store, "empty")
+        desert(store, "r")
+    for command in ([], ["--", "true"]):
+        assert run(["runs", "adopt", "done", "--url", url, *command]) == 3
+        assert run(["runs", "adopt", "nobody", "--url", url, *command]) == 1
+    # A command that is mistyped does not make the run fail.
+    assert run(["runs", "adopt", "r", "--url", url, "--", "no such command"]) == 2
+    assert found(url, "r").status == "expired"
+    capsys.readouterr()
+    assert run(["runs", "adopt", "empty", "--url", url]) == 0
+    assert capsys.readouterr().out == "null\n"
+
+
+def begun(url: str, folder: Path) -> "subprocess.Popen[str]":
+    """Adopt the run with a command that does not end by itself; return when it is under way."""
+    mark = folder / "begun"
+    script = f"echo $$ > '{mark}.tmp'; mv '{mark}.tmp' '{mark}'; exec sleep 60"
+    process = subprocess.Popen(
+        [EXECUTABLE, "runs", "adopt", "r", "--url", url, "--", "sh", "-c", script],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until(mark.exists)
+    return process
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("how", ["abort", "Ctrl-C", "terminate"])
+def test_a_command_is_stopped_with_its_run(how: str, url: str, tmp_path: Path) -> None:
+    desert_in(url)
+    with begun(url, tmp_path) as process:
+        child = int((tmp_path / "begun").read_text())
+        if how == "abort":
+            with holdfast.open(url) as store:
+                runs.abort(store, "r")
+        elif how == "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        else:
+            process.terminate()
+        told = process.communicate(timeout=60)[1]
+    expected = {"abort": (3, "aborted"), "Ctrl-C": (130, "failed"), "terminate": (143, "failed")}
+    assert (process.returncode, found(url, "r").status) == expected[how]
+    assert "Traceback" not in told
+    assert is_gone(child)

@@ -1,0 +1,364 @@
+"""From the folder of Genkit's own store into a store, and back."""
+
+import json
+import random
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import InvalidInput, NotFound, Store
+from holdfast.compat.genkit import (
+    ABSENT,
+    JsonFileSessionStore,
+    SessionStore,
+    export_sessions,
+    import_sessions,
+)
+from holdfast.compat.genkit.rules import session_of
+from tests.compat.genkit.kit import FIXTURES, Row, always, at, fixture, row
+from tests.runs.conftest import place_of
+from tests.runs.hands import Place
+
+REAL = FIXTURES / "store"
+STATUSES = ["completed", "pending", "aborting", "failed", "aborted", "expired", "resting"]
+
+
+@pytest.fixture(params=["memory", "sqlite", "directory"])
+def place(request: pytest.FixtureRequest) -> Place:
+    return place_of(request.param, request)
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    with holdfast.open("memory:") as store:
+        yield store
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    paths = [each for each in folder.rglob("*") if each.is_file()]
+    return {str(each.relative_to(folder)): each.read_bytes() for each in paths}
+
+
+def write(folder: Path, id: str, **fields: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    wire = {"snapshotId": id, **fields}
+    (folder / f"{id}.json").write_text(json.dumps(wire), "utf-8")
+
+
+def whole(row: Row) -> Row:
+    """Return a row as a store has it: always of a session, and with a status."""
+    return replace(row, session_id=session_of(row), status=row.status or "completed")
+
+
+async def rows_of(folder: Path) -> AsyncIterator[tuple[str | None, Row]]:
+    """Yield what the real store's folder has, whose it is, as a reader sees it."""
+    files = JsonFileSessionStore[Any](folder)
+    for path in sorted(folder.rglob("*.json")):
+        if path.parent.name == ".pointers":
+            continue
+        tenant = str(path.parent.relative_to(folder))
+        context = None if tenant == "global" else tenant
+        found = await files.get_snapshot(snapshot_id=path.stem, context=context)
+        assert found is not None
+        yield context, found
+
+
+async def assert_same(store: Store, folder: Path, *, missing: int = 0) -> int:
+    """Assert that a store answers as the folder does; return how many snapshots there are."""
+    files, sessions = JsonFileSessionStore[Any](folder), SessionStore[Any](store)
+    count = 0
+    for context, there in [each async for each in rows_of(folder)]:
+        id, session_id = there.snapshot_id, session_of(there)
+        found = await sessions.get_snapshot(snapshot_id=id, context=context)
+        if session_id is None:
+            assert found is None
+            missing -= 1
+            continue
+        assert found == whole(there)
+        latest = await files.get_snapshot(session_id=session_id, context=context)
+        assert latest is not None
+        here = await sessions.get_snapshot(session_id=session_id, context=context)
+        assert here == whole(latest)
+        head = await sessions.scope(session_id, context=context).info()
+        assert head is not None
+        assert head.id == latest.snapshot_id
+        count += 1
+    assert missing == 0
+    return count
+
+
+# What the real store wrote
+
+
+async def test_the_real_folder_arrives_exactly_and_may_be_repeated(
+    place: Place, tmp_path: Path
+) -> None:
+    folder = tmp_path / "source"
+    shutil.copytree(REAL, folder)
+    before = tree(folder)
+    with place.open() as store:
+        revisions: list[str] = []
+        for face in (store, store.aio):
+            done = import_sessions(face, folder)
+            assert done.count == 13
+            assert [(each.code, each.id) for each in done.skipped] == [
+                ("snapshot_skipped", "minimal")
+            ]
+            assert "has no session" in done.skipped[0].message
+            assert "minimal.json" in done.skipped[0].message
+            assert await assert_same(store, folder, missing=1) == 13
+            assert tree(folder) == before
+            found = [each.revision for each in store.scope("linear").history()]
+            assert revisions in ([], found)
+            revisions = found
+        assert sorted(store.sessions()) == [
+            "alice/linear",
+            "branched",
+            "legacy",
+            "linear",
+            "statuses",
+            "séss 🎉",
+        ]
+        told = {each.id: each for each in store.scope("statuses").history()}
+        assert [*told] == ["st-3", "st-2", "st-1"]
+        assert told["st-2"].parent_id == "st-1"
+        assert told["st-2"].status == "aborted"
+        assert told["st-2"].created_at.isoformat() == "2026-01-01T00:00:02+00:00"
+        assert told["st-2"].metadata["genkit"] == {
+            "createdAt": "2026-01-01T00:00:02.000Z",
+            "updatedAt": "2026-01-01T00:00:02.000Z",
+            "heartbeatAt": "2026-01-01T00:00:32.000Z",
+        }
+
+
+async def test_sessions_answer_as_the_real_store(memory: Store) -> None:
+    import_sessions(memory, REAL)
+    for session_id, expected in fixture("store.expected.json")["bySession"].items():
+        found = await SessionStore[Any](memory).get_snapshot(session_id=session_id)
+        assert (found and found.snapshot_id) == expected["default"]["value"]
+
+
+def test_a_prefix_chooses_sessions_by_the_names_they_get(memory: Store) -> None:
+    assert import_sessions(memory, REAL, prefix="alice/").count == 1
+    assert [*memory.sessions()] == ["alice/linear"]
+    assert import_sessions(memory, REAL, prefix="l").count == 4
+    assert [*memory.sessions()] == ["alice/linear", "legacy", "linear"]
+
+
+# What is made up
+
+
+async def make(folder: Path, seed: int) -> None:
+    """Save sessions of several tenants: branches, runs in every status, parents that are gone."""
+    chance = random.Random(seed)
+    files = JsonFileSessionStore[Any](folder)
+    for tenant in (None, "bob", "acme/eu %2F"):
+        for session_id in ("s", "100%", "ü 🎉"):
+            ids: list[str] = []
+            for turn in range(chance.randrange(1, 9)):
+                id = f"{chance.randrange(16**4):04x}-{session_id}-{turn}"
+                given = row(
+                    session_id,
+                    turn,
+                    parent_id=chance.choice([*ids, ids[-1], "gone"]) if ids else None,
+                    status=chance.choice(STATUSES[:5]),
+                    heartbeat_at=chance.choice([None, at(turn)]),
+                    state=chance.choice([ABSENT, None, {}, {"n": turn}, ["é", 1.0, 10**30]]),
+                    error=chance.choice([None, {"status": "INTERNAL", "message": "no"}]),
+                    extra=chance.choice([{}, {"mood": ["calm"]}]),
+                )
+                await files.save_snapshot(id, always(given), context=tenant)
+                ids.append(id)
+            if len(ids) > 2 and chance.random() < 0.5:
+                (folder / (tenant or "global") / f"{ids[1]}.json").unlink()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_sessions_that_are_made_up_arrive_exactly(
+    place: Place, tmp_path: Path, seed: int
+) -> None:
+    folder = tmp_path / "source"
+    await make(folder, seed)
+    # In these the pointer of the real store and the one made last may differ.
+    shutil.rmtree(folder / "global" / ".pointers")
+    shutil.rmtree(folder / "bob" / ".pointers")
+    shutil.rmtree(folder / "acme" / "eu %2F" / ".pointers")
+    with place.open() as store:
+        done = import_sessions(store, folder)
+        assert done.skipped == ()
+        assert await assert_same(store, folder) == done.count
+        assert import_sessions(store, folder).count == done.count
+        assert {each.partition("/")[0] for each in store.sessions() if "/" in each} == {
+            "bob",
+            "acme%2Feu %252F",
+        }
+
+
+async def test_rows_that_lack_fields_or_have_strange_ones_arrive(
+    memory: Store, tmp_path: Path
+) -> None:
+    here = tmp_path / "global"
+    write(here, "z-timeless", sessionId="s", parentId="", state={"a": 1})
+    write(here, "b", sessionId="s", parentId="z-timeless", createdAt=at(1), status="resting")
+    write(here, "c", sessionId="s", parentId="c", createdAt="one day", status="expired")
+    write(here, "d", sessionId="s", parentId="b", createdAt=at(9), status="pending", mood=[1])
+    write(here, "e", sessionId="one/two", createdAt=at(2))
+    files = JsonFileSessionStore[Any](tmp_path)
+    assert import_sessions(memory, tmp_path).count == 5
+    sessions = SessionStore[Any](memory)
+    for id in ("z-timeless", "b", "c", "d", "e"):
+        there = await files.get_snapshot(snapshot_id=id)
+        assert there is not None
+        assert await sessions.get_snapshot(snapshot_id=id) == whole(there)
+    assert [each.id for each in memory.scope("s").history()] == ["d", "b", "z-timeless", "c"]
+    latest = await sessions.get_snapshot(session_id="s")
+    assert latest is not None
+    assert latest.snapshot_id == "d"
+    assert [*memory.sessions()] == ["one%2Ftwo", "s"]
+
+
+def test_parents_come_first_whatever_the_times_say(memory: Store, tmp_path: Path) -> None:
+    here = tmp_path / "global"
+    for id, parent in (("a", "b"), ("b", "c"), ("c", None)):
+        write(here, id, sessionId="s", parentId=parent, createdAt=at(0))
+    write(here, "x", sessionId="round", parentId="y", createdAt=at(0))
+    write(here, "y", sessionId="round", parentId="x", createdAt=at(1))
+    done = import_sessions(memory, tmp_path)
+    assert (done.count, done.skipped) == (5, ())
+    assert [each.id for each in memory.scope("s").history()] == ["a", "b", "c"]
+    assert {each.id for each in memory.scope("round").history()} == {"x", "y"}
+
+
+def test_a_changed_row_is_replaced_and_a_new_one_is_the_head(memory: Store, tmp_path: Path) -> None:
+    here = tmp_path / "global"
+    write(here, "a", sessionId="s", createdAt=at(0), status="pending")
+    import_sessions(memory, tmp_path)
+    write(here, "a", sessionId="s", createdAt=at(0), status="completed", state={"n": 1})
+    write(here, "b", sessionId="s", parentId="a", createdAt=at(1))
+    assert import_sessions(memory, tmp_path).count == 2
+    first, head = memory.scope("s").load("a"), memory.scope("s").load()
+    assert first is not None
+    assert head is not None
+    assert (first.status, first.state, head.id) == ("completed", {"n": 1}, "b")
+    ours = memory.scope("s").save({"ours": 1})
+    import_sessions(memory, tmp_path)
+    found = memory.scope("s").info()
+    assert found is not None
+    assert found.id == ours.id
+
+
+def test_what_cannot_be_carried_over_is_told(memory: Store, tmp_path: Path) -> None:
+    here = tmp_path / "global"
+    write(here, "good", sessionId="s", createdAt=at(0))
+    (here / "cut.json").write_text('{"snapshotId": "cu')
+    (here / "empty.json").write_text("")
+    (here / "list.json").write_text("[]")
+    (here / "temporary.json.tmp").write_text("{}")
+    write(here, "half", sessionId="s", createdAt=at(1), state={"text": "\ud83d"})
+    write(here, "long", sessionId="x" * 600, createdAt=at(1))
+    write(tmp_path / "odd.json", "lost", sessionId="s", createdAt=at(0))
+    done = import_sessions(memory, tmp_path)
+    assert done.count == 1
+    assert {(each.severity, each.code, each.id) for each in done.skipped} == {
+        ("error", "folder_skipped", None),
+        ("error", "snapshot_skipped", "cut"),
+        ("error", "snapshot_skipped", "empty"),
+        ("error", "snapshot_skipped", "half"),
+        ("error", "snapshot_skipped", "list"),
+        ("error", "snapshot_skipped", "long"),
+    }
+    for each in done.skipped:
+        assert str(tmp_path) in each.message
+        assert "\n" not in each.message
+
+
+def test_a_pointer_that_leads_elsewhere_is_told(memory: Store, tmp_path: Path) -> None:
+    here = tmp_path / "global"
+    write(here, "root", sessionId="s", createdAt=at(0))
+    write(here, "old", sessionId="s", parentId="root", createdAt=at(1))
+    write(here, "new", sessionId="s", parentId="root", createdAt=at(2))
+    (here / ".pointers").mkdir()
+    (here / ".pointers" / "s.json").write_text('{"currentSnapshotId": "old"}')
+    done = import_sessions(memory, tmp_path)
+    assert done.count == 3
+    assert [(each.severity, each.code, each.id) for each in done.skipped] == [
+        ("warning", "latest_differs", "old")
+    ]
+    head = memory.scope("s").info()
+    assert head is not None
+    assert head.id == "new"
+
+
+def test_the_folder_of_genkit_in_python(memory: Store, tmp_path: Path) -> None:
+    write(tmp_path, "a", sessionId="s", createdAt=at(0))
+    write(tmp_path, "b", sessionId="s", parentId="a", createdAt=at(1))
+    write(tmp_path / "global", "a", sessionId="t", createdAt=at(0))
+    done = import_sessions(memory, tmp_path)
+    assert done.count == 2
+    assert [(each.code, each.id) for each in done.skipped] == [("snapshot_skipped", "a")]
+    assert [each.id for each in memory.scope("s").history()] == ["b"]
+    assert [each.id for each in memory.scope("t").history()] == ["a"]
+
+
+def test_there_must_be_a_folder_and_a_store(memory: Store, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no such folder"):
+        import_sessions(memory, tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    assert import_sessions(memory, tmp_path).count == 0
+    with pytest.raises(InvalidInput, match="need a store"):
+        import_sessions("memory:", tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="prefix"):
+        import_sessions(memory, tmp_path, prefix=None)  # type: ignore[arg-type]
+
+
+# And back
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_there_and_back_again(place: Place, tmp_path: Path, seed: int) -> None:
+    folder, back = tmp_path / "source", tmp_path / "back" / "deep"
+    await make(folder, seed)
+    shutil.copytree(REAL, folder, dirs_exist_ok=True)
+    (folder / "global" / "minimal.json").unlink()
+    (folder / "global" / "legacy-1.json").unlink()
+    (folder / "global" / ".pointers" / "legacy.json").unlink()
+    with place.open() as store:
+        taken = import_sessions(store, folder)
+        for _ in range(2):
+            done = export_sessions(store, back)
+            assert (done.count, done.skipped) == (taken.count, ())
+        assert await assert_same(store, back) == done.count
+    before, after = tree(folder), tree(back)
+    assert [*sorted(before)] == [*sorted(after)]
+    for name in before:
+        if ".pointers" not in name:
+            assert {"status": "completed", **json.loads(before[name])} == json.loads(after[name])
+    assert before["global/lin-2.json"] == after["global/lin-2.json"]
+    assert [each async for each in JsonFileSessionStore[Any](back).check()] == []
+
+
+def test_what_genkit_does_not_know_is_told(memory: Store, tmp_path: Path) -> None:
+    memory.scope("s").save({"n": 1}, id="one")
+    memory.scope("s").save({"n": 2}, keep=False, id="draft")
+    memory.scope("s", "planner").save({})
+    memory.scope("a/b/c").save({})
+    memory.scope("global/s").save({})
+    memory.scope("../s").save({})
+    memory.scope("t").save({}, id="one/two")
+    done = export_sessions(memory, tmp_path / "out")
+    assert done.count == 1
+    told = [(each.code, each.scope and each.scope[:2], each.id) for each in done.skipped]
+    assert sorted(told, key=str) == [
+        ("scope_skipped", ("../s", "main"), None),
+        ("scope_skipped", ("a/b/c", "main"), None),
+        ("scope_skipped", ("global/s", "main"), None),
+        ("scope_skipped", ("s", "planner"), None),
+        ("snapshot_skipped", ("s", "main"), "draft"),
+        ("snapshot_skipped", ("t", "main"), "one/two"),
+    ]
+    assert sorted(tree(tmp_path)) == ["out/global/.pointers/s.json", "out/global/one.json"]

@@ -1,0 +1,196 @@
+"""What a store holds, at a glance: orders, counts, forks, drafts and damage."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import InvalidInput, SnapshotRef, Store, overview
+from holdfast.overview import ScopeOverview, SessionOverview
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(params=["memory", "sqlite", "folder"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty store on engines that count in different ways."""
+    return {
+        "memory": "memory:",
+        "sqlite": f"sqlite:///{tmp_path / 'agents.db'}",
+        "folder": (tmp_path / "agents").as_uri(),
+    }[str(request.param)]
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with holdfast.open(url) as store:
+        yield store
+
+
+def at(minute: int) -> datetime:
+    return START + timedelta(minutes=minute)
+
+
+def fill(store: Store) -> None:
+    """Save a, b and c: c is the newest, a has the most snapshots, and b the most bytes."""
+    for minute in range(3):
+        store.scope("a").save({"n": minute}, created_at=at(minute))
+    store.scope("b").save({"text": "x".join(map(str, range(2000)))}, created_at=at(5))
+    for minute in (8, 9):
+        store.scope("c", "planner").save([minute], created_at=at(minute), status="running")
+    store.scope("c", kind="graph").save({}, created_at=at(7))
+
+
+def names(found: overview.Sessions) -> list[str]:
+    return [each.session_id for each in found.shown]
+
+
+def only(store: Store, session_id: str) -> SessionOverview:
+    found = overview.session(store, session_id)
+    assert found is not None
+    return found
+
+
+def scope_of(store: Store, session_id: str, scope_id: str = "main") -> ScopeOverview:
+    return next(
+        each for each in overview.scopes(store, session_id) if each.key.scope_id == scope_id
+    )
+
+
+def test_sessions_come_in_the_order_asked(store: Store) -> None:
+    fill(store)
+    assert names(overview.sessions(store)) == ["c", "b", "a"]
+    assert names(overview.sessions(store, sort="name")) == ["a", "b", "c"]
+    assert names(overview.sessions(store, sort="size"))[0] == "b"
+    assert names(overview.sessions(store, sort="snapshots")) == ["a", "c", "b"]
+    with pytest.raises(InvalidInput, match="no such order"):
+        overview.sessions(store, sort="colour")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sort", ["age", "name", "size", "snapshots"])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 4, None])
+def test_a_limit_gives_the_first_of_all_and_the_total(
+    limit: int | None, sort: overview.Sort
+) -> None:
+    with holdfast.open("memory:") as store:
+        fill(store)
+        every = names(overview.sessions(store, sort=sort))
+        found = overview.sessions(store, sort=sort, limit=limit)
+        assert found.total == 3
+        assert names(found) == every[:limit]
+
+
+def test_a_prefix_counts_only_those(store: Store) -> None:
+    fill(store)
+    found = overview.sessions(store, prefix="b")
+    assert (found.total, names(found)) == (1, ["b"])
+    assert overview.sessions(store, prefix="nobody").total == 0
+
+
+def test_a_session_has_its_counts_and_its_newest_head(store: Store) -> None:
+    fill(store)
+    found = only(store, "c")
+    assert (found.kinds, found.scopes, found.damaged) == (("agent", "graph"), 2, 0)
+    assert (found.status, found.created_at) == ("running", at(9))
+    assert (found.snapshots, found.branches) == (3, 2)
+    stats = store.stats("c")
+    assert (found.logical_bytes, found.stored_bytes) == (stats.logical_bytes, stats.stored_bytes)
+    assert overview.session(store, "nobody") is None
+
+
+def test_branches_are_the_ends_of_lines(store: Store) -> None:
+    line = store.scope("s")
+    first = line.save({"n": 1})
+    line.save({"n": 2})
+    assert only(store, "s").branches == 1
+    line.save({"n": 3}, parent=first.id)
+    line.save({"n": 4}, parent=None, head=False)
+    assert only(store, "s").branches == scope_of(store, "s").branches == 3
+    line.save({"n": 5}, id="child", parent="late")
+    line.save({"n": 6}, id="late", parent=first.id)  # saved after what follows it
+    assert only(store, "s").branches == scope_of(store, "s").branches
+    assert scope_of(store, "s").branches == len(list(line.leaves())) == 4
+
+
+def test_a_draft_counts(store: Store) -> None:
+    line = store.scope("s")
+    draft = line.save({"n": 1}, keep=False)
+    alone = scope_of(store, "s")
+    assert (alone.snapshots, alone.branches, alone.logical_bytes) == (1, 1, draft.size)
+    line.save({"n": 1})
+    line.save({"n": 2}, keep=False, status="running")
+    found = scope_of(store, "s")
+    assert found.head is not None
+    assert not found.head.kept
+    assert (found.snapshots, found.branches) == (2, 1)
+    session = only(store, "s")
+    assert (session.snapshots, session.branches, session.status) == (2, 1, "running")
+    assert session.logical_bytes == found.logical_bytes
+
+
+def test_a_scope_tells_what_it_was_forked_from(store: Store) -> None:
+    line = store.scope("s")
+    source = line.save({"n": 1})
+    side = line.fork(source.id, scope_id="side")
+    side.save({"n": 2})
+    assert scope_of(store, "s").forked_from is None
+    assert scope_of(store, "s", "side").forked_from == SnapshotRef(source.scope, source.id)
+    assert [each.key.kind for each in overview.scopes(store, "s", kind="graph")] == []
+
+
+def test_a_scope_with_notes_alone_shows_nothing(store: Store) -> None:
+    store.scope("s").set_note("title", "x")
+    found, session = scope_of(store, "s"), only(store, "s")
+    assert (found.head, found.damaged, found.snapshots, found.branches) == (None, False, 0, 0)
+    assert (session.status, session.created_at, session.snapshots) == (None, None, 0)
+    assert names(overview.sessions(store)) == ["s"]
+
+
+def damage_heads(url: str, root: Path) -> None:
+    """Make every head of the session `bad` unreadable, in the way of the engine."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(root / "agents.db")) as conn, conn:
+            conn.execute(
+                "UPDATE snapshots SET status = 'forged' WHERE seq IN (SELECT head_seq FROM scopes"
+                " JOIN sessions AS x ON x.pk = session_pk WHERE x.session_id = 'bad')"
+            )
+    else:
+        for path in root.rglob("sessions/bad/**/snapshot_latest.json"):
+            path.write_bytes(b"{")
+
+
+@pytest.mark.parametrize("url", ["sqlite", "folder"], indirect=True)
+def test_damage_is_shown_and_hides_nothing_else(url: str, tmp_path: Path) -> None:
+    with holdfast.open(url) as store:
+        for session_id in ("bad", "good"):
+            store.scope(session_id).save({"n": 1}, created_at=at(1))
+            store.scope(session_id).save({"n": 2}, created_at=at(2))
+    damage_heads(url, tmp_path)
+    with holdfast.open(url) as store:
+        assert names(overview.sessions(store)) == ["good", "bad"]
+        bad, good = only(store, "bad"), only(store, "good")
+        assert (bad.damaged, bad.head, bad.status) == (1, None, None)
+        assert (good.damaged, good.snapshots, good.branches) == (0, 2, 1)
+        assert scope_of(store, "bad").damaged
+        assert not scope_of(store, "good").damaged
+        for sort in ("name", "size", "snapshots"):
+            assert sorted(names(overview.sessions(store, sort=sort))) == ["bad", "good"]
+
+
+def test_a_session_that_goes_meanwhile_is_left_out(store: Store) -> None:
+    fill(store)
+    found = overview.sessions(store)
+    store.delete_session("b")
+    assert names(found) == ["c", "a"]
+
+
+def test_the_first_snapshot_is_the_first_saved(store: Store) -> None:
+    """Whatever its `created_at` says."""
+    source = store.scope("s").save({"n": 0})
+    side = store.scope("s").fork(source.id, scope_id="side")
+    side.save({"n": 1}, created_at=at(-100))
+    assert scope_of(store, "s", "side").forked_from == SnapshotRef(source.scope, source.id)

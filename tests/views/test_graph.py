@@ -1,0 +1,245 @@
+"""The graph from top to bottom: exact drawings, and what holds for every forest."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model import ScopeKey, SnapshotInfo, SnapshotRef
+from holdfast.views.graph import graph_rows
+from holdfast.views.tree import Node, build_forest, walk
+
+MAIN = ScopeKey("s")
+SIDE = ScopeKey("s", "main~side")
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def info(
+    id: str,
+    parent: str | None = None,
+    *,
+    scope: ScopeKey = MAIN,
+    fork: SnapshotRef | None = None,
+    minute: int = 0,
+    kept: bool = True,
+) -> SnapshotInfo:
+    now = START + timedelta(minutes=minute)
+    return SnapshotInfo(scope, id, parent, fork, "", {}, {}, now, now, "", kept, 0)
+
+
+def grown(*lines: str) -> list[Node]:
+    """Return the forest of lines such as `a b c`: each follows the one before, a minute later."""
+    snapshots: dict[str, SnapshotInfo] = {}
+    for line in lines:
+        ids = line.split()
+        for parent, id in pairwise([None, *ids]):
+            if id is not None and id not in snapshots:
+                snapshots[id] = info(id, parent, minute=len(snapshots))
+    return build_forest(snapshots.values())
+
+
+def drawn(forest: list[Node]) -> list[str]:
+    """Return the rows as text, each with the id of its snapshot."""
+    return [
+        f"{''.join(cell.char for cell in row.lanes)} {row.node.info.id}"
+        for row in graph_rows(forest)
+    ]
+
+
+def test_a_line_is_a_row_for_each_with_the_newest_on_top() -> None:
+    forest = build_forest(
+        [info("a"), info("b", "a"), info("c", "b")], heads=[SnapshotRef(MAIN, "c")]
+    )
+    assert drawn(forest) == ["◆ c", "● b", "● a"]
+
+
+def test_nothing_is_no_row() -> None:
+    assert graph_rows([]) == []
+
+
+def test_a_draft_is_hollow() -> None:
+    draft = info("b", "a", kept=False)
+    forest = build_forest([info("a"), draft], heads=[SnapshotRef(MAIN, "b")])
+    assert drawn(forest) == ["◇ b", "● a"]
+
+
+def test_a_fork_has_a_lane_down_to_what_it_left() -> None:
+    snapshots = [
+        info("a"),
+        info("b", "a", minute=1),
+        info("c", "b", minute=2),
+        info("d", "c", minute=9),
+        info("x", scope=SIDE, fork=SnapshotRef(MAIN, "b"), minute=3),
+        info("y", "x", scope=SIDE, minute=4),
+    ]
+    heads = [SnapshotRef(MAIN, "d"), SnapshotRef(SIDE, "y")]
+    forest = build_forest(snapshots, heads)
+    assert drawn(forest) == ["◆ d", "● c", "│ ◆ y", "│ ● x", "●─╯ b", "● a"]
+    lanes = [[cell.lane for cell in row.lanes] for row in graph_rows(forest)]
+    assert lanes == [[0], [0], [0, None, 1], [0, None, 1], [0, 1, 1], [0]]
+
+
+def test_the_branch_with_the_newest_comes_first() -> None:
+    assert drawn(grown("a b c", "b d e", "c f")) == ["● f", "● c", "│ ● e", "│ ● d", "●─╯ b", "● a"]
+    assert drawn(grown("a b c", "c f", "b d e")) == ["● e", "● d", "│ ● f", "│ ● c", "●─╯ b", "● a"]
+
+
+def test_a_line_keeps_its_number_wherever_it_stands() -> None:
+    # The first line is `a b c f`, though what left it stands to the left of it.
+    found = {row.node.info.id: row.lanes for row in graph_rows(grown("a b c f", "b d e"))}
+    numbers = {
+        id: next(cell.lane for cell in cells if cell.char == "●") for id, cells in found.items()
+    }
+    assert numbers == {"a": 0, "b": 0, "c": 0, "f": 0, "d": 1, "e": 1}
+
+
+def test_branches_of_branches() -> None:
+    forest = grown("a b c d", "c e", "b f g", "f h", "a i")
+    assert drawn(forest) == [
+        "● i",
+        "│ ● h",
+        "│ │ ● g",
+        "│ ●─╯ f",
+        "│ │ ● e",
+        "│ │ │ ● d",
+        "│ │ ●─╯ c",
+        "│ ●─╯ b",
+        "●─╯ a",
+    ]
+
+
+def test_several_roots_stand_one_below_the_other() -> None:
+    assert drawn(grown("a b", "x y", "b c")) == ["● c", "● b", "● a", "● y", "● x"]
+
+
+def test_what_names_something_gone_is_a_root() -> None:
+    elsewhere = SnapshotRef(ScopeKey("another"), "q")
+    forest = build_forest(
+        [info("b", "gone", minute=1), info("x", scope=SIDE, fork=elsewhere, minute=2)]
+    )
+    assert drawn(forest) == ["● x", "● b"]
+
+
+def test_many_branches_of_one_snapshot_share_a_lane() -> None:
+    assert drawn(grown("a b", "a c", "a d", "a e", "a f", "f g", "a h")) == [
+        "● h",
+        "│ ● g",
+        "│ ● f",
+        "│ │ ● e",
+        "│ │ │ ● d",
+        "│ │ │ ├─● c",
+        "│ │ │ ├─● b",
+        "●─┴─┴─╯ a",
+    ]
+
+
+def test_a_shared_lane_may_be_joined_by_a_branched_line() -> None:
+    forest = grown("a b c", "b d", "a e", "a f", "a g", "a h")
+    assert drawn(forest)[-4:] == ["│ │ │ │ ● d", "│ │ │ │ │ ● c", "│ │ │ ├─●─╯ b", "●─┴─┴─╯ a"]
+
+
+def test_branches_that_share_a_lane_do_not_look_like_one() -> None:
+    forest = grown("a b c", "a d e", "a f", "a g h", "a i", "a j", "a k", "a l")
+    assert drawn(forest) == [
+        "● l",
+        "│ ● k",
+        "│ │ ● j",
+        "│ │ │ ● i",
+        "│ │ │ │ ● h",
+        "│ │ │ ├─● g",
+        "│ │ │ ├─● f",
+        "│ │ │ │   ● e",
+        "│ │ │ ├───● d",
+        "│ │ │ │ ● c",
+        "│ │ │ ├─● b",
+        "●─┴─┴─╯ a",
+    ]
+
+
+def test_ten_thousand_in_a_line_and_in_a_comb() -> None:
+    line = [info("0"), *(info(str(n), str(n - 1), minute=n) for n in range(1, 10_000))]
+    assert drawn(build_forest(line))[-1] == "● 0"
+    # Every tooth of this comb is newer than all that is behind it, so that all want to be first.
+    comb = [info("0", minute=20_000)]
+    for n in range(1, 5_000):
+        comb += [info(f"{n}", f"{n - 1}"), info(f"side {n}", f"{n - 1}", minute=20_000 - n)]
+    forest = build_forest(comb)
+    assert max(len(row.lanes) for row in graph_rows(forest)) < 30
+    many = build_forest([info("0"), *(info(str(n), "0", minute=n) for n in range(1, 10_000))])
+    assert max(len(row.lanes) for row in graph_rows(many)) == 9
+
+
+# What holds for every forest.
+
+_UP, _DOWN, _LEFT, _RIGHT = (-1, 0), (1, 0), (0, -1), (0, 1)
+_OPEN = {
+    " ": set(),
+    "│": {_UP, _DOWN},
+    "─": {_LEFT, _RIGHT},
+    "├": {_UP, _DOWN, _RIGHT},
+    "┴": {_UP, _LEFT, _RIGHT},
+    "╯": {_UP, _LEFT},
+}
+_MARKS = tuple("●◆◇")
+_OPEN_UPWARDS = [char for char, ways in _OPEN.items() if _UP in ways]
+
+
+def reached(grid: list[str], start: tuple[int, int]) -> set[tuple[int, int]]:
+    """Return the marks that a pen comes to from a mark, never going up, and never through one."""
+    found: set[tuple[int, int]] = set()
+    row, column = start
+    ways = [(start, _DOWN)]
+    if column and grid[row][column - 1] == "─":
+        ways = [(start, _LEFT)]  # it joins a lane
+        below = grid[row + 1]
+        # Neither a mark that has no line of its own nor a lane may begin right below.
+        assert below[column : column + 1] not in _OPEN_UPWARDS
+        assert below[column : column + 1] not in _MARKS or below[column - 1] == "─"
+    while ways:
+        (row, column), (down, right) = ways.pop()
+        row, column = row + down, column + right
+        char = grid[row][column] if row < len(grid) and column < len(grid[row]) else " "
+        if char in _MARKS:
+            found.add((row, column))
+            continue
+        came_from = (-down, -right)
+        assert came_from in _OPEN[char], f"the line breaks off at {(row, column)}"
+        if char == "├":
+            ways.append(((row, column), _DOWN))
+        elif char in "┴╯":
+            ways.append(((row, column), _LEFT))
+        else:
+            ways.append(((row, column), (down, right)))
+    return found
+
+
+@given(st.data())
+def test_every_snapshot_has_a_row_and_every_line_leads_to_its_parent(data: st.DataObject) -> None:
+    """Whatever the parents say and whenever they were made, also in circles."""
+    names = [str(n) for n in range(data.draw(st.integers(0, 30)))]
+    few = data.draw(st.integers(1, 30))  # so that some have many children
+    parent = st.none() | st.sampled_from([*names[:few], "gone"])
+    minutes = st.integers(0, 5)
+    forest = build_forest(
+        [info(name, data.draw(parent), minute=data.draw(minutes)) for name in names]
+    )
+    laid_out = graph_rows(forest)
+    assert sorted(row.node.info.id for row in laid_out) == sorted(names)
+    grid = ["".join(cell.char for cell in row.lanes) for row in laid_out]
+    places = {}
+    for at, row in enumerate(laid_out):
+        (column,) = (column for column, char in enumerate(grid[at]) if char in _MARKS)
+        places[id(row.node)] = at, column
+    roots = {id(root) for root in forest}
+    for parent_node in walk(forest):
+        for child in parent_node.children:
+            assert places[id(child)] < places[id(parent_node)]
+            assert reached(grid, places[id(child)]) == {places[id(parent_node)]}
+    for row in laid_out:
+        at, column = places[id(row.node)]
+        below = grid[at + 1][column : column + 1] if at + 1 < len(grid) else ""
+        if id(row.node) in roots:
+            assert column == 0
+            assert below in ("", *_MARKS)  # the next root, which begins anew
+    assert all(cell.lane is None for row in laid_out for cell in row.lanes if cell.char == " ")

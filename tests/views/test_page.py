@@ -1,0 +1,294 @@
+"""A session as a page: what is in it, that it needs nothing else, and that nothing breaks out."""
+
+import base64
+import hashlib
+import random
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.limits import KIB
+from holdfast.views._page_images import image_uri
+from holdfast.views.page import ScopePage, session_page
+from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
+
+EMPTY = {"meta", "img", "br", "col"}
+TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section"),
+    *("article", "h1", "h2", "h3", "h4", "h5", "p", "ul", "li", "dl", "dt", "dd", "div", "a"),
+    *("span", "b", "strong", "small", "time", "code", "pre", "details", "summary", "figure"),
+    *("figcaption", "img", "table", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "br"),
+    *("svg", "g", "line", "circle"),
+}
+ATTRIBUTES = {
+    *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "src", "alt"),
+    *("dir", "datetime", "title", "width", "height", "aria-hidden", "aria-label"),
+    *("x1", "y1", "x2", "y2", "cx", "cy", "r"),
+}
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
+IMAGES = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + bytes(99),
+    "image/gif": b"GIF89a" + bytes(98),
+    "image/webp": b"RIFF\x10\0\0\0WEBPVP8 " + bytes(97),
+}
+
+
+class Seen(HTMLParser):
+    """Checks that a page is well formed, and remembers what it is made of."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in EMPTY:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def values(self, name: str) -> list[str]:
+        return [value for each, value in self.attributes if each == name]
+
+
+def page_of(state: Any, **options: Any) -> str:
+    with holdfast.open("memory:") as store:
+        store.scope("s").save(state)
+        contents, pages = open_session(store, "s")
+    return "".join(session_page("s", pages, contents=contents, **options))
+
+
+def chat(*messages: Any) -> dict[str, Any]:
+    return {"messages": [*messages]}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_breaks_out(text: str) -> None:
+    name, contents, pages = hostile_session(text)
+    whole = "".join(session_page(name, pages, contents=contents, images=True))
+    whole.encode()
+    assert not UNSEEN & {*whole}
+    seen = Seen(whole)
+    assert {*seen.tags} <= TAGS
+    assert {name for name, _ in seen.attributes} <= ATTRIBUTES
+    assert "img" not in seen.tags
+    assert seen.tags.count("style") == 1
+    assert seen.tags.count("section") == 2
+    assert seen.tags.count("article") == 2 * 5
+    assert all(value.startswith("#scope-") for value in seen.values("href"))
+    targets = seen.values("id")
+    assert len({*targets}) == len(targets)
+    assert {value[1:] for value in seen.values("href")} <= {*targets}
+    for line in text.splitlines():
+        if line.isprintable() and not re.search(r"[`*#~]", line):
+            assert line in seen.text
+
+
+def test_it_needs_nothing_else_and_says_so() -> None:
+    whole = page_of(chat({"role": "user", "content": "see http://example.com/x.png"}))
+    style = re.search(r"<style>(.*?)</style>", whole, re.S)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    (policy,) = [each for each in Seen(whole).values("content") if "default-src" in each]
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        f"style-src 'sha256-{digest}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+    assert not re.search(r"<script|<link|<iframe|\sstyle=|\son\w+=", whole)
+    assert Seen(whole).values("href") == Seen(whole).values("src") == []
+    assert whole.index("http-equiv") < whole.index("<title>")
+
+
+def test_a_conversation_reads_well() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"q": 1}'}}
+    lost = {"id": "d", "type": "function", "function": {"name": "wait", "arguments": "{}"}}
+    whole = page_of(
+        {
+            "messages": [
+                {"role": "system", "content": "Be kind."},
+                {
+                    "role": "user",
+                    "content": "## Title\nsay `a<b` and **c**\n```py\nx < 1\n```\nend",
+                },
+                {"role": "assistant", "content": "", "tool_calls": [call, lost]},
+                {"role": "tool", "tool_call_id": "c", "content": "\n".join(["out"] * 100)},
+                {"role": "user", "content": "x" * 10_000},
+            ],
+            "mood": {"calm": True},
+        }
+    )
+    seen = Seen(whole)
+    assert [each for each in seen.values("class") if each.startswith("turn")] == [
+        "turn system",
+        "turn user",
+        "turn assistant",
+        "turn user",
+    ]
+    assert "<strong>Title</strong>\nsay <code>a&lt;b</code> and <strong>c</strong>" in whole
+    assert "<pre><code>x &lt; 1</code></pre>" in whole
+    assert '<span class="brief">(q=1)</span>' in whole
+    assert '<span class="mark">no result</span>' in whole
+    assert "<b>100 lines</b>" in whole
+    assert "<b>10,000 characters</b>" in whole
+    assert (
+        "<h4><code>mood</code></h4><pre><code>{\n  &quot;calm&quot;: true\n}</code></pre>" in whole
+    )
+    assert "<nav" not in whole  # there is one scope
+
+
+def test_several_scopes_have_contents_and_history_has_lines() -> None:
+    with holdfast.open("memory:") as store:
+        scope = store.scope("s", "main")
+        first = scope.save({"n": 1})
+        second = scope.save({"n": 2}, status="failed", labels={"run_id": "7"})
+        scope.save({"n": 3}, parent=first.id, head=False)
+        gone = scope.save({"n": 4}, parent="gone", head=False)
+        fork = scope.fork(first.id)
+        fork.save({"n": 5}, keep=False)
+        store.scope("s", "noted", "run").set_note("only", {"x": 1})
+        contents, pages = open_session(store, "s")
+    seen = Seen(whole := "".join(session_page("s", pages, contents=contents)))
+    assert seen.tags.count("nav") == 1
+    assert "noted (run)" in seen.text
+    assert "no current state" in seen.text
+    assert "run_id=7" in seen.text
+    assert f"forked from s:main@{first.id}" in seen.text
+    assert seen.tags.count("tr") == 4 + 1 + 2
+    assert seen.tags.count("circle") == 4 + 1 + 1  # one is the ring of a head that is kept
+    assert f'<code class="id">{gone.id}</code>' in whole
+    head = re.search(r'<tr id="[^"]+" class="head">.*?</tr>', whole, re.S)
+    assert head is not None
+    assert second.id in head[0]
+    assert 'class="status bad"' in head[0]
+
+
+# Images
+
+
+def block(data: bytes, kind: str = "image/png") -> dict[str, Any]:
+    source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
+    return {"type": "image", "source": source}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_images_are_drawn_if_asked_for(kind: str) -> None:
+    data = IMAGES[kind]
+    state = chat({"role": "user", "content": [block(data, "image/png"), block(data)]})
+    named = Seen(page_of(state))
+    assert "img" not in named.tags
+    assert f"image (image/png, {len(data)} B)" in named.text
+    drawn = Seen(whole := page_of(state, images=True))
+    uri = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    assert drawn.values("src") == [uri, uri]
+    assert "form-action &#x27;none&#x27;; img-src data:" in whole
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>",
+        b"<html><script>alert(1)</script>",
+        PNG[:4] + b"x",
+        PNG + bytes(256 * KIB),
+    ],
+)
+def test_other_bytes_are_only_named(data: bytes) -> None:
+    state = chat({"role": "user", "content": [block(data)]})
+    whole = page_of(state, images=True)
+    assert "<img" not in whole
+    assert "data:image" not in whole
+
+
+def test_images_that_cannot_be_told_apart_are_named() -> None:
+    other = PNG[:-1] + b"x"
+    state = chat({"role": "user", "content": [block(PNG), block(other), block(PNG + b"y")]})
+    assert page_of(state, images=True).count("<img") == 1
+
+
+def test_an_image_is_what_its_bytes_say() -> None:
+    text = base64.b64encode(PNG).decode()
+    assert image_uri(f"data:image/svg+xml;base64,{text}") == f"data:image/png;base64,{text}"
+    assert image_uri(f'data:image/png;base64,{text}"><script>') is None
+    assert image_uri("iVBORw0KGgo!") is None
+    assert image_uri("/9j/") == "data:image/jpeg;base64,/9j/"
+    largest = PNG + bytes(256 * KIB - len(PNG) - 1)
+    assert image_uri(base64.b64encode(largest).decode()) is not None
+    assert image_uri(base64.b64encode(largest + b"\0").decode()) is None
+
+
+# Large and strange ones
+
+
+def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
+    messages = [
+        {"role": ("user", "assistant")[n % 2], "content": f"`{n}` **said** <b>\n" * 5}
+        for n in range(5_000)
+    ]
+    with holdfast.open("memory:") as store:
+        scope = store.scope("s")
+        info = scope.save(chat(*messages))
+        page = ScopePage(scope.key, scope.load(), [info] * 1, [])
+    begun = perf_counter()
+    pieces = [*session_page("s", [page])]
+    assert perf_counter() - begun < 10  # it takes a tenth of this
+    assert len(pieces) > 5_000
+    assert max(map(len, pieces)) < 20 * KIB
+    assert sum(map(len, pieces)) < 3_000 * KIB
+
+
+def test_long_lines_of_marks_are_not_slow() -> None:
+    lines = ["".join("`" * n + "x" for n in range(600)), "**a " * 50_000, "`a " * 50_000]
+    begun = perf_counter()
+    page_of(chat({"role": "user", "content": "\n".join(lines)}))
+    assert timedelta(seconds=perf_counter() - begun) < timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_forest_is_drawn(seed: int) -> None:
+    chance = random.Random(seed)
+    with holdfast.open("memory:") as store:
+        scope = store.scope("s")
+        ids: list[str] = []
+        for n in range(chance.randrange(1, 40)):
+            parent = chance.choice([None, "gone", *ids[-4:]])
+            ids.append(scope.save(n, id=f"i{n}", parent=parent, head=n == 0).id)
+        _, pages = open_session(store, "s")
+    whole = "".join(session_page("s", pages))
+    assert sorted(re.findall(r'<code class="id">(\w+)</code>', whole)) == sorted(ids)
+    assert len(re.findall(r'<circle class="n"', whole)) == len(ids)
+
+
+@pytest.mark.parametrize("state", [None, [], {}, "text", 7, {"messages": []}, {"": {"": ""}}])
+def test_any_state_has_a_page(state: Any) -> None:
+    assert Seen(page_of(state)).tags.count("section") == 1

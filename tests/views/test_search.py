@@ -1,0 +1,102 @@
+"""Where a pattern stands in a state."""
+
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.views.diff import parts
+from holdfast.views.search import Match, excerpt, matches
+
+STATE = {
+    "title": "a plan",
+    "messages": [
+        {"role": "user", "content": "plan\nanother plan\nnothing"},
+        {"role": "tool", "a/b~c": ["planned", 7, None, True]},
+    ],
+}
+
+
+def found(state: Any, pattern: str, **options: bool) -> list[Match]:
+    return list(matches(state, re.compile(pattern), **options))
+
+
+def test_each_line_that_matches_is_found_in_order() -> None:
+    assert found(STATE, "plan") == [
+        Match("/title", "a plan", 2, 6),
+        Match("/messages/0/content", "plan", 0, 4),
+        Match("/messages/0/content", "another plan", 8, 12),
+        Match("/messages/1/a~1b~0c/0", "planned", 0, 4),
+    ]
+
+
+def test_a_line_that_matches_twice_is_one_match() -> None:
+    assert found("aXbXc", "X") == [Match("", "aXbXc", 1, 2)]
+
+
+def test_a_pattern_sees_one_line_at_a_time() -> None:
+    assert found("one\ntwo", r"one\s+two") == []
+    assert found("one\ntwo", "^two$") == [Match("", "two", 0, 3)]
+    assert found("one\n", "^$") == [Match("", "", 0, 0)]
+    assert found("", "^$") == [Match("", "", 0, 0)]
+
+
+def test_keys_are_found_if_asked() -> None:
+    assert found({"plan": {"plan": 1}}, "plan") == []
+    assert found({"plan": {"plan": 1}}, "plan", keys=True) == [
+        Match("/plan", "plan", 0, 4, is_key=True),
+        Match("/plan/plan", "plan", 0, 4, is_key=True),
+    ]
+
+
+def test_what_holds_no_text() -> None:
+    states: list[Any] = [None, 7, 1.5, True, [], {}, [[], {}], {"a": {}}]
+    for state in states:
+        assert found(state, "") == []
+
+
+def test_depth_costs_no_frames() -> None:
+    state: Any = "deep"
+    for _ in range(5_000):
+        state = [{"x": state}]
+    (match,) = found(state, "deep")
+    assert match.pointer == "/0/x" * 5_000
+
+
+texts = st.text(alphabet="ab/~\n", max_size=5)
+states = st.recursive(
+    texts | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(states)
+def test_every_pointer_leads_to_its_text(state: Any) -> None:
+    for match in found(state, "a", keys=True):
+        value = state
+        way = parts(match.pointer)
+        for part in way:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        text = way[-1] if match.is_key else value
+        assert match.text in text.split("\n")
+        assert match.text[match.start : match.end] == "a"
+
+
+def test_an_excerpt_is_around_the_match() -> None:
+    (match,) = found("x" * 100 + "HERE" + "y" * 100, "HERE")
+    before, text, after = excerpt(match, 34)
+    assert (before, text, after) == ("…" + "x" * 9, "HERE", "y" * 19 + "…")
+    assert "".join(excerpt(match, 1000)) == match.text
+
+
+@given(st.integers(0, 80), st.integers(0, 80), st.integers(0, 80), st.integers(10, 90))
+def test_an_excerpt_keeps_to_its_room(before: int, inside: int, after: int, room: int) -> None:
+    match = Match("", "x" * before + "M" * inside + "y" * after, before, before + inside)
+    shown = excerpt(match, room)
+    assert len("".join(shown)) <= room + 2
+    if len(match.text) <= room:
+        assert "".join(shown) == match.text
+    else:
+        assert "…" in "".join(shown)
