@@ -7,19 +7,12 @@ import click
 
 from docs._make.pictures import PICTURES
 from holdfast import refs
-from holdfast.cli._app import VERBS, app
+from holdfast.cli._app import GROUPS, VERBS, app
 
 PAGE = Path(__file__).resolve().parent.parent / "cli.md"
 _INTRODUCTION = Path(__file__).with_name("cli.md.in")
-_COLUMNS = 100  # so that the page does not depend on anybody's terminal
-# The groups of verbs, by the first verb of each.
-GROUPS = {
-    "ls": "Look",
-    "fork": "Change",
-    "check": "Keep in order",
-    "export": "Carry over",
-    "doctor": "Set up",
-}
+_COLUMNS = 98  # as in any terminal of 100 columns or more: so click leaves a margin
+_FIRST = {verbs[0]: title for title, verbs in GROUPS.items()}
 
 
 def page() -> str:
@@ -29,8 +22,8 @@ def page() -> str:
     introduction = _INTRODUCTION.read_text(encoding="utf-8").replace("{snapshots}", table)
     parts = [introduction, *_contents()]
     for path, command in verbs():
-        if path in GROUPS:
-            parts.append(f"## {GROUPS[path]}\n")
+        if path in _FIRST:
+            parts.append(f"## {_FIRST[path]}\n")
         parts.append("\n".join(_section(path, command)))
     return "\n".join(parts)
 
@@ -63,8 +56,8 @@ def _contents() -> Iterator[str]:
     yield "## All verbs\n"
     yield "| | |\n|---|---|"
     for path, command in verbs():
-        if path in GROUPS:
-            yield f"| **{GROUPS[path]}** | |"
+        if path in _FIRST:
+            yield f"| **{_FIRST[path]}** | |"
         yield f"| [{path}](#{_anchor(path)}) | {command.get_short_help_str(limit=200)} |"
     yield ""
 

@@ -22,8 +22,8 @@ _CARE_IN_SHADE = """\
 Water boxes 1 and 2 every other evening.
 Sow the parsley in March, it takes its time.
 Cut the basil before it flowers."""
-_SUNNY = {"tomatoes": 1, "basil": 2, "chives": 2, "lettuce": 3}
-_SHADY = {"basil": 2, "chives": 2, "lettuce": 3, "parsley": 1, "sorrel": 3}
+_SUNNY = {"tomatoes": "box 1", "basil": "box 2", "lettuce": "box 3"}
+_SHADY = {"basil": "box 2", "lettuce": "box 1", "parsley": "box 1", "sorrel": "box 3"}
 _BOXES = """\
 box  litres  moisture  pH   sun
 1    60      38 %      6.4  7.1 h
@@ -126,7 +126,7 @@ class _Garden:
             _call("t1", "read_sensors", "", place="balcony"),
             _result("t1", _BOXES),
         ]
-        planned = [*looked, _assistant("Tomatoes in box 1, basil and chives in 2, lettuce in 3.")]
+        planned = [*looked, _assistant("Tomatoes in box 1, basil in 2, lettuce in 3.")]
         self._save(MAIN, asked, {})
         self._save(MAIN, looked, {})
         plan = self._save(MAIN, planned, _planned(_SUNNY, 96))
@@ -135,17 +135,17 @@ class _Garden:
             _call("t2", "order", "And an olive tree.", items=["tomato", "basil", "olive tree"]),
             _result("t2", "402: this is 38.00 EUR above the budget", is_error=True),
         ]
-        self._save(MAIN, refused, _planned({**_SUNNY, "olive tree": 4}, 158), status="failed")
-        shaded = [*planned, _user("And if the plane tree shades box 1?")]
+        self._save(MAIN, refused, _planned({**_SUNNY, "olive tree": "a tub"}, 158), status="failed")
+        shaded = [*planned, _user("What if box 1 is in the shade?")]
         self._save(SHADE, planned, _planned(_SUNNY, 96), forked_from=SnapshotRef(MAIN, plan))
         self._save(SHADE, shaded, _planned(_SUNNY, 96))
         self._save(MAIN, planned, _planned(_SUNNY, 96), parent=plan)
         self._order(planned)
         measured = [
             *shaded,
-            _call("t4", "sun_hours", "", box=1, under="plane tree", months=["June", "July"]),
+            _call("t4", "sun_hours", "", box=1, months=["June", "July"]),
             _result("t4", "2.4 h a day"),
-            _assistant("Then parsley in box 1 instead of tomatoes, and sorrel beside the lettuce."),
+            _assistant("Then lettuce and parsley in box 1 instead of tomatoes, and sorrel in 3."),
         ]
         self._save(SHADE, measured, _planned(_SHADY, 71, _CARE_IN_SHADE))
 
@@ -153,16 +153,16 @@ class _Garden:
         ordered = [
             *planned,
             _user("No olive tree, then. Order the rest."),
-            _call("t3", "order", "", items=["tomato", "basil", "chives", "lettuce"]),
+            _call("t3", "order", "", items=["tomato", "basil", "lettuce"]),
             _result("t3", "confirmed, 96.00 EUR, delivery on Thursday"),
         ]
         done = [*ordered, _assistant("Ordered. Soak the boxes on Wednesday.")]
         self._save(MAIN, ordered, _planned(_SUNNY, 96))
         last = self._save(MAIN, done, _planned(_SUNNY, 96))
-        later = [*done, _user("What could grow there in winter?")]
+        later = [*done, _user("What grows there in winter?")]
         source = SnapshotRef(MAIN, last)
         self._save(WINTER, done, _planned(_SUNNY, 96), forked_from=source)
-        self._save(WINTER, later, _planned(_SUNNY, 96), status="running", keep=False)
+        self._save(WINTER, later, _planned(_SUNNY, 96), status="running")
 
     def _save(
         self,
@@ -173,7 +173,6 @@ class _Garden:
         parent: str | None = None,
         forked_from: SnapshotRef | None = None,
         status: str = "completed",
-        keep: bool = True,
     ) -> str:
         self._count += 1
         self._moment += timedelta(minutes=4, seconds=13)
@@ -182,12 +181,11 @@ class _Garden:
             id=_id(self._moment, self._count),
             parent=holdfast.HEAD if parent is None else parent,
             status=status,
-            keep=keep,
             created_at=self._moment,
             forked_from=forked_from,
         )
         return saved.id
 
 
-def _planned(boxes: dict[str, int], cost_eur: int, care: str = _CARE) -> dict[str, JSON]:
-    return {"boxes": boxes, "cost_eur": cost_eur, "care": care}
+def _planned(plants: dict[str, str], cost_eur: int, care: str = _CARE) -> dict[str, JSON]:
+    return {"plants": plants, "cost_eur": cost_eur, "care": care}

@@ -102,8 +102,6 @@ def work(
                 raise CommandFailed(f"the command ended with {code}", code)
     except CommandFailed as failure:
         return failure.code
-    except runs.Aborted as error:
-        raise holdfast.Conflict(str(error)) from error  # which it is, to whoever called
     finally:
         signal.signal(signal.SIGTERM, previous)
     return 0

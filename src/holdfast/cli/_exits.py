@@ -26,4 +26,4 @@ _CODES: Mapping[type[errors.HoldfastError], int] = {
 
 def code_of(error: errors.HoldfastError) -> int:
     """Return the exit code that an error ends with."""
-    return _CODES.get(type(error), FOUND)
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), FOUND)

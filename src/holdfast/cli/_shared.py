@@ -21,6 +21,7 @@ __all__ = [
     "confirm",
     "echo_json",
     "existing_store",
+    "finding_json",
     "json_option",
     "make_console",
     "output",
@@ -126,4 +127,16 @@ def snapshot_json(info: holdfast.SnapshotInfo) -> dict[str, Any]:
         "kept": info.kept,
         "size": info.size,
         "revision": info.revision,
+    }
+
+
+def finding_json(finding: holdfast.Finding) -> dict[str, object]:
+    """Return a finding as all verbs write it."""
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "message": finding.message,
+        "scope": None if finding.scope is None else finding.scope._asdict(),
+        "id": finding.id,
+        "repaired": finding.repaired,
     }

@@ -8,21 +8,9 @@ from typing import IO
 from rich.text import Text
 
 import holdfast
-from holdfast.cli._shared import make_console
+from holdfast.cli._shared import finding_json, make_console
 from holdfast.opening import draw
 from holdfast.views.names import visible
-
-
-def finding_json(finding: holdfast.Finding) -> dict[str, object]:
-    """Return a finding as all verbs write it."""
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "message": finding.message,
-        "scope": None if finding.scope is None else finding.scope._asdict(),
-        "id": finding.id,
-        "repaired": finding.repaired,
-    }
 
 
 def findings_json(findings: Iterable[holdfast.Finding]) -> list[dict[str, object]]:

@@ -8,7 +8,14 @@ from rich.text import Text
 
 import holdfast
 from holdfast.cli import _exits
-from holdfast.cli._shared import echo_json, existing_store, json_option, make_console, url_option
+from holdfast.cli._shared import (
+    echo_json,
+    existing_store,
+    finding_json,
+    json_option,
+    make_console,
+    url_option,
+)
 from holdfast.views.names import visible
 from holdfast.views.sizes import count_text
 
@@ -50,7 +57,7 @@ def examine(url: str, *, repair: bool, as_json: bool) -> int:
             found[finding.severity] += 1
             left[finding.severity] += not finding.repaired
             if as_json:
-                echo_json(_shape(finding), indent=None)
+                echo_json(finding_json(finding), indent=None)
             else:
                 _draw(console, finding)
     if not as_json:
@@ -58,17 +65,6 @@ def examine(url: str, *, repair: bool, as_json: bool) -> int:
     if left["error"]:
         return _exits.CORRUPT
     return _exits.FOUND if left["warning"] else _exits.FINE
-
-
-def _shape(finding: holdfast.Finding) -> dict[str, object]:
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "message": finding.message,
-        "scope": None if finding.scope is None else finding.scope._asdict(),
-        "id": finding.id,
-        "repaired": finding.repaired,
-    }
 
 
 def _draw(console: Console, finding: holdfast.Finding) -> None:

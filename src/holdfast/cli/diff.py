@@ -20,6 +20,7 @@ from holdfast.cli._shared import (
     url_option,
 )
 from holdfast.cli._tables import now
+from holdfast.cli.completion import complete_session
 from holdfast.core.diff import diff as compare
 from holdfast.refs import find_snapshot
 from holdfast.views.diff import (
@@ -44,8 +45,8 @@ _ROLES = ("user", "assistant", "system", "tool")
 
 
 @click.command()
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="[B]", required=False)
+@click.argument("a", metavar="A", shell_complete=complete_session)
+@click.argument("b", metavar="[B]", required=False, shell_complete=complete_session)
 @address_options
 @click.option("--full", is_flag=True, help="Show long values and long lists of changes whole.")
 @click.option("--stat", is_flag=True, help="Only count, by top-level key.")

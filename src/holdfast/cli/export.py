@@ -14,6 +14,7 @@ from holdfast.cli._documents import Document
 from holdfast.cli._progress import progress, snapshots_in
 from holdfast.cli._shared import echo_json, existing_store, json_option, make_console, url_option
 from holdfast.cli._transfer import draw_skipped, findings_json, whole_file
+from holdfast.cli.completion import complete_session
 from holdfast.refs import find_session
 from holdfast.views.names import visible
 from holdfast.views.sizes import count_text, size_text
@@ -23,7 +24,7 @@ _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @click.option(
     "-o", "--output", metavar="FILE", help="Write to a file, which is whole or not there."
 )

@@ -16,12 +16,13 @@ from holdfast.cli._shared import (
     snapshot_json,
     url_option,
 )
+from holdfast.cli.completion import complete_session
 from holdfast.refs import find_snapshot
 from holdfast.views.names import short_id, visible
 
 
 @click.command()
-@click.argument("ref", metavar="REF")
+@click.argument("ref", metavar="REF", shell_complete=complete_session)
 @click.option("--to", metavar="SESSION", help="The session of the new line; else the same one.")
 @click.option("--as", "scope_id", metavar="SCOPE", help="The name of the new scope.")
 @click.option(

@@ -55,7 +55,7 @@ class _Wanted:
 @click.option("--prefix", metavar="TEXT", default="", help="Only in sessions that begin so.")
 @click.option("-l", "--list", "only_list", is_flag=True, help="Only name the snapshots.")
 @click.option("-c", "--count", "only_count", is_flag=True, help="Only count, for each snapshot.")
-@click.option("-m", "--max-count", type=click.IntRange(min=1), help="Stop after so many matches.")
+@click.option("-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
 @url_option
 @json_option
 def grep(

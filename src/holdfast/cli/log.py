@@ -18,6 +18,7 @@ from holdfast.cli._shared import (
     url_option,
 )
 from holdfast.cli._tables import now
+from holdfast.cli.completion import complete_session
 from holdfast.refs import find_scope, find_session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +64,7 @@ def _looking(command: F) -> F:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete_session)
 @click.argument("scope", required=False)
 @_looking
 @_selecting

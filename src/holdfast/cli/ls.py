@@ -23,6 +23,7 @@ from holdfast.cli._shared import (
     url_option,
 )
 from holdfast.cli._tables import Column, now, print_line, source_text, status_text, table
+from holdfast.cli.completion import complete_session
 from holdfast.overview import ScopeOverview, SessionOverview
 from holdfast.refs import find_session
 from holdfast.views.names import short_id, visible
@@ -56,7 +57,7 @@ _SCOPE_COLUMNS = (
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @click.option(
     "--sort",
     type=click.Choice(get_args(overview.Sort)),

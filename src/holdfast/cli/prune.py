@@ -44,7 +44,9 @@ def duration(text: str) -> timedelta:
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
 @click.argument("scope", required=False)
-@click.option("--keep-last", type=click.IntRange(min=0), help="Keep the newest N of each scope.")
+@click.option(
+    "--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each scope."
+)
 @click.option(
     "--older-than", type=duration, metavar="TIME", help="Keep what is younger: 90s 15m 12h 30d 8w."
 )

@@ -16,12 +16,13 @@ from holdfast.cli._shared import (
     url_option,
     yes_option,
 )
+from holdfast.cli.completion import complete_session
 from holdfast.refs import find_snapshot
 from holdfast.views.names import short_id, visible
 
 
 @click.command()
-@click.argument("ref", metavar="REF")
+@click.argument("ref", metavar="REF", shell_complete=complete_session)
 @address_options
 @click.option(
     "--expect",

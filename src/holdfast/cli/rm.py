@@ -76,7 +76,7 @@ def rm(
 
     Shows what will be gone and asks; without a terminal it needs --yes, and else ends with 2.
     Sessions and scopes must be named in full: nothing is guessed. What is gone stays away. Each
-    session goes as one step: if it is interrupted, those not yet told are still there.
+    is told as soon as it is gone: if it is interrupted, name the others again.
 
     \b
     --json: a line for each thing, as it is deleted:

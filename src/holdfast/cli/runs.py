@@ -22,7 +22,6 @@ from holdfast.cli._shared import (
 )
 from holdfast.cli._tables import Column, now, print_line, status_text, table
 from holdfast.cli.completion import complete_session
-from holdfast.core.limits import WAIT_S_MAX
 from holdfast.runs import RunInfo, abort, get
 from holdfast.runs import list as list_runs
 from holdfast.runs.model import STATUSES
@@ -133,7 +132,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, WAIT_S_MAX),
+    type=float,
     default=0.0,
     metavar="SECONDS",
     help="How long to wait for a worker that may be dead.",

@@ -10,6 +10,8 @@ from rich.text import Text
 import holdfast
 from holdfast.cli import _exits
 from holdfast.cli._shared import echo_json, existing_store, json_option, make_console, url_option
+from holdfast.cli.completion import complete_session
+from holdfast.refs import find_session
 from holdfast.views.names import clipped, visible
 from holdfast.views.sizes import bar, count_text, ratio, size_text
 
@@ -18,7 +20,7 @@ _NAME_CHARS_MAX = 40
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @url_option
 @json_option
 def stats(session: str | None, url: str, as_json: bool) -> int:
@@ -38,9 +40,8 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
       holdfast stats alice/chat-1
     """
     with existing_store(url) as store:
+        session = None if session is None else find_session(store, session)
         found = store.stats(session)
-    if session is not None and not found.sessions:
-        raise holdfast.NotFound(f"there is no such session. session_id=`{session}`")
     if as_json:
         echo_json(_shape(session, found))
     else:

@@ -19,6 +19,7 @@ from holdfast.cli._shared import (
     url_option,
 )
 from holdfast.cli._tables import status_text
+from holdfast.cli.completion import complete_session
 from holdfast.model import ScopeKey, Snapshot, SnapshotInfo
 from holdfast.refs import find_scope
 from holdfast.scope import Scope
@@ -32,7 +33,7 @@ _COLUMNS_WIDE = 80  # with less there is no room for times and ids
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete_session)
 @click.argument("scope", required=False)
 @click.option("-n", "count", type=click.IntRange(min=0), default=_SHOWN, help="How many at first.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as new ones come in, until Ctrl-C.")
