@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint full torture bench clean
+.PHONY: help install demo docs test lint full torture bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -24,6 +24,10 @@ $(READY): pyproject.toml Makefile
 
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/holdfast demo
+
+docs: $(READY) ## write docs/cli.md and its pictures from what the verbs say and draw
+	$(BIN)/python -m docs._make.pictures
+	$(BIN)/python -m docs._make.cli
 
 lint: $(READY) ## style, types and the contracts of the floors
 	$(BIN)/ruff check .

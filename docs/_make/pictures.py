@@ -163,6 +163,7 @@ def _recorded() -> Iterator[Console]:
         theme=_terminal.THEME,
         file=io.StringIO(),
         width=COLUMNS,
+        height=100,  # with both given, no variable of the environment decides
         record=True,
         force_terminal=True,
         color_system="truecolor",

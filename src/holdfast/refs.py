@@ -8,7 +8,7 @@
 | `@~3`, `019ab3~3`   | three before it, along the parents                                  |
 | `chat-42@`          | the head of a session that has one scope, or else of its `main`     |
 | `chat-42:planner@`  | the head of one scope; `chat-42:planner@~1`, `chat-42:planner@019a` |
-| `chat-42`           | the head as well, if no snapshot is called so                       |
+| `chat-42`           | the head as well, if no snapshot is called so; `chat-42:planner`     |
 
 An exact name always wins, so that whatever an id holds, it can be said.
 """
@@ -130,6 +130,9 @@ def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
     refs = islice((ref for ref in here if ref.id.endswith(end)), _SHOWN + 1)
     candidates = list(dict.fromkeys(refs))
     if not candidates and given[0] is None and not rest:
+        session_id, colon, scope_id = text.rpartition(":")
+        if colon and given[1] is None and _is_session(store, session_id):
+            return _head(store, session_id, scope_id, given[2])
         return _head(store, find_session(store, text), *given[1:])
     ref = _only(candidates, "snapshot", text, lambda ref: f"{ref.id} in {_place(ref.scope)}")
     info = store.scope(*ref.scope).info(ref.id)

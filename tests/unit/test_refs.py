@@ -46,7 +46,8 @@ def test_ids_prefixes_and_shown_forms(store: holdfast.Store) -> None:
 
 
 def test_the_head_and_what_is_before_it(store: holdfast.Store) -> None:
-    for text in ("@", "~0", "@~0", "chat-42", "chat-42@", "chat-42:planner@", "chat@", "chat"):
+    named = ("chat-42", "chat-42@", "chat-42:planner", "chat-42:planner@", "chat@", "chat")
+    for text in ("@", "~0", "@~0", *named):
         assert name(store, text) == C
     for text in ("@~2", "~2", "chat-42@~2", "chat-42:planner@~2", f"{B}~1", "0190ab13~2"):
         assert name(store, text) == A

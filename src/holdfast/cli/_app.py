@@ -64,7 +64,7 @@ def app(context: click.Context) -> None:
     """Keeps the state of AI agents safe.
 
     Exit codes: 0 fine, 1 findings or not found, 2 usage, 3 conflict, 4 unavailable, 5 corrupt,
-    130 interrupted.
+    130 interrupted, 141 nobody reads the output any more.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)

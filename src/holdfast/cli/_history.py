@@ -34,7 +34,7 @@ _COLUMNS = (
     Column("size", right=True, rank=4),
     Column("growth", right=True, rank=6),
     Column("about", cells_min=12, rank=3),
-    Column("message", cells_min=20),
+    Column("message", cells_min=40),
 )
 
 
@@ -295,7 +295,7 @@ def _row(
         Text(moment_text(then) if look.times else age_text(then, look.moment), "quiet"),
         status_text(info.status),
         Text(size_text(info.size), "size"),
-        Text("" if growth is None else f"{'+' * (growth >= 0)}{size_text(growth)}", "quiet"),
+        Text(f"{'+' * (growth > 0)}{size_text(growth)}" if growth else "", "quiet"),
         Text("  ").join(about),
         _said(store, info) if look.messages else Text(),
     ]

@@ -21,6 +21,8 @@ THEME = Theme(
         "good": "green",
         "bad": "bold red",
         "odd": "yellow",
+        "more": "green",
+        "less": "red",
         "accent": "cyan",
         "fork": "magenta",
         "size": "cyan",

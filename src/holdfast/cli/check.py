@@ -27,7 +27,7 @@ _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
 @url_option
 @json_option
 def check(repair: bool, url: str, as_json: bool) -> int:
-    """Read everything that is stored, and tell what is wrong with it.
+    """Read everything stored, and tell what is wrong with it.
 
     Changes nothing, unless --repair is given. Ends with 0 if nothing is wrong, or all of it was
     repaired; with 5 if an error is left, and with 1 if a warning is. Remarks (info) are about what

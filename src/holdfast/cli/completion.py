@@ -23,7 +23,7 @@ _HARMLESS = re.compile(r"(?!-)[\w@%+=:./-]+")
 @json_option
 @click.pass_context
 def completion(context: click.Context, shell: str, as_json: bool) -> int:
-    """Print the script that completes `holdfast` with the Tab key.
+    """Print the script that completes `holdfast` with Tab.
 
     It completes verbs and options, and where a session is wanted the sessions of the store that
     --url or $HOLDFAST_URL names, as far as their names are safe to stand in a command line.

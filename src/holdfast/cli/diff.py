@@ -36,7 +36,7 @@ from holdfast.views.diff import (
 from holdfast.views.names import clipped, short_id, visible
 from holdfast.views.sizes import count_text
 
-_STYLES = {"+": "good", "-": "bad", "~": "odd", ">": "accent", "…": "quiet"}
+_STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
 _CHANGES_MAX = 20  # of one top-level key that are shown
 _LINES_MAX = 12  # of one change
 _PATH_CELLS_MAX = 40
@@ -273,7 +273,7 @@ class _Drawing:
         multiline = texts and "\n" in before + after
         if not multiline and line.cell_len + cell_len(short) <= self._console.width:
             old, new = brief(before) or '""', brief(after) or '""'
-            self._print(line.append(old, "bad").append(" → ", "quiet").append(new, "good"))
+            self._print(line.append(old, "less").append(" → ", "quiet").append(new, "more"))
             return
         self._print(line)
         if texts:

@@ -42,7 +42,7 @@ def export(
     url: str,
     as_json: bool,
 ) -> int:
-    """Write what a store holds, or one SESSION of it, for programs or for people.
+    """Write a store, or one SESSION, for programs or for people.
 
     As jsonl, which `import` reads, a line for each scope, snapshot and note: everything but what
     is the engine's own, in an order that does not depend on it, so that two stores that hold the

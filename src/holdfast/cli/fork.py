@@ -44,11 +44,11 @@ def fork(
     as_json: bool,
     **address: str | None,
 ) -> int:
-    """Begin a new line of state at snapshot REF, and print its address.
+    """Begin a new line of state at snapshot REF.
 
-    The line that it leaves does not change. In the same session the new scope has a name of its own
-    (`main~k3x9…`), in another session that of the old one, unless --as says another. Ends with 3 if
-    there is something under that name already.
+    Prints its address. The line that it leaves does not change. In the same session the new scope
+    has a name of its own (`main~k3x9…`), in another session that of the old one, unless --as says
+    another. Ends with 3 if there is something under that name already.
 
     \b
     --json: {"scope": {"session_id": text, "scope_id": text, "kind": text},

@@ -70,7 +70,7 @@ def grep(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Look for PATTERN in the texts of all states, or of one SESSION.
+    """Search the texts of all states, or of one SESSION.
 
     PATTERN is a regular expression of Python. It is looked for in one line of a text at a time, and
     a line is told once. What is searched is what the scopes show now; with --history every kept

@@ -81,11 +81,11 @@ def log(
     as_json: bool,
     **looks: bool,
 ) -> int:
-    """Show the history of a SESSION, the newest first: of one SCOPE, or of each.
+    """Show the history of a SESSION, or of one SCOPE of it.
 
-    A line is a snapshot: its id, its age, its status, how big its state is and by how much it grew,
-    and its labels. ◆ is the current state of a scope, and ◇ one that is a draft, which stands in no
-    history. Names may be shortened as long as they are clear.
+    The newest first. A line is a snapshot: its id, its age, its status, how big its state is and by
+    how much it grew, and its labels. ◆ is the current state of a scope, and ◇ one that is a draft,
+    which stands in no history. Names may be shortened as long as they are clear.
 
     \b
     --json: a line for each snapshot:
@@ -99,9 +99,9 @@ def log(
 
     \b
     Examples:
-        holdfast log trip-to-lisbon --graph
-        holdfast log trip-to-lisbon main -n 20 --messages
-        holdfast log alice/chat-42 --label step=07 --status failed
+      holdfast log trip-to-lisbon --graph
+      holdfast log trip-to-lisbon main -n 20 --messages
+      holdfast log alice/chat-42 --label step=07 --status failed
     """
     graph, look = looks.pop("graph"), Look(now(), **looks)
     wanted = Wanted(status, _parsed(labels), limit or None)

@@ -31,6 +31,7 @@ from holdfast.views.sizes import bar, ratio, size_text
 
 _SHOWN = 50
 _BAR_CELLS = 6
+_SHARE_MIN = 0.005  # below, nothing would seem to be stored
 _TIMES_MIN = 9.995  # from here on a share is a multiple: a small state in a document of its own
 _SESSION_COLUMNS = (
     Column("session", cells_min=20),
@@ -81,12 +82,12 @@ def ls(
     url: str,
     as_json: bool,
 ) -> int:
-    """List the sessions, the newest first; or the scopes of one SESSION.
+    """List the sessions, or the scopes of one SESSION.
 
-    The age and the status are those of the newest current state. A session or a scope that has
-    several ends has several branches. Sizes are those of all states as JSON (logical) and of what
-    they take (stored). SESSION may be the beginning of a name, if no other one begins so. A current
-    state is marked ◆, or ◇ if it is a draft.
+    The newest come first. The age and the status are those of the newest current state. A session
+    or a scope that has several ends has several branches. Sizes are those of all states as JSON
+    (logical) and of what they take (stored). SESSION may be the beginning of a name, if no other
+    one begins so. A current state is marked ◆, or ◇ if it is a draft.
 
     \b
     --json: a line for each session:
@@ -101,9 +102,9 @@ def ls(
 
     \b
     Examples:
-        holdfast ls
-        holdfast ls --prefix alice/ --sort size -n 10
-        holdfast ls trip-to-lisbon
+      holdfast ls
+      holdfast ls --prefix alice/ --sort size -n 10
+      holdfast ls trip-to-lisbon
     """
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
@@ -201,6 +202,8 @@ def _head(head: holdfast.SnapshotInfo | None) -> Text:
 
 
 def _share_text(share: float) -> str:
+    if 0 < share < _SHARE_MIN:
+        return "<1%"
     return f"{share:.0%}" if share < _TIMES_MIN else f"{share:,.0f}x"
 
 

@@ -10,7 +10,7 @@ from holdfast.cli.check import examine
 @url_option
 @json_option
 def repair(url: str, as_json: bool) -> int:
-    """Read everything that is stored, and mend what is wrong with it.
+    """Read everything stored, and mend what is wrong with it.
 
     Only what can be mended without losing anything that can still be read. The same as
     `holdfast check --repair`: ends with 0 if nothing is wrong any more, with 5 if an error is left,

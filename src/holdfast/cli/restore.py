@@ -35,12 +35,12 @@ from holdfast.views.names import short_id, visible
 def restore(
     ref: str, expect: str | None, yes: bool, url: str, as_json: bool, **address: str | None
 ) -> int:
-    """Make the state of snapshot REF the current state of its scope again.
+    """Make an earlier state the current one again.
 
-    It is saved as a new snapshot, whose parent REF is; what was the head before stays in history.
-    Only a head that is a draft, which no history keeps, would be lost: then it asks. If somebody
-    else saves at the same time, nothing is done and it ends with 3. REF that is the head already is
-    left as it is.
+    The state of REF is saved as a new snapshot, whose parent REF is; what was the head before stays
+    in history. Only a head that is a draft, which no history keeps, would be lost: then it asks. If
+    somebody else saves at the same time, nothing is done and it ends with 3. REF that is the head
+    already is left as it is.
 
     \b
     --json: {"restored": the snapshot REF, "before": the head before, or null,

@@ -72,7 +72,7 @@ def rm(
     as_json: bool,
     **address: str | None,
 ) -> int:
-    """Delete sessions with everything in them; or one scope, or one snapshot.
+    """Delete sessions, or one scope, or one snapshot.
 
     Shows what will be gone and asks; without a terminal it needs --yes, and else ends with 2.
     Sessions and scopes must be named in full: nothing is guessed. What is gone stays away. Each

@@ -55,7 +55,7 @@ def runs(
     url: str,
     as_json: bool,
 ) -> int:
-    """List the supervised runs, or do something about one of them.
+    """List the supervised runs; abort one, or take it over.
 
     A run that is running, but whose worker gives no sign of life, is expired: a worker that starts
     it again goes on where it stopped, and so does `holdfast runs adopt`.

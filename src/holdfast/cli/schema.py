@@ -12,8 +12,10 @@ _ENGINES = ("sqlite", "postgres")
 
 
 @click.command()
-@click.argument("engine", type=click.Choice(_ENGINES), default=_ENGINES[0])
-@click.option("--schema", "name", default=SCHEMA, help="PostgreSQL: the schema of the tables.")
+@click.argument("engine", type=click.Choice(_ENGINES), default=_ENGINES[0], metavar="[ENGINE]")
+@click.option(
+    "--schema", "name", metavar="NAME", default=SCHEMA, help="PostgreSQL: the schema of the tables."
+)
 @json_option
 def schema(engine: str, name: str, as_json: bool) -> int:
     """Print the SQL that makes an engine's tables.

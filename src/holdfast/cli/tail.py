@@ -35,7 +35,9 @@ _COLUMNS_WIDE = 80  # with less there is no room for times and ids
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
 @click.argument("scope", required=False)
-@click.option("-n", "count", type=click.IntRange(min=0), default=_SHOWN, help="How many at first.")
+@click.option(
+    "-n", "count", type=click.IntRange(min=0), metavar="N", default=_SHOWN, help="How many first."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on as new ones come in, until Ctrl-C.")
 @click.option("--full", is_flag=True, help="Fold nothing.")
 @click.option("--kind", metavar="KIND", help="The kind of the scope, where several fit.")
@@ -51,7 +53,7 @@ def tail(
     url: str,
     as_json: bool,
 ) -> int:
-    """Show the last messages of a chat, and with -f those that are added to it.
+    """Show the last messages of a chat, and follow it with -f.
 
     Of the head of SESSION, in its SCOPE if it has several; of a state without messages the last
     snapshots, a line for each. Without SESSION it is the heads of all scopes of all sessions that
