@@ -161,19 +161,27 @@ def _stats(store: Store, session_id: str) -> Stats | None:
 
 def _ends(store: Store, look: _Look) -> int | None:
     with suppress(Corrupt):
-        return _at_least(sum(1 for _ in store.scope(*look.key).leaves()), look)
+        leaves = [_is_lone(leaf) for leaf in store.scope(*look.key).leaves()]
+        return _at_least(len(leaves), sum(leaves), look)
     return None
 
 
-def _at_least(ends: int, look: _Look) -> int:
-    """Return how many lines there are: a draft alone is one too, and one with a damaged end."""
-    return ends or int(look.head is not None or look.damaged)
+def _is_lone(info: SnapshotInfo) -> bool:
+    return info.parent_id is None and info.forked_from is None
+
+
+def _at_least(ends: int, lone: int, look: _Look) -> int:
+    """Return how many lines there are: a draft alone is one too, and one with a damaged end.
+
+    Ends that follow nothing are one line together: that of a tool which states no parents.
+    """
+    return ends - max(0, lone - 1) or int(look.head is not None or look.damaged)
 
 
 def _scope(store: Store, look: _Look) -> ScopeOverview:
     size = count = 0
     # No more than there are branches: ends of lines, and parents that are still to come.
-    ends: set[str] = set()
+    ends: dict[str, bool] = {}
     awaited: set[str] = set()
     first: SnapshotInfo | None = None
     try:
@@ -182,9 +190,9 @@ def _scope(store: Store, look: _Look) -> ScopeOverview:
             if first.id in awaited:
                 awaited.remove(first.id)
             else:
-                ends.add(first.id)
+                ends[first.id] = _is_lone(first)
             if first.parent_id in ends:
-                ends.remove(first.parent_id)  # it was saved after what follows it
+                del ends[first.parent_id]  # it was saved after what follows it
             elif first.parent_id is not None:
                 awaited.add(first.parent_id)
     except Corrupt:
@@ -192,7 +200,7 @@ def _scope(store: Store, look: _Look) -> ScopeOverview:
     if look.head is not None and not look.head.kept:
         count, size = count + 1, size + look.head.size
         first = first or look.head
-    branches = _at_least(len(ends), look)
+    branches = _at_least(len(ends), sum(ends.values()), look)
     source = None if first is None else first.forked_from
     return ScopeOverview(*look, count, branches, size, source)
 

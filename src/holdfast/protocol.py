@@ -293,6 +293,13 @@ class Backend(Protocol):
         """
         ...
 
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        """Return what of a scope is so damaged that its listings leave it out.
+
+        Of the states themselves nothing is said: who asks for one is told.
+        """
+        ...
+
     def write_note(self, write: NoteWrite) -> Note:
         """Store a note as one step; it needs no snapshot, and creates its scope.
 

@@ -5,10 +5,10 @@
 | `019ab3…`           | a snapshot by its id, or by a beginning that no other one has       |
 | `019ab3f0…9c2e`     | the same by both ends, as ids are shown; `..` will do for the dots  |
 | `@`                 | the head                                                            |
-| `@~3`, `019ab3~3`   | three before it, along the parents                                  |
+| `@~3`, `019ab3~3`   | three before it, along the parents, and from a fork to its source   |
 | `chat-42@`          | the head of a session that has one scope, or else of its `main`     |
 | `chat-42:planner@`  | the head of one scope; `chat-42:planner@~1`, `chat-42:planner@019a` |
-| `chat-42`           | the head as well, if no snapshot is called so; `chat-42:planner`     |
+| `chat-42`           | the head as well, if no snapshot is called so; `chat-42:planner`    |
 
 An exact name always wins, so that whatever an id holds, it can be said.
 """
@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
+from holdfast.core import limits
 from holdfast.errors import InvalidInput, NotFound, Unsupported
 from holdfast.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
+from holdfast.protocol import Query
 from holdfast.store import Store
 
-_STEPS_BACK = re.compile(r"(.*)~(\d{1,7})", re.DOTALL)  # the name of a fork ends in eight
+_STEPS_BACK = re.compile(r"(.*)~([0-9]{1,7})", re.DOTALL)  # the name of a fork ends in eight
 _GAP = re.compile(r"…|\.{2,3}")
 _SHOWN = 4  # names told of those that could be meant
 _CANDIDATES_MAX = 1000
@@ -37,6 +39,8 @@ def find_session(store: Store, text: str) -> str:
         NotFound: there is none.
         InvalidInput: there are several.
     """
+    if not text:
+        raise InvalidInput("the name of the session is empty")
     if _is_session(store, text):
         return text
     found = list(store.sessions(prefix=text, limit=_SHOWN + 1))
@@ -85,6 +89,8 @@ def find_snapshot(
         InvalidInput: there are several.
     """
     given = (session, scope, kind)
+    if not text:
+        raise InvalidInput("the name of the snapshot is empty")
     found = _exactly(store, text, given)
     if found is not None:
         return found
@@ -95,11 +101,22 @@ def find_snapshot(
         name = back[1] or "@"
         start = find_snapshot(store, name, session=session, scope=scope, kind=kind)
         return _before(store, start, int(back[2]), text)
-    place, at, id = text.rpartition("@")
-    if not at:
+    if text == "@":
+        return _head(store, *given)
+    for at in (at for at, each in enumerate(text) if each == "@" and at):
+        place = _placed(store, text[:at], given)
+        if place is not None:
+            return _inside(store, place, text[at + 1 :])
+    name, at_end, id = text.rpartition("@")
+    if not at_end or not name:
         return _by_prefix(store, text, given)
-    if place:
-        given = _placed(store, place, given)
+    session_id, colon, scope_id = name.rpartition(":")
+    shortened = (session_id, scope_id, kind) if colon and session_id else (name, scope, kind)
+    return _inside(store, shortened, id)
+
+
+def _inside(store: Store, given: "_Given", id: str) -> SnapshotInfo:
+    """Return the head of a place, or what an id names there."""
     if not id:
         return _head(store, *given)
     inside = find_scope(store, *given).key
@@ -108,24 +125,49 @@ def find_snapshot(
     )
 
 
+def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
+    """Return what a snapshot came from; None if it is the first of all.
+
+    That is its parent, or what it was forked from. Where neither is said, as in what the tools of
+    others wrote, it is what was saved before it.
+
+    Raises:
+        NotFound: it is not there any more.
+    """
+    ref = info.forked_from
+    if info.parent_id is not None:
+        ref = SnapshotRef(info.scope, info.parent_id)
+    if ref is None:
+        before = info if info.kept else None
+        return next(store.scope(*info.scope).history(after=before, limit=1), None)
+    found = store.scope(*ref.scope).info(ref.id)
+    if found is None:
+        raise NotFound(f"what it came from is not there any more. id=`{ref.id}`")
+    return found
+
+
 _Given = tuple[str | None, str | None, str | None]
 
 
 def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
-    if not text:
-        return None
+    """Return the only snapshot of this id: it may stand in several scopes."""
     if given == (None, None, None):
+        query = Query(id=limits.check_id("id", text))
         try:
-            return store.find(text)
+            found = store._run(lambda backend: backend.list_snapshots(query, limit=_SHOWN + 1))
         except Unsupported:
             return None  # there is no index; the session has to be said
-    found = (store.scope(*key).info(text) for key in _scopes(store, given))
-    return next((info for info in found if info is not None), None)
+    else:
+        here = (store.scope(*key).info(text) for key in _scopes(store, given))
+        found = list(islice((info for info in here if info is not None), _SHOWN + 1))
+    return _only(found, "snapshot", text, _snapshot_name) if found else None
 
 
 def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
     start, *rest = _GAP.split(text, maxsplit=1)
     end = rest[0] if rest else ""
+    if not start and not end:
+        raise InvalidInput(f"this names nothing. name=`{text}`")
     here = chain(_kept(store, start, given), _drafts(store, start, given))
     refs = islice((ref for ref in here if ref.id.endswith(end)), _SHOWN + 1)
     candidates = list(dict.fromkeys(refs))
@@ -134,7 +176,7 @@ def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
         if colon and given[1] is None and _is_session(store, session_id):
             return _head(store, session_id, scope_id, given[2])
         return _head(store, find_session(store, text), *given[1:])
-    ref = _only(candidates, "snapshot", text, lambda ref: f"{ref.id} in {_place(ref.scope)}")
+    ref = _only(candidates, "snapshot", text, _ref_name)
     info = store.scope(*ref.scope).info(ref.id)
     if info is None:
         raise NotFound(f"it was deleted just now. id=`{ref.id}`")
@@ -142,18 +184,23 @@ def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
 
 
 def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
-    """Yield kept snapshots whose ids begin so."""
+    """Yield kept snapshots whose ids begin so: all of them, since one of many may be meant."""
     anywhere = given == (None, None, None)
+    found: list[SnapshotRef] | None = None
     try:
         found = store._run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
     except Unsupported:  # there is no index
         if anywhere and next(store.sessions(prefix=start, limit=1), None) is None:
             raise
-        found = None
-    if found is not None and (anywhere or len(found) < _CANDIDATES_MAX):
+        if anywhere:
+            return
+    if found is not None and len(found) < _CANDIDATES_MAX:
         inside = () if anywhere else set(_scopes(store, given))
         yield from (ref for ref in found if anywhere or ref.scope in inside)
-    elif not anywhere:
+    elif anywhere:
+        every = (SnapshotRef(info.scope, info.id) for info in store.history())
+        yield from (ref for ref in every if ref.id.startswith(start))
+    else:
         for key in _scopes(store, given):
             ids = store.scope(*key).ids()  # from the first: where a beginning stands is not known
             yield from (SnapshotRef(key, id) for id in ids if id.startswith(start))
@@ -179,25 +226,29 @@ def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
         yield each.key
 
 
-def _placed(store: Store, place: str, given: _Given) -> _Given:
-    """Return where `SESSION` or `SESSION:SCOPE` leads, what was given otherwise aside."""
+def _placed(store: Store, place: str, given: _Given) -> _Given | None:
+    """Return where `SESSION` or `SESSION:SCOPE` leads, if there is such a session."""
     _, scope, kind = given
-    session_id, colon, scope_id = place.rpartition(":")
-    if _is_session(store, place) or not colon or not session_id or not scope_id:
+    if _is_session(store, place):
         return place, scope, kind
-    return session_id, scope_id, kind
+    session_id, colon, scope_id = place.rpartition(":")
+    if colon and scope_id and session_id and _is_session(store, session_id):
+        return session_id, scope_id, kind
+    return None
 
 
 def _head(store: Store, session: str | None, scope: str | None, kind: str | None) -> SnapshotInfo:
     found = find_scope(store, session, scope, kind)
     if found.head is None:
+        store.scope(*found.key).info()  # which tells if it is damaged
         raise NotFound(f"it shows nothing now. scope=`{_place(found.key)}`")
     return found.head
 
 
 def _before(store: Store, start: SnapshotInfo, steps: int, text: str) -> SnapshotInfo:
-    line = store.scope(*start.scope).ancestors(start.id)
-    found = next(islice(line, steps, None), None)
+    found: SnapshotInfo | None = start
+    for _ in range(steps):
+        found = None if found is None else find_base(store, found)
     if found is None:
         raise NotFound(f"the line does not go back that far. ref=`{text}`")
     return found
@@ -222,6 +273,14 @@ def _begins(key: ScopeKey, text: str) -> bool:
 
 def _place(key: ScopeKey) -> str:
     return f"{key.session_id}:{key.scope_id}"
+
+
+def _ref_name(ref: SnapshotRef) -> str:
+    return f"{ref.id} in {_place(ref.scope)} ({ref.scope.kind})"
+
+
+def _snapshot_name(info: SnapshotInfo) -> str:
+    return _ref_name(SnapshotRef(info.scope, info.id))
 
 
 def _scope_name(info: ScopeInfo) -> str:

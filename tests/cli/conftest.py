@@ -1,6 +1,7 @@
 """The command as a person has it: the installed executable, in a process of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,11 @@ import holdfast
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 EXECUTABLE = Path(sys.executable).with_name("holdfast")
+
+
+def mind_ctrl_c() -> None:
+    """Let a process that is started mind Ctrl-C: a shell in the background has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlencode
@@ -93,35 +92,37 @@ def test_a_part_and_what_is_refused(
     with holdfast.open(target) as store:
         assert list(store.sessions()) == ["alice/chat-1", "bob/chat-2"]
         store.scope("bob/chat-2").save({"mine": True})
+    with holdfast.open(url) as store:
+        store.scope("carol").save(1)
     conflict = command("copy", url, target)
-    assert (conflict.returncode, conflict.stdout) == (3, "")
-    assert "more in this scope than in the source" in conflict.stderr
+    assert conflict.returncode == 3
+    assert conflict.stderr.startswith("left out  bob/chat-2:main there is more in this scope than ")
+    with holdfast.open(target) as store:  # the others are copied all the same
+        assert list(store.sessions()) == ["alice/chat-1", "bob/chat-2", "carol"]
     assert command("copy", url, url).returncode == 2
+    (tmp_path / "link.db").symlink_to("agents.db")
+    assert command("copy", url, "sqlite:///link.db").returncode == 2
     missing = command("copy", "sqlite:///absent.db", target)
     assert (missing.returncode, "absent.db" in missing.stderr) == (1, True)
     assert not (tmp_path / "absent.db").exists()
 
 
-def test_damage_in_the_source_is_told(
-    command: Command, tmp_path: Path, damaged: Callable[[], str]
-) -> None:
-    done = command("copy", damaged(), f"sqlite:///{tmp_path}/target.db")
+def test_damage_in_the_source_is_told(command: Command, tmp_path: Path) -> None:
+    """A state, a whole document and a note that cannot be read: nothing is left out in silence."""
+    folder = tmp_path / "damaged"
+    with holdfast.open(folder.as_uri()) as store:
+        for number in range(5):
+            store.scope("s").save({"n": number}, id=f"id-{number}")
+        for name in ("good", "bad"):
+            store.scope("s").set_note(name, 1)
+    for name, keep in (("id-1.json", -8), ("id-2.json", 10), ("id-3.json", 0), ("bad.json", 5)):
+        (file,) = folder.rglob(f"*{name}")
+        file.write_bytes(file.read_bytes()[:keep])
+    done = command("copy", folder.as_uri(), f"sqlite:///{tmp_path}/target.db")
     assert done.returncode == 5
-    assert done.stderr.startswith("left out  s:main ")
-    assert "✓ 1 session · 2 snapshots" in done.stdout
-
-
-@pytest.fixture
-def damaged(tmp_path: Path) -> Callable[[], str]:
-    """Return the URL of a store of three snapshots, of which one cannot be read."""
-
-    def make() -> str:
-        folder = tmp_path / "damaged"
-        with holdfast.open(folder.as_uri()) as store:
-            for number in range(3):
-                store.scope("s").save({"n": number}, id=f"id-{number}")
-        (file,) = folder.rglob("snapshot_id-1.json")
-        file.write_bytes(file.read_bytes()[:-8])
-        return folder.as_uri()
-
-    return make
+    told = [line for line in done.stderr.splitlines() if line.startswith("left out  s:main")]
+    places = [line.split()[2] for line in told]
+    assert places == ["s:main@id-1", "s:main@id-2", "s:main@id-3", "s:main"]
+    assert "✓ 1 session · 2 snapshots · 1 note" in done.stdout
+    lines = command("export", "--url", folder.as_uri())
+    assert (lines.returncode, len(lines.stderr.splitlines())) == (5, 4)

@@ -1,6 +1,7 @@
 """`holdfast export` and `holdfast import`: for programs, for people, and from other tools."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -87,15 +88,48 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     assert command("export", "-o", "no/such/folder.jsonl", "--url", url).returncode == 4
 
 
+def test_what_is_no_file_is_written_as_it_is(command: Command, url: str, tmp_path: Path) -> None:
+    """A link leads to its file, a pipe stays a pipe, and `-` is the output."""
+    (tmp_path / "real.jsonl").write_text("old")
+    (tmp_path / "real.jsonl").chmod(0o640)
+    (tmp_path / "link.jsonl").symlink_to("real.jsonl")
+    assert command("export", "-o", "link.jsonl", "--url", url).returncode == 0
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert (tmp_path / "real.jsonl").stat().st_mode & 0o777 == 0o640
+    expected = (tmp_path / "real.jsonl").read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE) as reader:
+        assert command("export", "-o", "pipe", "--url", url).returncode == 0
+        assert reader.communicate()[0] == expected
+    assert (tmp_path / "pipe").is_fifo()
+    assert command("export", "-o", "-", "--url", url).stdout.encode() == expected
+
+
+def test_output_that_cannot_be_written_is_told_in_one_line(url: str) -> None:
+    for arguments in (["ls"], ["export"], ["ls", "--json"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [EXECUTABLE, *arguments, "--url", url],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 4
+        assert done.stderr == "holdfast: cannot write the output: No space left on device\n"
+
+
 def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("hello\n")
     done = command("import", "x.jsonl", "--url", "sqlite:///new.db")
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr == "holdfast: this is no export of holdfast: the first line does not say so\n"
-    )
+    assert "this is no export of holdfast: the first line does not say so. line=`1`" in done.stderr
     assert command("import", "absent.jsonl", "--url", "sqlite:///new.db").returncode == 1
     assert command("import", "other", "x", "--url", "sqlite:///new.db").returncode == 2
+    (tmp_path / "x.jsonl").write_text('{"type":"holdfast","version":1}\n')
+    assert command("import", "x.jsonl", "--url", "sqlite:///new.db").returncode == 5  # cut off
+    (tmp_path / "empty").mkdir()
+    assert command("import", "strands", "empty", "--url", "sqlite:///new.db").returncode == 1
     assert command("import", "genkit", "absent", "--url", "sqlite:///new.db").returncode == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import runs
 from holdfast.cli._app import run
-from tests.cli.conftest import EXECUTABLE, Command
+from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.concurrency.crew import Worker
 from tests.runs.hands import desert
 from tests.waiting import until
@@ -238,6 +238,7 @@ def begun(url: str, folder: Path) -> "subprocess.Popen[str]":
     script = f"echo $$ > '{mark}.tmp'; mv '{mark}.tmp' '{mark}'; exec sleep 60"
     process = subprocess.Popen(
         [EXECUTABLE, "runs", "adopt", "r", "--url", url, "--", "sh", "-c", script],
+        preexec_fn=mind_ctrl_c,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

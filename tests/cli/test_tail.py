@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import holdfast
-from tests.cli.conftest import EXECUTABLE, Command
+from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.waiting import WAIT_S_MAX, until
 
 
@@ -20,6 +20,7 @@ class Running:
     def __init__(self, *arguments: str, url: str) -> None:
         self.process = subprocess.Popen(
             [EXECUTABLE, *arguments, "--url", url],
+            preexec_fn=mind_ctrl_c,
             env={**os.environ, "PYTHONWARNINGS": "error", "COLUMNS": "100"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,7 +1,11 @@
 """Exports, imports and copies: everything is carried over, in order, and can be repeated."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +65,17 @@ def test_an_import_holds_the_same(full: holdfast.Store) -> None:
     whole = expected.splitlines(keepends=True)
     for end in (2, 9, len(whole) // 2, len(whole)):
         with holdfast.open("memory:") as store:
-            cut = [*whole[:end], whole[end][:-5]] if end < len(whole) else whole
             if end < len(whole):
-                with pytest.raises((InvalidInput, Conflict), match=r"cut off|shows something else"):
-                    portable.import_lines(store, cut)
+                with pytest.raises(Corrupt, match="the export is cut off"):
+                    portable.import_lines(store, whole[:end])
+                with pytest.raises(InvalidInput, match=rf"not JSON: .*line=`{end + 1}`"):
+                    portable.import_lines(store, [*whole[:end], whole[end][:-5]])
             portable.import_lines(store, whole)
             assert lines(store) == expected
             assert portable.import_lines(store, whole).written == 0
+            windows = b"\xef\xbb\xbf" + expected.replace(b"\n", b"\r\n")
+            twice = [*windows.splitlines(keepends=True), b"\n", *whole]
+            assert portable.import_lines(store, twice).written == 0
 
 
 def test_a_copy_goes_on_wherever_it_was_stopped(full: holdfast.Store) -> None:
@@ -96,6 +104,8 @@ def test_what_is_new_or_changed_is_brought_over(full: holdfast.Store) -> None:
         full.scope("noted").set_note("1", "other", on="a")
         full.scope("older-head", kind="graph").save([3], keep=False)
         assert portable.copy(full, target).written == 4
+        full.scope("older-head", kind="graph").save([4], id="beside", head=False)
+        assert portable.copy(full, target).written == 2  # the draft went and came again
         assert lines(target) == lines(full)
         full.scope("older-head", kind="graph").delete_snapshot(
             holdfast_id(full.scope("older-head", kind="graph"))
@@ -112,6 +122,125 @@ def holdfast_id(scope: holdfast.Scope) -> str:
     return info.id
 
 
+Step = Callable[[holdfast.Scope], object]
+
+
+def _steps(*steps: Step) -> Step:
+    return lambda scope: [step(scope) for step in steps]
+
+
+TRANSITIONS: dict[str, tuple[Step, Step]] = {
+    "a draft is kept as it is": (
+        lambda s: s.save(1, id="x", keep=False),
+        lambda s: s.save(1, id="x"),
+    ),
+    "a draft is kept with another body": (
+        lambda s: s.save(1, id="x", keep=False),
+        lambda s: s.save(2, id="x", head=False, overwrite=True),
+    ),
+    "a draft is saved again": (
+        lambda s: s.save(1, id="x", keep=False, created_at=datetime(2020, 1, 1, tzinfo=UTC)),
+        _steps(lambda s: s.delete_snapshot("x"), lambda s: s.save(1, id="x", keep=False)),
+    ),
+    "a draft gives way to another": (
+        _steps(lambda s: s.save(1, id="a"), lambda s: s.save(2, id="b", keep=False)),
+        lambda s: s.save(3, id="c", keep=False),
+    ),
+    "a draft is deleted, which uncovers the newest": (
+        _steps(lambda s: s.save(1, id="a"), lambda s: s.save(2, id="b", head=False)),
+        _steps(lambda s: s.save(3, id="d", keep=False), lambda s: s.delete_snapshot("d")),
+    ),
+    "a draft stays beside what is only kept": (
+        _steps(lambda s: s.save(1, id="a"), lambda s: s.save(2, id="x", keep=False)),
+        lambda s: s.save(5, id="w", head=False),
+    ),
+    "a draft becomes a note": (
+        lambda s: s.save(1, id="a", keep=False),
+        _steps(lambda s: s.delete_snapshot("a"), lambda s: s.set_note("n", 1)),
+    ),
+    "a line gets its first head": (
+        lambda s: s.save(1, id="a", head=False),
+        lambda s: s.save(2, id="b", keep=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "directory"])
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_a_second_copy_follows(name: str, engine: str, request: pytest.FixtureRequest) -> None:
+    place = place_of(engine, request)
+    before, after = TRANSITIONS[name]
+    with (
+        holdfast.open("memory:") as source,
+        holdfast.open(place.url, **place.options) as target,
+    ):
+        for step in (before, after):
+            step(source.scope("s"))
+            portable.copy(source, target)
+            assert lines(target) == lines(source)
+
+
+def test_what_was_deleted_in_the_source_is_a_conflict_of_its_scope_only() -> None:
+    with holdfast.open("memory:") as source, holdfast.open("memory:") as target:
+        for session in ("a", "b", "c"):
+            source.scope(session).save(1, id="1")
+            source.scope(session).save(2, id="2")
+        source.scope("a").set_note("n", 1)
+        portable.copy(source, target)
+        source.scope("a").delete_note("n")  # a note that only the target has does no harm
+        source.scope("b").delete_snapshot("1")
+        source.scope("c").save(3, id="3")
+        told: list[holdfast.Finding] = []
+        done = portable.copy(source, target, conflicts=told.append)
+        assert [(each.code, each.scope and each.scope.session_id) for each in told] == [
+            ("conflict", "b")
+        ]
+        assert done.written == 1
+        assert [info.id for info in target.scope("c").history()] == ["3", "2", "1"]
+        with pytest.raises(Conflict, match=r"or deleted in the source since.*b:main"):
+            portable.copy(source, target)
+
+
+def test_a_copy_of_what_changes_meanwhile_can_be_repeated() -> None:
+    """Whatever is saved, kept or deleted between two reads: a moment of the source is copied."""
+    changes: list[Step] = [
+        lambda s: s.save(3, id="c"),
+        lambda s: s.save(3, id="c", head=False),
+        lambda s: s.save(3, keep=False),
+        lambda s: s.delete_snapshot("b"),
+        lambda s: s.restore("a"),
+    ]
+    for change in changes:
+        for number in range(8):
+            with holdfast.open("memory:") as source, holdfast.open("memory:") as target:
+                scope = source.scope("s")
+                scope.save(1, id="a")
+                scope.save(2, id="b")
+                _changed_at(source, number, partial(change, scope))
+                with suppress(Conflict):  # what was deleted meanwhile
+                    portable.copy(source, target)
+                if number % 2:
+                    scope.save([number])
+                if change is not changes[3]:
+                    portable.copy(source, target)
+                    assert lines(target) == lines(source)
+
+
+def _changed_at(store: holdfast.Store, number: int, change: Callable[[], object]) -> None:
+    """Let something happen before the n-th call of the engine."""
+    run = store._run
+    count = 0
+
+    def counted(work: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == number + 1:
+            change()
+        return run(work)
+
+    store._run = counted  # type: ignore[method-assign]
+
+
 def test_a_part_of_a_store(full: holdfast.Store) -> None:
     with holdfast.open("memory:") as target:
         portable.copy(full, target, prefix="bob/")
@@ -119,14 +248,14 @@ def test_a_part_of_a_store(full: holdfast.Store) -> None:
         portable.copy(full, target, session_id="deep")
         assert list(target.sessions()) == ["bob/chat-1", "deep"]
     assert lines(full, session_id="bob/chat-1") == lines(full, prefix="bob/")
-    assert len(lines(full, session_id="nobody").splitlines()) == 1
+    assert len(lines(full, session_id="nobody").splitlines()) == 2
 
 
 def test_other_saves_in_the_target_are_not_touched(full: holdfast.Store) -> None:
     with holdfast.open("memory:") as target:
         target.scope("older-head", kind="graph").save("mine", id="mine")
         before = lines(target)
-        with pytest.raises(Conflict, match=r"something else in this scope.*older-head:main.*mine"):
+        with pytest.raises(Conflict, match=r"something else was saved.*older-head:main.*mine"):
             portable.copy(full, target, session_id="older-head")
         assert lines(target) == before
     with holdfast.open("memory:") as target:
@@ -145,7 +274,9 @@ def test_a_target_that_loses_something_is_found_out(full: holdfast.Store) -> Non
     with holdfast.open("memory:") as target:
 
         def meddle(told: portable.Progress) -> None:
-            target.scope("alice/chat-1", "planner").set_note("meddled", told.snapshots)
+            ids = list(target.scope("alice/chat-1", "planner").ids())
+            if len(ids) > 5:
+                target.scope("alice/chat-1", "planner").delete_snapshot(ids[0])
 
         with pytest.raises(Conflict, match="does not hold what was read"):
             portable.copy(full, target, session_id="alice/chat-1", report=meddle)
@@ -153,8 +284,10 @@ def test_a_target_that_loses_something_is_found_out(full: holdfast.Store) -> Non
 
 
 def test_the_lines_hold_nothing_of_the_engine(full: holdfast.Store) -> None:
-    first, *rest = (json.loads(line) for line in lines(full).splitlines())
+    first, *rest, last = (json.loads(line) for line in lines(full).splitlines())
     assert first == {"type": "holdfast", "version": 1}
+    counts = Counter(f"{record['type']}s" for record in rest)
+    assert last == {"type": "end", **counts}
     address = ["type", "session_id", "kind", "scope_id"]
     keys = {
         "scope": [*address, "head"],
@@ -174,13 +307,27 @@ def test_the_lines_hold_nothing_of_the_engine(full: holdfast.Store) -> None:
     assert len(notes) == 9
 
 
+FIRST = '{"type":"holdfast","version":1}\n'
+SCOPE = '{"type":"scope","session_id":"s","kind":"agent","scope_id":"m","head":"a"}\n'
+SNAPSHOT = (
+    '{"type":"snapshot","session_id":"s","kind":"agent","scope_id":"m","id":"a","parent_id":null,'
+    '"forked_from":null,"status":"c","labels":%s,"metadata":{},"kept":true,"state":1,'
+    '"created_at":"2020-01-01T00:00:00Z"}'
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "it is empty"),
         ("hello", "the first line does not say so"),
         ('{"type":"holdfast","version":2}', "another version. found=`2`"),
-        ('{"type":"holdfast","version":1}\n{"type":"sc', "cut off? line=`2`"),
+        ('{"type":"holdfast","version":true}', "another version. found=`True`"),
+        ('{"type":"holdfast","version":1}\n{"type":"sc', "line=`2`"),
+        ('{"type":"holdfast","version":1}\n{"a":NaN}', "not JSON: "),
+        (FIRST + SCOPE + SNAPSHOT % "[]", "not understood. line=`3`"),
+        (FIRST + SCOPE + SNAPSHOT % "null", "not understood. line=`3`"),
+        (FIRST + SCOPE + SNAPSHOT % '{"a":1}', "must be text. type=`int` line=`3`"),
         ('{"type":"holdfast","version":1}\n\n[]', "not understood. line=`3`"),
         ('{"type":"holdfast","version":1}\n{"type":"other"}', "not understood. line=`2`"),
         (

@@ -156,6 +156,7 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "refs by a prefix": ("find_refs", {"low": "id-4", "high": "id-5"}),
     "refs of everything": ("find_refs", {"low": "", "high": None}),
     "noted": ("list_noted", {"pk": SHORT, "after": ""}),
+    "all notes": ("all_notes", {"pk": SHORT, "on": "", "after": ""}),
     "notes": ("list_notes", {"pk": SHORT, "on": "", "after": ""}),
     "notes on an id": ("list_notes", {"on": ID, "after": ""}),
 }  # fmt: skip

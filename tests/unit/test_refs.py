@@ -89,6 +89,8 @@ def test_whatever_an_id_holds_can_be_said(store: holdfast.Store) -> None:
         assert name(store, id) == id
         assert name(store, id, session="odd") == id
     assert name(store, "@", session="@") == "head of @"
+    assert name(store, "odd:main@y@z") == "y@z"
+    assert name(store, "odd@y@z") == "y@z"
 
 
 def test_a_draft_is_found_as_well(store: holdfast.Store) -> None:
@@ -126,4 +128,49 @@ def test_very_many_ids_with_the_same_beginning(
     store: holdfast.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refs, "_CANDIDATES_MAX", 2)
-    assert name(store, "0190ab12…bbbb", session="chat-42") == B
+    for id, end in ((A, "aaaa"), (B, "bbbb")):
+        assert name(store, f"0190ab12…{end}", session="chat-42") == id
+        assert name(store, f"0190ab12…{end}") == id
+    with pytest.raises(InvalidInput, match="several"):
+        name(store, "0190ab12")
+
+
+def test_nothing_is_no_name(store: holdfast.Store) -> None:
+    for text in ("", "…", "..", "..."):
+        with pytest.raises(InvalidInput, match=r"is empty|names nothing"):
+            name(store, text)
+        with pytest.raises(InvalidInput, match=r"is empty|names nothing"):
+            name(store, text, session="chat-42")
+    with pytest.raises(InvalidInput, match="is empty"):
+        refs.find_session(store, "")
+    for text in ("@~", "@~-1", "@~99999999", "@~٣"):
+        with pytest.raises(NotFound):
+            name(store, text)
+
+
+def test_an_id_that_stands_in_several_scopes_is_not_guessed(store: holdfast.Store) -> None:
+    store.scope("other").save(1, id=A)
+    store.scope("other", kind="graph").save(1, id=A)
+    with pytest.raises(
+        InvalidInput, match=r"several snapshots.*chat-42:planner \(agent\), .*graph"
+    ):
+        name(store, A)
+    with pytest.raises(InvalidInput, match=r"other:main \(graph\)"):
+        name(store, A, session="other")
+    assert refs.find_snapshot(store, A, session="other", kind="graph").scope.kind == "graph"
+    assert refs.find_snapshot(store, A, session="chat-42").scope.scope_id == "planner"
+
+
+def test_where_no_parent_is_said_it_is_what_was_saved_before(store: holdfast.Store) -> None:
+    for number in range(3):
+        store.scope("flat").save(number, id=f"flat-{number}", parent=None, head=False)
+    assert name(store, "flat-2~2") == "flat-0"
+    with pytest.raises(NotFound, match="does not go back that far"):
+        name(store, "flat-2~3")
+    fork = store.scope("chat-42", "planner").fork(B, scope_id="other")
+    assert name(store, "chat-42:other@~1") == B
+    assert name(store, "chat-42:other@~2") == A
+    store.scope("chat-42", "planner").delete_snapshot(A)
+    with pytest.raises(NotFound, match="not there any more"):
+        name(store, f"{B}~1")
+    assert fork.scope_id == "other"

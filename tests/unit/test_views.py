@@ -85,6 +85,11 @@ def test_clipped_text_fits() -> None:
         ("postgres://bob:pw@host/db", "postgres://***@host/db"),
         ("postgres://bob@host/db", "postgres://***@host/db"),
         ("postgres://bob:p/w?@x@host/db?a=b&c=d", "postgres://***@host/db?a=…&c=…"),
+        ("postgres://bob:p w@host:1/db", "postgres://***@host:1/db"),
+        ("postgres://host:5432/db", "postgres://host:5432/db"),
+        ("postgres://host:5432", "postgres://host:5432"),
+        ("postgres://bob:SECRET", "postgres://***"),
+        ("host=h password=SECRET user=x", "host=h password=*** user=x"),
         ("s3://bucket/?secret_access_key=abc", "s3://bucket/?secret_access_key=…"),
     ],
 )

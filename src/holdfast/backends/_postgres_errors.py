@@ -76,4 +76,25 @@ def translated(cause: Exception) -> HoldfastError:
             return InvalidInput(f"the server does not take a value. {where}")
         case "0A":
             return Unsupported(f"the server cannot do this. {where}")
-    return Unavailable(f"postgres did not answer. {where}")
+    return Unavailable(f"postgres did not answer{_reason(cause)}. {where}")
+
+
+# A connection that is refused comes without a code. These words choose no class of error: they only
+# tell a person more. What else the message says is not repeated.
+_REASONS = {
+    "Connection refused": "nobody listens there",
+    "password authentication failed": "the password is refused",
+    "no password supplied": "it wants a password",
+    "does not exist": "there is no such database or role",
+    "pg_hba.conf": "it does not let this host in",
+    "timeout expired": "not in time",
+    "could not translate host name": "the host is not known",
+    "No such file or directory": "nobody listens there",
+}
+
+
+def _reason(cause: Exception) -> str:
+    if not isinstance(cause, psycopg.OperationalError):
+        return ""
+    text = str(cause)
+    return next((f": {reason}" for words, reason in _REASONS.items() if words in text), "")

@@ -34,7 +34,9 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Hold
         case sqlite3.SQLITE_FULL:
             return Unavailable(f"the disk is full. {where}")
         case sqlite3.SQLITE_READONLY:
-            return Unavailable(f"the file cannot be written. {where}")
+            return Unavailable(
+                f"the file cannot be written, also to be read: copy it to where it can. {where}"
+            )
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return Unavailable(f"the file cannot be opened. {where}")
         case sqlite3.SQLITE_TOOBIG:

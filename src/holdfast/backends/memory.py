@@ -167,13 +167,9 @@ class MemoryBackend:
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         with self._open():
-            found = (
-                SnapshotRef(key, row.id)
-                for key, scope in self._scopes.items()
-                for row in scope.rows.values()
-                if row.kept and row.id.startswith(id_prefix)
-            )
-            return list(islice(found, limit))
+            rows = ((key, row) for key, each in self._scopes.items() for row in each.rows.values())
+            kept = (SnapshotRef(key, row.id) for key, row in rows if row.kept)
+            return list(islice((ref for ref in kept if ref.id.startswith(id_prefix)), limit))
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         with self._open():
@@ -268,6 +264,9 @@ class MemoryBackend:
             return heapq.nsmallest(
                 limit, {row.on for row in found.notes.values() if row.on > after}
             )
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        return []
 
     def write_note(self, write: NoteWrite) -> Note:
         with self._open():

@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast.backends._bucket.protocol import Bucket
 from holdfast.backends._objects.check import GRACE_US, Checker
+from holdfast.backends._objects.damage import damage_of
 from holdfast.backends._objects.deleting import Deleter
 from holdfast.backends._objects.files import Doc, Files
 from holdfast.backends._objects.files import Found as Read
@@ -241,6 +242,10 @@ class ObjectBackend:
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         self._check_open()
         return self._notes.list_noted(scope, after, limit)
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        self._check_open()
+        return damage_of(self._files, scope)
 
     def write_note(self, write: NoteWrite) -> Note:
         self._check_open()

@@ -3,6 +3,7 @@
 This file holds only the way in, so that it can be imported without the extra `cli`.
 """
 
+import signal
 import sys
 from importlib import import_module
 
@@ -22,4 +23,17 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:  # before there is anything that could tell of it
         return 130
-    return run()
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        return run()
+    except _Terminated:
+        return 143  # as a shell tells of it
+
+
+class _Terminated(BaseException):
+    """Somebody asked the process to end: it leaves as it would with Ctrl-C."""
+
+
+def _terminated(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise _Terminated

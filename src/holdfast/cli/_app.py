@@ -12,6 +12,7 @@ import click
 
 import holdfast
 from holdfast.cli import _exits
+from holdfast.opening import environment
 from holdfast.views.names import visible, without_secrets
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -31,8 +32,7 @@ class _Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Nobody reads the output any more, and what is left of it must not be told at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _let_go_of_output()
             ctx.exit(_exits.CLOSED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -73,12 +73,15 @@ def app(context: click.Context) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code. What fails is told in one line, without secrets."""
+    if sys.stdout is None:  # the caller has closed it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character shows a question mark, not a traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
         code = app.main(arguments, prog_name="holdfast", standalone_mode=False)
+        sys.stdout.flush()
     except click.Abort:
         return _exits.INTERRUPTED
     except click.ClickException as error:
@@ -89,7 +92,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except holdfast.HoldfastError as error:
         _tell(str(error))
         return _exits.code_of(error)
+    except OSError as error:
+        _let_go_of_output()
+        _tell(f"cannot write the output: {error.strerror or type(error).__name__}")
+        return _exits.UNAVAILABLE
+    except Exception as error:
+        if environment().get("HOLDFAST_DEBUG"):
+            raise
+        told = f"{type(error).__name__}: {error}"
+        _tell(f"this is a defect of holdfast; HOLDFAST_DEBUG=1 tells more. error=`{told}`")
+        return _exits.DEFECT
     return code if isinstance(code, int) else _exits.FINE
+
+
+def _let_go_of_output() -> None:
+    """Let what is left of the output go nowhere: it would fail again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(message: str) -> None:

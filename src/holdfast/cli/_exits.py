@@ -11,6 +11,7 @@ CONFLICT = 3
 UNAVAILABLE = 4
 CORRUPT = 5
 CLOSED = 141  # as a shell tells of a pipe that nobody reads any more
+DEFECT = 70  # as sysexits has it: a fault of the program itself
 INTERRUPTED = 130  # as a shell tells of Ctrl-C
 
 _CODES: Mapping[type[errors.HoldfastError], int] = {

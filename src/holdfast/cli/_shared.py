@@ -34,6 +34,8 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_RETRY_S = 5.0
+
 
 def url_option(command: F) -> F:
     """Add `--url`, which may also stand in `$HOLDFAST_URL`."""
@@ -43,6 +45,7 @@ def url_option(command: F) -> F:
         envvar="HOLDFAST_URL",
         show_envvar=True,
         default=DEFAULT_URL,
+        callback=lambda context, option, url: url or DEFAULT_URL,
         help=f"The store: sqlite:///file.db, a folder, postgresql://…, s3://…. Else {DEFAULT_URL}",
     )(command)
 
@@ -74,13 +77,24 @@ def address_options(command: F) -> F:
 def existing_store(url: str) -> Iterator[holdfast.Store]:
     """Open a store that is there: asking about a store must not create one."""
     path = file_of(url)
-    if path is not None and not os.path.exists(path):
-        what = "folder" if scheme_of(url) == "file" else "file"
+    what = "folder" if scheme_of(url) == "file" else "file"
+    # An empty file would be given tables, so it is as good as none.
+    if path is not None and not (os.path.isdir(path) or _has_bytes(path)):
         raise holdfast.NotFound(
             f"there is no such {what}; name one with --url or $HOLDFAST_URL. path=`{path}`"
         )
-    with holdfast.open(url, **without_setup(url)) as store:
+    with holdfast.open(url, **without_setup(url), **_impatient(url)) as store:
         yield store
+
+
+def _has_bytes(path: str) -> bool:
+    return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+def _impatient(url: str) -> dict[str, float]:
+    """Return what keeps a person from waiting a minute for a service that is not there."""
+    is_remote = scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]
+    return {"retry_s": _RETRY_S} if is_remote else {}
 
 
 def without_setup(url: str) -> dict[str, bool]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.theme import Theme
@@ -34,9 +34,20 @@ THEME = Theme(
 )
 
 
+class _Console(Console):
+    """A console on which text is never taken for markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(theme=THEME, markup=False, highlight=False, emoji=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the verb: by itself a console would end the process."""
+        raise BrokenPipeError
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """Return the terminal, or the pipe: then without colour. Text is never taken for markup."""
-    console = Console(theme=THEME, markup=False, highlight=False, emoji=False, stderr=stderr)
+    console = _Console(stderr=stderr)
     console.width = min(console.width, _COLUMNS_MAX)
     return console
 
@@ -49,7 +60,8 @@ def output(*, pager: bool = True) -> Iterator[Console]:
     that was left lets go of the rest. `$HOLDFAST_PAGER` and `$PAGER` name another one, `cat` none.
     """
     console = make_console()
-    command = _pager() if pager and console.is_terminal and sys.stdout.isatty() else None
+    is_seen = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
+    command = _pager() if pager and is_seen else None
     if command is None:
         yield console
         return
@@ -58,12 +70,8 @@ def output(*, pager: bool = True) -> Iterator[Console]:
     process = subprocess.Popen(  # noqa: S603  # the program that the person named
         command, stdin=subprocess.PIPE, env=env, text=True, encoding="utf-8"
     )
-    paged = Console(
+    paged = _Console(
         file=cast(IO[str], process.stdin),
-        theme=THEME,
-        markup=False,
-        highlight=False,
-        emoji=False,
         force_terminal=True,
         width=console.width,
         no_color=console.no_color,
@@ -78,8 +86,11 @@ def output(*, pager: bool = True) -> Iterator[Console]:
 
 def _pager() -> list[str] | None:
     env = environment()
-    named = env.get("HOLDFAST_PAGER") or env.get("PAGER") or "less"
-    words = shlex.split(named)
+    named = env.get("HOLDFAST_PAGER", env.get("PAGER", "less"))
+    try:
+        words = shlex.split(named)
+    except ValueError:  # a quote that is not closed
+        return None
     if not words or words[0] == "cat" or shutil.which(words[0]) is None:
         return None
     return words

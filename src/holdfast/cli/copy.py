@@ -1,5 +1,7 @@
 """`holdfast copy`: from any engine to any other."""
 
+import os
+
 import click
 from rich.text import Text
 
@@ -9,6 +11,7 @@ from holdfast.cli import _exits
 from holdfast.cli._progress import progress, snapshots_in
 from holdfast.cli._shared import echo_json, existing_store, json_option, make_console
 from holdfast.cli._transfer import draw_skipped, findings_json
+from holdfast.opening import file_of
 from holdfast.refs import find_session
 from holdfast.views.names import masked_url, visible
 from holdfast.views.sizes import count_text, size_text
@@ -30,41 +33,56 @@ def copy(
     read again and compared. Stop it at any time: the same command goes on where it was, and later
     brings over what is new. Sessions that only the target has stay as they are.
 
-    Ends with 3 if something else was saved in a scope of the target, and with 5 if something in
-    the source is damaged, which is told and left out.
+    A scope of the target in which something else was saved, or from whose source something was
+    deleted since, stays as it is and is told; then it ends with 3. What is damaged in the source is
+    told and left out; then it ends with 5.
 
     \b
     --json: {"sessions": n, "scopes": n, "snapshots": n, "notes": n, "written": n,
              "bytes": n, "verified": true or false,
-             "skipped": findings as `check --json` tells them}
+             "conflicts": and "skipped": findings as `check --json` tells them}
 
     \b
     Examples:
       holdfast copy sqlite:///agents.db postgresql://localhost/agents
       holdfast copy s3://bucket/agents sqlite:///backup.db --prefix alice/
     """
-    if source == target:
+    if _place(source) == _place(target):
         raise click.UsageError("a store cannot be copied to itself")
-    with existing_store(source) as origin, holdfast.open(target) as goal:
+    conflicts: list[holdfast.Finding] = []
+    with existing_store(source) as origin:
+        next(origin.sessions(limit=1), None)  # before a target is made for what cannot be read
         session_id = None if session is None else find_session(origin, session)
         total = None if prefix else snapshots_in(origin, source, session_id)
-        with progress("copying", total) as report:
+        with holdfast.open(target) as goal, progress("copying", total) as report:
             done = portable.copy(
                 origin,
                 goal,
                 session_id=session_id,
                 prefix=prefix,
                 verify=not no_verify,
+                conflicts=conflicts.append,
                 report=report,
             )
     if as_json:
-        echo_json(_shape(done, verified=not no_verify))
+        echo_json(_shape(done, conflicts, verified=not no_verify))
     else:
+        draw_skipped([*conflicts, *done.skipped])
         _draw(target, done, verified=not no_verify)
-    return _exits.CORRUPT if done.skipped else _exits.FINE
+    if done.skipped:
+        return _exits.CORRUPT
+    return _exits.CONFLICT if conflicts else _exits.FINE
 
 
-def _shape(done: portable.Carried, *, verified: bool) -> dict[str, object]:
+def _place(url: str) -> str:
+    """Return where a store is, by whatever name it is called: a file, or an address."""
+    path = file_of(url)
+    return url.partition("?")[0].rstrip("/") if path is None else os.path.realpath(path)
+
+
+def _shape(
+    done: portable.Carried, conflicts: list[holdfast.Finding], *, verified: bool
+) -> dict[str, object]:
     return {
         "sessions": done.sessions,
         "scopes": done.scopes,
@@ -73,13 +91,13 @@ def _shape(done: portable.Carried, *, verified: bool) -> dict[str, object]:
         "written": done.written,
         "bytes": done.bytes,
         "verified": verified,
+        "conflicts": findings_json(conflicts),
         "skipped": findings_json(done.skipped),
     }
 
 
 def _draw(target: str, done: portable.Carried, *, verified: bool) -> None:
     console = make_console()
-    draw_skipped(done.skipped)
     parts = [
         count_text(done.sessions, "session"),
         count_text(done.snapshots, "snapshot"),

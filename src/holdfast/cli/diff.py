@@ -22,7 +22,7 @@ from holdfast.cli._shared import (
 from holdfast.cli._tables import now
 from holdfast.cli.completion import complete_session
 from holdfast.core.diff import diff as compare
-from holdfast.refs import find_snapshot
+from holdfast.refs import find_base, find_snapshot
 from holdfast.views.diff import (
     MARKS,
     Group,
@@ -113,27 +113,11 @@ def _read(
     with existing_store(url) as store:
         first = find_snapshot(store, a, **address)
         if b is None:
-            old, new = _base(store, first), first
+            old, new = find_base(store, first), first
         else:
             old, new = first, find_snapshot(store, b, **address)
         after = _state(store, new)
         return old, new, _nothing(after) if old is None else _state(store, old), after
-
-
-def _base(store: holdfast.Store, info: holdfast.SnapshotInfo) -> holdfast.SnapshotInfo | None:
-    """Return what a snapshot came from; None if it is the first of all."""
-    if info.parent_id is not None:
-        ref = holdfast.SnapshotRef(info.scope, info.parent_id)
-    elif info.forked_from is not None:
-        ref = info.forked_from
-    else:
-        return None
-    found = store.scope(*ref.scope).info(ref.id)
-    if found is None:
-        raise holdfast.NotFound(
-            f"what it came from is not there any more: name two snapshots. id=`{ref.id}`"
-        )
-    return found
 
 
 def _state(store: holdfast.Store, info: holdfast.SnapshotInfo) -> holdfast.JSON:

@@ -26,7 +26,10 @@ _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write to a file, which is whole or not there."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write to a file, which is whole or not there; - is the output.",
 )
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Else by the name of the file.")
 @click.option("--prefix", default="", metavar="TEXT", help="The sessions that begin so.")
@@ -62,6 +65,7 @@ def export(
       holdfast export alice/chat-1 -o chat.html
       holdfast export | zstd > agents.jsonl.zst
     """
+    output = None if output == "-" else output
     form = form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "jsonl")
     if form != "jsonl" and (session is None or prefix):
         raise click.UsageError(f"{form} shows one session: name it")

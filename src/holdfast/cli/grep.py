@@ -169,7 +169,7 @@ class _Search:
             ids = [info.id for info in scope.history(status=status)]
             head = scope.info()
         except holdfast.Corrupt as error:
-            self._skip(error)
+            self._skip(scope, None, error)
             return
         if head is not None and not head.kept and status in (None, head.status):
             ids.insert(0, head.id)
@@ -186,16 +186,17 @@ class _Search:
             found = list(scope.load_many(many)) if len(many) > 1 else [scope.load(ids[0])]
         except holdfast.Corrupt as error:
             if len(ids) == 1:
-                self._skip(error)
+                self._skip(scope, ids[0], error)
                 return
             for id in ids:
                 yield from self._loaded(scope, [id] if id is not None else [None])
             return
         yield from (snapshot for snapshot in found if snapshot is not None)
 
-    def _skip(self, error: holdfast.Corrupt) -> None:
+    def _skip(self, scope: holdfast.Scope, id: str | None, error: holdfast.Corrupt) -> None:
         self.damaged += 1
-        line = visible(" ".join(without_secrets(str(error)).split()))
+        told = f"{scope.session_id}:{scope.scope_id}@{id or ''}: {error}"
+        line = visible(" ".join(without_secrets(told).split()))
         click.echo(f"holdfast: skipped: {line}", err=True)
 
 

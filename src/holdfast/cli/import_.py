@@ -38,8 +38,9 @@ def import_(
     or bucket of the Strands SDKs), genkit (the folder of Genkit's file store) or go-runs (a folder
     of run checkpoints). The store is created if need be. All of them may be stopped and repeated.
 
-    What cannot be carried over is told and left out; then it ends with 1. It ends with 3 if
-    something else was saved in a scope of the store.
+    What cannot be carried over is told and left out; then it ends with 1, and so it does if there
+    is nothing. It ends with 3 if something else was saved in a scope of the store, and with 5 if
+    the export is cut off.
 
     \b
     --json: {"format": text, "snapshots": n, "written": n or null,
@@ -77,11 +78,11 @@ def import_(
         new = "" if written is None else f", {f'{written:,} written' if written else 'nothing new'}"
         text = f"✓ {count_text(count, 'snapshot')} in {visible(masked_url(url))}{new}"
         make_console().print(text, soft_wrap=True)
-    return _exits.FOUND if skipped else _exits.FINE
+    return _exits.FOUND if skipped or (form != "jsonl" and not count) else _exits.FINE
 
 
 def _asked(source: tuple[str, ...]) -> tuple[str, str]:
-    if len(source) == 1:
+    if len(source) == 1 and source[0] not in _FORMATS:
         return "jsonl", source[0]
     if len(source) != 2 or source[0] not in _FORMATS:
         raise click.UsageError(f"write [{'|'.join(_FORMATS)}] PATH")
@@ -108,5 +109,7 @@ def _lines(path: str) -> Iterator[IO[bytes]]:
         with open(path, "rb") as file:
             yield file
     except OSError as error:
+        kinds = {FileNotFoundError: holdfast.NotFound, IsADirectoryError: holdfast.InvalidInput}
+        kind = kinds.get(type(error), holdfast.Unavailable)
         reason = error.strerror or type(error).__name__
-        raise holdfast.NotFound(f"cannot read the file: {reason}. path=`{path}`") from error
+        raise kind(f"cannot read the file: {reason}. path=`{path}`") from error

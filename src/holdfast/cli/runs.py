@@ -82,7 +82,7 @@ def runs(
             return _exits.FINE
         first = next(found, None)
         if first is None:
-            click.echo("there is no such run", err=True)
+            click.echo("there are no runs, or none that fits", err=True)
             return _exits.FINE
         moment = now()
         with output() as console:

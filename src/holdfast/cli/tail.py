@@ -211,7 +211,12 @@ def _every_session(store: holdfast.Store, out: _Json | _Lines, count: int, *, fo
 
 
 def _head_line(store: holdfast.Store, info: SnapshotInfo, out: _Json | _Lines) -> None:
-    snapshot = store.scope(*info.scope).load(info.id)
+    try:
+        snapshot = store.scope(*info.scope).load(info.id)
+    except holdfast.Corrupt as damage:  # it must not hide the others
+        place = f"{info.session_id}:{info.scope.scope_id}@{info.id}"
+        click.echo(f"holdfast: skipped: {visible(f'{place}: {damage}')}", err=True)
+        return
     if snapshot is not None:  # else there is a newer one, which is told next
         turns = _turns(snapshot)
         out.line(snapshot, turns[-1] if turns else None)

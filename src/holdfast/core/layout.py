@@ -228,6 +228,10 @@ class Layout:
         where = "scope" if on is None else f"on/{_name(on, NOTED_NAME_BYTES_MAX)}"
         return f"{self.scope_prefix(scope)}notes/{where}/"
 
+    def all_notes_prefix(self, scope: ScopeKey) -> str:
+        """Return what the keys of all notes of a scope begin with, but that of the manifest."""
+        return f"{self.scope_prefix(scope)}notes/"
+
     def noted_prefix(self, scope: ScopeKey) -> str:
         """Return what the keys of all notes on snapshot ids begin with."""
         return f"{self.scope_prefix(scope)}notes/on/"

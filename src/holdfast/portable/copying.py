@@ -4,11 +4,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.model import Finding, ScopeKey
-from holdfast.portable.reading import Progress, Report, scope_records, scopes_of, sessions_of
-from holdfast.portable.records import Record, ScopeRecord, SnapshotRecord, line_of, read_lines
+from holdfast.portable.reading import (
+    Progress,
+    Report,
+    Tell,
+    scope_records,
+    scopes_of,
+    sessions_of,
+)
+from holdfast.portable.records import (
+    NoteRecord,
+    Reader,
+    Record,
+    ScopeRecord,
+    SnapshotRecord,
+    line_of,
+)
 from holdfast.portable.writing import ScopeWriter
+from holdfast.scope import Scope
 from holdfast.store import Store
 
 
@@ -35,6 +50,7 @@ def copy(
     session_id: str | None = None,
     prefix: str = "",
     verify: bool = True,
+    conflicts: Tell | None = None,
     report: Report | None = None,
 ) -> Carried:
     """Copy a store, one session of it, or those of a prefix: ids, order, times, notes and lineage.
@@ -42,7 +58,9 @@ def copy(
     May be interrupted and repeated: what is there already is compared and left alone, and so is
     what the target holds besides. With `verify` every scope is read again from the target and
     compared with what was read from the source. What is damaged in the source is left out, and
-    told. What is saved in the source meanwhile may be left for the next time.
+    told. What is saved in the source meanwhile may be left for the next time, and what was deleted
+    in it since an earlier copy is not deleted here. A scope in conflict is told to `conflicts`, and
+    the others are copied; without it, Conflict is raised.
 
     Raises:
         Conflict: something else was saved in a scope of the target, or what it holds then is not
@@ -54,24 +72,49 @@ def copy(
     count = _Count(report)
     for session in sessions_of(source, session_id=session_id, prefix=prefix):
         for scope in scopes_of(source, session):
-            records = scope_records(source.scope(*scope.key), skipped=count.skipped.append)
-            first = next(records, None)
-            if isinstance(first, ScopeRecord):
-                read = count.take(target, first, records)
-                if verify:
-                    _verify(target, scope.key, read)
+            try:
+                _copy_scope(source, target, scope.key, count, verify=verify)
+            except (AlreadyExists, Conflict) as conflict:
+                if conflicts is None:
+                    raise
+                conflicts(Finding("error", "conflict", str(conflict), scope.key))
     return count.total()
+
+
+def _copy_scope(
+    source: Store, target: Store, key: ScopeKey, count: "_Count", *, verify: bool
+) -> None:
+    records = scope_records(source.scope(*key), skipped=count.skipped.append)
+    first = next(records, None)
+    if isinstance(first, ScopeRecord):
+        read = count.take(target, first, records)
+        if verify:
+            read.compare(target.scope(*key))
 
 
 def import_lines(store: Store, lines: Iterable[bytes], *, report: Report | None = None) -> Carried:
     """Write what `export_lines` gave into a store. May be interrupted and repeated.
 
+    What stood before a line that is refused was written.
+
     Raises:
-        InvalidInput: a line is not understood. What stood before it was written.
+        InvalidInput: a line is not understood, or not acceptable. The message has its number.
+        Corrupt: the export is cut off.
         Conflict: something else was saved in a scope of it.
     """
     count = _Count(report)
-    records = read_lines(lines)
+    reader = Reader(lines)
+    try:
+        _import(store, iter(reader), count)
+    except InvalidInput as error:
+        if "line=`" in str(error):
+            raise
+        stop = "" if str(error).endswith("`") else "."
+        raise InvalidInput(f"{error}{stop} line=`{reader.number}`") from error
+    return count.total()
+
+
+def _import(store: Store, records: Iterator[Record], count: "_Count") -> None:
     first = next(records, None)
     while first is not None:
         if not isinstance(first, ScopeRecord):
@@ -79,7 +122,6 @@ def import_lines(store: Store, lines: Iterable[bytes], *, report: Report | None 
         rest: list[Record] = []
         count.take(store, first, _until_scope(records, rest))
         first = rest[0] if rest else None
-    return count.total()
 
 
 def _until_scope(records: Iterator[Record], rest: list[Record]) -> Iterator[Record]:
@@ -101,17 +143,18 @@ class _Count:
         self._written = self._bytes = 0
         self.skipped: list[Finding] = []
 
-    def take(self, store: Store, scope: ScopeRecord, records: Iterator[Record]) -> bytes:
-        """Write one scope; return the digest of its records."""
+    def take(self, store: Store, scope: ScopeRecord, records: Iterator[Record]) -> "_Read":
+        """Write one scope; return what was read."""
         if scope.scope.session_id != self._session:
             self._session = scope.scope.session_id
             self._sessions += 1
         self._scopes += 1
         writer = ScopeWriter(store, scope)
-        digest = blake2b(line_of(scope))
+        read = _Read()
+        read.add(scope, line_of(scope))
         for record in records:
             line = line_of(record)
-            digest.update(line)
+            read.add(record, line)
             if not isinstance(record, ScopeRecord):
                 self._written += writer.take(record)
             self._bytes += len(line)
@@ -121,7 +164,7 @@ class _Count:
             if self._report is not None:
                 self._report(Progress(self._sessions, self._snapshots, self._bytes))
         writer.finish()
-        return digest.digest()
+        return read
 
     def total(self) -> Carried:
         """Return the counts."""
@@ -136,10 +179,32 @@ class _Count:
         )
 
 
-def _verify(target: Store, key: ScopeKey, read: bytes) -> None:
-    digest = blake2b()
-    for record in scope_records(target.scope(*key)):
-        digest.update(line_of(record))
-    if digest.digest() != read:
-        shown = f"{key.session_id}:{key.scope_id}"
-        raise Conflict(f"the target does not hold what was read from the source. scope=`{shown}`")
+class _Read:
+    """What was read from a scope: enough to know it again."""
+
+    def __init__(self) -> None:
+        self._snapshots = blake2b()
+        self._notes: set[bytes] = set()
+
+    def add(self, record: Record, line: bytes) -> None:
+        """Take the next record."""
+        if isinstance(record, NoteRecord):
+            self._notes.add(blake2b(line, digest_size=16).digest())
+        else:
+            self._snapshots.update(line)
+
+    def compare(self, target: Scope) -> None:
+        """Read a scope again; notes that only the target has do no harm.
+
+        Raises:
+            Conflict: it does not hold all of this.
+        """
+        found = _Read()
+        for record in scope_records(target):
+            found.add(record, line_of(record))
+        same = found._snapshots.digest() == self._snapshots.digest()
+        if not same or not self._notes <= found._notes:
+            shown = f"{target.session_id}:{target.scope_id}"
+            raise Conflict(
+                f"the target does not hold what was read from the source. scope=`{shown}`"
+            )

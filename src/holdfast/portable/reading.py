@@ -9,14 +9,17 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, cast
 
 from holdfast.core import limits
-from holdfast.errors import Corrupt
+from holdfast.core.ids import seq_of
+from holdfast.errors import Corrupt, Unavailable
 from holdfast.model import Finding, ScopeInfo, Snapshot
 from holdfast.portable.records import (
+    Counts,
     NoteRecord,
     Record,
     ScopeRecord,
     SnapshotRecord,
     first_line,
+    last_line,
     line_of,
 )
 from holdfast.scope import Scope
@@ -26,6 +29,7 @@ Tell = Callable[[Finding], None]
 
 _CHUNK_BYTES_MAX = 4 * 1024 * 1024  # of states that are read together
 _SPOOL_BYTES_MAX = 1024 * 1024  # of ids, before they go to a file
+_LOOKS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +60,18 @@ def export_lines(
         Corrupt: a snapshot cannot be read.
     """
     yield first_line()
-    snapshots = size = 0
+    counts, size = Counts(), 0
     sessions = sessions_of(store, session_id=session_id, prefix=prefix)
     for number, each in enumerate(sessions, 1):
         for scope in scopes_of(store, each):
             for record in scope_records(store.scope(*scope.key), skipped=skipped):
                 line = line_of(record)
-                snapshots += isinstance(record, SnapshotRecord)
+                counts = counts.plus(record)
                 size += len(line)
                 yield line
                 if report is not None:
-                    report(Progress(number, snapshots, size))
+                    report(Progress(number, counts.snapshots, size))
+    yield last_line(counts)
 
 
 def sessions_of(store: Store, *, session_id: str | None, prefix: str) -> list[str]:
@@ -84,27 +89,83 @@ def scopes_of(store: Store, session_id: str) -> list[ScopeInfo]:
 
 
 def scope_records(scope: Scope, *, skipped: Tell | None = None) -> Iterator[Record]:
-    """Yield what a scope holds: itself, its snapshots, its draft, its notes.
+    """Yield what a scope holds at one moment: itself, its snapshots, its draft, its notes.
 
     What is saved meanwhile is left for the next time.
+
+    Raises:
+        Unavailable: what it shows changes faster than it can be listed.
     """
-    head = _head(scope, skipped)
-    draft = None if head is None or head.kept else head
-    kept = _kept(scope, skipped)
-    first = next(kept, None)
-    notes = _notes(scope)
-    note = next(notes, None)
-    if head is None and first is None and note is None:
-        return  # it only has a lease, or was deleted meanwhile
-    yield ScopeRecord(scope.key, None if head is None else head.id)
-    if first is not None:
-        yield SnapshotRecord.of(first)
-        yield from map(SnapshotRecord.of, kept)
-    if draft is not None:
-        yield SnapshotRecord.of(draft)
-    if note is not None:
-        yield note
-        yield from notes
+    head, listing = _look(scope, skipped)
+    with closing(listing):
+        kept = _kept(scope, listing, skipped)
+        first = next(kept, None)
+        notes = _notes(scope)
+        note = next(notes, None)
+        if head is None and first is None and note is None:
+            return  # it only has a lease, or was deleted meanwhile
+        yield ScopeRecord(scope.key, None if head is None else head.id)
+        if first is not None:
+            yield SnapshotRecord.of(first)
+            yield from map(SnapshotRecord.of, kept)
+        if head is not None and not head.kept:
+            yield SnapshotRecord.of(head)
+        if note is not None:
+            yield note
+            yield from notes
+    for damage in scope._store._run(lambda backend: backend.list_damage(scope.key)):
+        if skipped is None:
+            raise Corrupt(damage.message)
+        skipped(damage)
+
+
+class _Listing:
+    """The ids of a scope with the sizes of their states, to be read with the oldest first.
+
+    History is listed the other way, so it waits; not in memory, since an id may have 512 characters
+    and a history has no end. What stands above `place` is left out.
+    """
+
+    def __init__(self, scope: Scope, place: int, head_id: str | None) -> None:
+        spool = SpooledTemporaryFile(_SPOOL_BYTES_MAX)  # noqa: SIM115  # see `close`
+        self._spool = cast(IO[bytes], spool)
+        self._places: list[int] = []
+        self._page: list[tuple[str, int]] = []
+        self.holds_head = False
+        for info in scope.history():
+            if seq_of(info.revision) <= place:
+                self.holds_head |= info.id == head_id
+                self._add(info.id, info.size)
+
+    def _add(self, id: str, size: int) -> None:
+        self._page.append((id, size))
+        if len(self._page) >= limits.PAGE_ITEMS_MAX:
+            self._places.append(self._spool.tell())
+            self._spool.write(json.dumps(self._page).encode() + b"\n")
+            self._page = []
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        yield from reversed(self._page)
+        for place in reversed(self._places):
+            self._spool.seek(place)
+            yield from reversed(json.loads(self._spool.readline()))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._spool.close()
+
+
+def _look(scope: Scope, skipped: Tell | None) -> tuple[Snapshot | None, _Listing]:
+    """Return what a scope shows, and what it had kept by then."""
+    for _ in range(_LOOKS_MAX):
+        newest = next(scope.history(limit=1), None)
+        head = _head(scope, skipped)
+        known = [seq_of(info.revision) for info in (newest, head) if info is not None]
+        listing = _Listing(scope, max(known, default=-1), None if head is None else head.id)
+        if head is None or listing.holds_head == head.kept:
+            return head, listing
+        listing.close()  # what it shows was deleted, or a draft was kept, in between
+    raise Unavailable(f"it changes faster than it can be read. scope=`{scope.key.scope_id}`")
 
 
 def _head(scope: Scope, skipped: Tell | None) -> Snapshot | None:
@@ -112,54 +173,31 @@ def _head(scope: Scope, skipped: Tell | None) -> Snapshot | None:
     try:
         return scope.load()
     except Corrupt as damage:
-        _tell(scope, None, damage, skipped)
+        if not _is_kept(scope):  # else it is told where it stands in history
+            _tell(scope, None, damage, skipped)
     kept = (_loaded(scope, [info.id], lambda told: None) for info in scope.history())
     return next(chain.from_iterable(kept), None)
 
 
-def _kept(scope: Scope, skipped: Tell | None) -> Iterator[Snapshot]:
+def _is_kept(scope: Scope) -> bool:
+    try:
+        info = scope.info()
+    except Corrupt:
+        return False
+    return info is not None and info.kept
+
+
+def _kept(scope: Scope, listing: _Listing, skipped: Tell | None) -> Iterator[Snapshot]:
     """Yield the kept snapshots, the oldest first."""
     chunk: list[str] = []
-    size = count = 0
-    for id, length in _oldest_first(scope):
-        count += 1
+    size = 0
+    for id, length in listing:
         if chunk and (len(chunk) >= limits.PAGE_STATES_MAX or size + length > _CHUNK_BYTES_MAX):
             yield from _loaded(scope, chunk, skipped)
             chunk, size = [], 0
         chunk.append(id)
         size += length
     yield from _loaded(scope, chunk, skipped)
-    if count != sum(1 for _ in scope.ids()):
-        _find_unlisted(scope, skipped)
-
-
-def _find_unlisted(scope: Scope, skipped: Tell | None) -> None:
-    """Tell of what is so damaged that a history leaves it out, which knows only its id."""
-    for id in scope.ids():
-        try:
-            scope.info(id)
-        except Corrupt as damage:
-            _tell(scope, id, damage, skipped)
-
-
-def _oldest_first(scope: Scope) -> Iterator[tuple[str, int]]:
-    """Yield ids with the sizes of their states. History is listed the other way, so it waits.
-
-    Not in memory: an id may have 512 characters, and a history has no end.
-    """
-    with closing(cast(IO[bytes], SpooledTemporaryFile(_SPOOL_BYTES_MAX))) as spool:
-        places: list[int] = []
-        page: list[tuple[str, int]] = []
-        for info in scope.history():
-            page.append((info.id, info.size))
-            if len(page) >= limits.PAGE_ITEMS_MAX:
-                places.append(spool.tell())
-                spool.write(json.dumps(page).encode() + b"\n")
-                page = []
-        yield from reversed(page)
-        for place in reversed(places):
-            spool.seek(place)
-            yield from reversed(json.loads(spool.readline()))
 
 
 def _loaded(scope: Scope, ids: list[str], skipped: Tell | None) -> Iterator[Snapshot]:

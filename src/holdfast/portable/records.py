@@ -1,13 +1,14 @@
 """The lines of an export: what stands in them, and what is accepted.
 
 The first line names the format. Then come, for each scope, a line about the scope itself, its kept
-snapshots in the order of their commits, its draft if it shows one, and its notes.
+snapshots in the order of their commits, its draft if it shows one, and its notes. The last line
+counts them: without it, an export is cut off. One may follow another in the same file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.core import codec, limits
 from holdfast.core.document import decode_foreign
@@ -15,6 +16,8 @@ from holdfast.errors import Corrupt, InvalidInput
 from holdfast.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
 
 VERSION = 1
+_NO_EXPORT = "this is no export of holdfast: the first line does not say so"
+_MARK = b"\xef\xbb\xbf"  # which some editors put in front of a text
 FIRST_LINE: Mapping[str, JSON] = {"type": "holdfast", "version": VERSION}
 
 
@@ -109,48 +112,91 @@ def first_line() -> bytes:
     return codec.encode(dict(FIRST_LINE)) + b"\n"
 
 
-def read_lines(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Yield the records of an export.
+def last_line(counts: "Counts") -> bytes:
+    """Return the line that ends an export."""
+    return codec.encode({"type": "end", **counts._asdict()}) + b"\n"
+
+
+class Counts(NamedTuple):
+    """How many lines there are of each sort."""
+
+    scopes: int = 0
+    snapshots: int = 0
+    notes: int = 0
+
+    def plus(self, record: Record) -> "Counts":
+        """Return the counts with one more."""
+        name = {ScopeRecord: "scopes", SnapshotRecord: "snapshots", NoteRecord: "notes"}
+        field = name[type(record)]
+        return self._replace(**{field: getattr(self, field) + 1})
+
+
+class Reader:
+    """Yields the records of an export, and knows at which line it is.
 
     Raises:
         InvalidInput: it is no export, or a line of it is not understood; the message has its
             number.
+        Corrupt: the last line is missing, or counts others than there were.
     """
-    number = 0
-    for number, line in enumerate(lines, 1):
-        if number == 1:
-            _check_first(line)
-        elif line.strip():
-            yield _read(line, number)
-    if not number:
-        raise InvalidInput("this is no export of holdfast: it is empty")
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.number = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        counts: Counts | None = None
+        for number, line in enumerate(self._lines, 1):
+            self.number = number
+            text = line.removeprefix(_MARK) if self.number == 1 else line
+            if not text.strip():
+                continue
+            found = self._decoded(text, is_first=counts is None and self.number == 1)
+            if counts is None:
+                _check_first(found)
+                counts = Counts()
+            elif found.get("type") == "end":
+                if found != {"type": "end", **counts._asdict()}:
+                    raise Corrupt(f"lines of the export are missing. line=`{self.number}`")
+                counts = None
+            else:
+                record = self._record(found)
+                counts = counts.plus(record)
+                yield record
+        if not self.number:
+            raise InvalidInput("this is no export of holdfast: it is empty")
+        if counts is not None:
+            raise Corrupt(f"the export is cut off: it has no last line. line=`{self.number}`")
+
+    def _decoded(self, line: bytes, *, is_first: bool) -> dict[str, Any]:
+        try:
+            found: Any = decode_foreign(line)
+        except Corrupt as damage:
+            if is_first:
+                raise InvalidInput(_NO_EXPORT) from None
+            why = f"the line is not JSON: {damage.__cause__}"
+            raise InvalidInput(f"{why}. line=`{self.number}`") from None
+        if not isinstance(found, dict):
+            raise InvalidInput(f"the line is not understood. line=`{self.number}`")
+        return found
+
+    def _record(self, found: dict[str, Any]) -> Record:
+        try:
+            return _MAKERS[found["type"]](found)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidInput(f"the line is not understood. line=`{self.number}`") from None
+        except InvalidInput as cause:
+            raise InvalidInput(f"{cause} line=`{self.number}`") from None
 
 
-def _check_first(line: bytes) -> None:
-    try:
-        found = decode_foreign(line)
-    except Corrupt:
-        found = None
-    if not isinstance(found, dict) or found.get("type") != "holdfast":
-        raise InvalidInput("this is no export of holdfast: the first line does not say so")
-    if found.get("version") != VERSION:
+def _check_first(found: dict[str, Any]) -> None:
+    version = found.get("version")
+    if found.get("type") != "holdfast":
+        raise InvalidInput(_NO_EXPORT)
+    if type(version) is not int or version != VERSION:
         raise InvalidInput(
-            f"this export is of another version. found=`{found.get('version')}` known=`{VERSION}`"
+            f"this export is of another version. found=`{version}` known=`{VERSION}`"
         )
-
-
-def _read(line: bytes, number: int) -> Record:
-    try:
-        found: Any = decode_foreign(line)
-    except Corrupt:
-        raise InvalidInput(f"the line is not JSON: was it cut off? line=`{number}`") from None
-    try:
-        make = _MAKERS[found["type"]]
-        return make(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as cause:
-        raise InvalidInput(f"the line is not understood. line=`{number}`") from cause
-    except InvalidInput as cause:
-        raise InvalidInput(f"{cause} line=`{number}`") from None
 
 
 def _address(scope: ScopeKey) -> dict[str, JSON]:
@@ -168,7 +214,8 @@ def _scope_record(found: Mapping[str, Any]) -> ScopeRecord:
 def _snapshot_record(found: Mapping[str, Any]) -> SnapshotRecord:
     origin = found["forked_from"]
     created_at = datetime.fromisoformat(found["created_at"])
-    if created_at.tzinfo is None or not isinstance(found["kept"], bool):
+    kinds = {"kept": bool, "labels": dict, "metadata": dict, "status": str}
+    if created_at.tzinfo is None or any(type(found[k]) is not v for k, v in kinds.items()):
         raise ValueError
     return SnapshotRecord(
         scope=_scope(found),

@@ -48,12 +48,14 @@ class ScopeWriter:
             self._passed_head = True
         present = self._next
         if not isinstance(present, SnapshotRecord) or not present.kept:
+            self._drop_draft()  # it would go when the head moves, or is what is kept now
             self._save(record, head=becomes_head)
             return True
         if present.id != record.id or present.created_at != record.created_at:
             raise Conflict(
-                "there is something else in this scope, so that the order of its history could"
-                f" not be kept. scope=`{_shown(self.key)}` id=`{present.id}`"
+                "something else was saved in this scope, or deleted in the source since, so that"
+                " the order of its history could not be kept."
+                f" scope=`{_shown(self.key)}` id=`{present.id}`"
             )
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
@@ -63,12 +65,18 @@ class ScopeWriter:
 
     def _take_draft(self, record: SnapshotRecord) -> bool:
         self._check_at_end()
-        self._passed_head = True
-        present, self._next = self._next, None
+        present = self._next
         if isinstance(present, SnapshotRecord) and line_of(present) == line_of(record):
             return False
-        self._save(record, head=True, overwrite=True)
+        self._drop_draft()
+        self._save(record, head=True)
         return True
+
+    def _drop_draft(self) -> None:
+        """Remove what the target shows that is not kept, if it does."""
+        if isinstance(self._next, SnapshotRecord):
+            self._scope.delete_snapshot(self._next.id)
+            self._next = None
 
     def _save(self, record: SnapshotRecord, *, head: bool, overwrite: bool = False) -> None:
         self._scope.save(
@@ -99,18 +107,23 @@ class ScopeWriter:
             Conflict: the scope holds more than was written.
         """
         self._check_at_end()
-        shown = self._scope.info()
+        shown = self._scope.load()
         if shown is not None and not shown.kept and shown.id != self._head_id:
             self._scope.delete_snapshot(shown.id)  # a draft that the source has no more
-            shown = self._scope.info()
-        if self._head_id != (None if shown is None else shown.id):
+        elif shown is not None and shown.id != self._head_id:
+            # Something was deleted in the source, which uncovered its newest: so does this.
+            draft = self._scope.save(shown.state, keep=False, expect=shown.revision)
+            self._scope.delete_snapshot(draft.id)
+        now = self._scope.info()
+        if self._head_id != (None if now is None else now.id):
             raise Conflict(f"it shows something else now. scope=`{_shown(self.key)}`")
 
     def _check_at_end(self) -> None:
         present = self._next
         if isinstance(present, SnapshotRecord) and present.kept:
             raise Conflict(
-                "there is more in this scope than in the source: delete it to copy it again."
+                "there is more in this scope than in the source, where it was perhaps deleted:"
+                " delete the scope to copy it again."
                 f" scope=`{_shown(self.key)}` id=`{present.id}`"
             )
 

@@ -7,14 +7,15 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from holdfast.model import JSON
-from holdfast.views._chat_parts import Fields, Media, text_of
+from holdfast.views._chat_parts import Fields, Media, Text, text_of
 from holdfast.views.sizes import size_text
 
 _KINDS = ("image", "document", "audio", "video", "file")
 _HOLDERS = ("source", "image_url", "video_url", "file", "input_audio", "resource")
 _DATA = ("bytes", "data", "base64", "file_data", "blob", "b64_json")
-_LINKS = ("url", "uri", "file_url", "image_url", "video_url")
-_NAMES = ("filename", "name", "title", "file_id")
+_LINKS = ("url", "uri", "file_url", "image_url", "video_url", "fileUri", "file_uri")
+_PLACES = ("location", "s3Location")
+_NAMES = ("filename", "name", "title", "displayName", "display_name", "file_id")
 _MIMES = ("media_type", "mime_type", "mimeType", "contentType")
 _DOCUMENTS = {
     "pdf": "application/pdf",
@@ -25,21 +26,28 @@ _DOCUMENTS = {
 }
 _ENCODED = "__bytes_encoded__"  # how Strands in Python marks bytes
 _BASE64_CHARS_MIN = 256  # shorter ones may be ids, keys or digests, which are worth seeing
-_BASE64 = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_-]+={0,2}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_DATA_URL = re.compile(
+    r"data:[\w.+-]+/[\w.+-]+(?:;[\w.+=-]+)*(?:;base64,[A-Za-z0-9+/=_%\s-]*|,\S*)", re.ASCII | re.I
+)
 
 
 def read_media(block: Fields, kind: str) -> Media | None:
     """Return what a block says of a file, or None if it neither holds one nor says where it is."""
     holder = next((held for name in _HOLDERS if isinstance(held := block.get(name), dict)), {})
-    place = holder.get("location")
-    places = [place] if isinstance(place, dict) else []
+    places = [
+        place if isinstance(place, dict) else {"uri": place}
+        for held in (holder, block)
+        for name in _PLACES
+        if (place := held.get(name)) is not None
+    ]
     # What stands further in is nearer to the file.
     all_fields: list[Fields] = [*places, holder, block]
     mime = _first(all_fields, _MIMES) or _mime(kind, _first(all_fields, ("format",)))
     name = _first([holder, block], _NAMES)
     data = next((found for held in all_fields for found in _data(held)), None)
     if data is not None:
-        if data.startswith("data:"):
+        if _is_data(data):
             return _from_data_url(data, kind, name, mime)
         is_plain = holder.get("type") == "text"
         size = len(data.encode("utf-8", "replace")) if is_plain else base64_bytes(data)
@@ -60,9 +68,19 @@ def media_at(
     url: str, mime: str | None, *, kind: str | None = None, name: str | None = None
 ) -> Media:
     """Return the file that a URL leads to, or holds."""
-    if url.startswith("data:"):
+    if _is_data(url):
         return _from_data_url(url, kind, name, mime)
     return Media(kind or kind_of(mime), name, mime, None, url)
+
+
+def text_or_media(text: str) -> Text | Media:
+    """Return what was said; a text that is nothing but the URL of its own bytes is a file."""
+    return media_at(text, None) if _DATA_URL.fullmatch(text) else Text(text)
+
+
+def mime_of(block: Fields) -> str | None:
+    """Return the type that a block says its file has."""
+    return text_of(block, *_MIMES)
 
 
 def kind_of(mime: str | None) -> str:
@@ -78,17 +96,23 @@ def base64_bytes(text: str) -> int:
 
 
 def without_base64(value: JSON) -> JSON:
-    """Return a value in which long base64 texts have given way to their size."""
+    """Return a value in which long base64 and URLs that hold bytes have given way to their size."""
     if isinstance(value, str):
+        if _DATA_URL.fullmatch(value):
+            media = media_at(value, None)
+            return f"… {size_text(media.size or 0)} of {media.mime}"
         if len(value) >= _BASE64_CHARS_MIN and _BASE64.fullmatch(value):
-            data = value.rpartition(",")[2]
-            return f"… {size_text(base64_bytes(data))} of base64"
+            return f"… {size_text(base64_bytes(value))} of base64"
         return value
     if isinstance(value, list):
         return [without_base64(each) for each in value]
     if isinstance(value, dict):
         return {name: without_base64(each) for name, each in value.items()}
     return value
+
+
+def _is_data(url: str) -> bool:
+    return url[: len("data:")].lower() == "data:"
 
 
 def _first(all_fields: list[Fields], names: tuple[str, ...]) -> str | None:

@@ -98,7 +98,7 @@ class Turn:
 class Chat:
     """The messages of a state. A turn that held only results of calls above it is left out.
 
-    `shape` is strands, genkit, anthropic, openai, langgraph or plain. `path` is the JSON Pointer of
+    `shape` is strands, genkit, gemini, anthropic, openai, langgraph or plain. `path` is the JSON Pointer of
     the list of messages.
     """
 

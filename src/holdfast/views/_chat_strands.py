@@ -3,8 +3,6 @@
 A block is an object with one key, which says what it is: `{"toolUse": {...}}`.
 """
 
-from collections.abc import Iterator
-
 from holdfast.model import JSON
 from holdfast.views._chat_media import read_media
 from holdfast.views._chat_parts import (
@@ -19,6 +17,7 @@ from holdfast.views._chat_parts import (
     Within,
     text_of,
 )
+from holdfast.views._chat_rest import rest
 
 _MEDIA = ("image", "document", "audio", "video")
 KEYS = frozenset(
@@ -55,7 +54,7 @@ def read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
     if key == "guardContent":
         return _guard(value)
     if key in ("citations", "citationsContent"):
-        return list(_texts(value.get("content"))) or None
+        return _cited(value)
     return _reasoning(value)
 
 
@@ -80,10 +79,15 @@ def _guard(value: Fields) -> list[Part] | None:
     return _some(read_media(image, "image")) if isinstance(image, dict) else None
 
 
-def _texts(content: JSON) -> Iterator[Text]:
-    for each in content if isinstance(content, list) else []:
-        if isinstance(each, dict) and isinstance(each.get("text"), str):
-            yield Text(each["text"])
+def _cited(value: Fields) -> list[Part] | None:
+    content = value.get("content")
+    if not isinstance(content, list):
+        return None
+    parts: list[Part] = []
+    for each in content:
+        said = each.get("text") if isinstance(each, dict) else None
+        parts.append(Text(said) if isinstance(said, str) else Value(each))
+    return [*parts, *rest(value, "content")] or None
 
 
 def _some(media: Media | None) -> list[Part] | None:

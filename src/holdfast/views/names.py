@@ -3,7 +3,9 @@
 import re
 
 _SHORT_MIN = 14  # below, the two ends and the gap would take as much room
-_USER_INFO = re.compile(r"(?<=://)(?!/)\S*@")
+_USER_INFO = re.compile(r"(?<=://)(?!/)[^`\n]*@")
+_HALF_USER_INFO = re.compile(r"(?<=://)[^/@:\[]*:(?![0-9]*(?:/|\?|$))[^/]*")
+_KEYWORD = re.compile(r"(?i)(password|secret|token|key)(\s*=\s*)[^\s&`]+")
 _QUERY_VALUE = re.compile(r"(?<==)[^&]*")
 
 
@@ -30,9 +32,9 @@ def clipped(text: str, chars_max: int) -> str:
 
 def masked_url(url: str) -> str:
     """Return a URL without anything that may be secret: user, password, values of the query."""
-    shown = without_secrets(url)
+    shown = _HALF_USER_INFO.sub("***", without_secrets(url))
     place, mark, query = shown.partition("?")
-    return place + mark + _QUERY_VALUE.sub("…", query)
+    return _KEYWORD.sub(r"\1\2***", place) + mark + _QUERY_VALUE.sub("…", query)
 
 
 def without_secrets(text: str) -> str:

@@ -13,6 +13,7 @@ import orjson
 
 from holdfast.backends._relational.cache import BodyCache
 from holdfast.backends._relational.commit import Ready, carry_out
+from holdfast.backends._relational.damage import damage_of
 from holdfast.backends._relational.leases import Leases
 from holdfast.backends._relational.tables import Tables, is_text, rest_of, verified, verified_note
 from holdfast.core import commits
@@ -25,6 +26,7 @@ from holdfast.errors import Corrupt
 from holdfast.model import (
     ANY,
     Expect,
+    Finding,
     Note,
     Pruned,
     ScopeInfo,
@@ -270,6 +272,9 @@ class RelationalBackend(Leases):
             return tables.turn.page("list_noted", {"pk": owner.pk, "after": after}, _name, limit)
 
         return self._look(read)
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        return self._look(lambda tables: damage_of(tables, scope))
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:

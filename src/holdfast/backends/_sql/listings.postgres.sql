@@ -161,6 +161,14 @@ SELECT DISTINCT on_id
  ORDER BY on_id
  LIMIT %(limit)s;
 
+-- name: all_notes
+-- As list_noted: there is no index in this order.
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM holdfast.notes
+ WHERE scope_pk = %(pk)s AND (on_id, name) > (%(on)s COLLATE "C", %(after)s COLLATE "C")
+ ORDER BY on_id, name
+ LIMIT %(limit)s;
+
 -- name: list_notes
 SELECT on_id, name, rev, nonce, updated_at, value, checksum
   FROM holdfast.notes

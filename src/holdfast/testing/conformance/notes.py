@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.model import JSON, Note
+from holdfast.protocol import Backend
 from holdfast.scope import Scope
 from holdfast.store import Store
 from holdfast.testing.conformance._kit import Kit, Stores, dump, present, spelled
@@ -245,6 +246,18 @@ class Notes(Kit):
         scope.set_note("manifest", value)
 
         assert present(scope.note("manifest")).value == value
+
+    def test_nothing_is_damaged(self, backend: Backend, scope: Scope) -> None:
+        """What is whole is not told as damaged, wherever it stands."""
+        for id in ("a", "b" * 300):
+            scope.save({"n": id}, id=id)
+            scope.set_note("n", 1, on=id)
+        scope.set_note("manifest", {"v": 1})
+        scope.delete_snapshot("a")
+        scope.save(1, keep=False)
+
+        assert backend.list_damage(scope.key) == []
+        assert backend.list_damage(scope.key._replace(scope_id="none")) == []
 
     def test_the_ids_that_have_notes_are_listed(self, scope: Scope, small_pages: int) -> None:
         """Each once, as `ids` are, whether there is a snapshot or not; none after its notes."""

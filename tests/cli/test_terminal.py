@@ -1,0 +1,96 @@
+"""The verbs on a real terminal: the pager and who leaves it, and pipes that are closed."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.cli.conftest import EXECUTABLE
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> str:
+    """Return the URL of a store whose history does not fit on a screen."""
+    url = f"sqlite:///{tmp_path / 'long.db'}"
+    with holdfast.open(url, synchronous="off") as store:
+        for number in range(300):
+            store.scope("long").save({"text": f"number {number} " + "x" * 300})
+    return url
+
+
+def on_terminal(*arguments: str, **env: str) -> tuple[int, str]:
+    """Run the command on a terminal of its own; return its exit code and all that was drawn."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LESS", "PAGER")}
+        os.execve(EXECUTABLE, [str(EXECUTABLE), *arguments], {**plain, "TERM": "xterm", **env})
+    drawn = b""
+    while True:
+        try:
+            some = os.read(terminal, 65536)
+        except OSError:  # the terminal of a process that has ended
+            break
+        if not some:
+            break
+        drawn += some
+        if some.endswith((b":\x1b[K", b":")) and env.get("PAGER") == "less":
+            os.write(terminal, b"q")
+    os.close(terminal)
+    _, code = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(code), drawn.decode()
+
+
+@pytest.mark.parametrize("pager", ["less", "head -3", "true"])
+def test_leaving_the_pager_is_fine(long: str, pager: str) -> None:
+    code, drawn = on_terminal("log", "long", "--url", long, PAGER=pager)
+    assert code == 0
+    assert "Traceback" not in drawn
+    assert drawn.count("completed") < 100
+
+
+@pytest.mark.parametrize("env", [{"PAGER": ""}, {"PAGER": "less 'x"}, {"TERM": "dumb"}])
+def test_without_a_pager_all_of_it_is_drawn(long: str, env: dict[str, str]) -> None:
+    code, drawn = on_terminal("log", "long", "--url", long, **env)
+    assert (code, drawn.count("completed")) == (0, 300)
+    assert ("\x1b[" in drawn) == ("TERM" not in env)
+
+
+def test_rm_asks_and_no_is_no(long: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(EXECUTABLE, [str(EXECUTABLE), "rm", "long", "--url", long], dict(os.environ))
+    drawn = b""
+    while b"[y/N]" not in drawn:
+        drawn += os.read(terminal, 1024)
+    os.write(terminal, b"n\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    os.close(terminal)
+    assert "300 snapshots" in drawn.decode()
+    with holdfast.open(long) as store:
+        assert store.stats("long").snapshots == 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["log", "long"], ["grep", "number", "--history"], ["show", "long@", "--full"], ["export"]],
+)
+def test_a_pipe_that_nobody_reads_ends_it_quietly(long: str, arguments: list[str]) -> None:
+    with holdfast.open(long) as store:
+        store.scope("long").save({"text": "\n".join(f"line {n} of much text" for n in range(9000))})
+    process = subprocess.Popen(
+        [EXECUTABLE, *arguments, "--url", long],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    _, told = process.communicate()
+    assert (process.returncode, told) in ((141, ""), (0, ""))
+    if arguments[0] in ("grep", "export", "show"):
+        assert process.returncode == 141
