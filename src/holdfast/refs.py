@@ -103,7 +103,8 @@ def find_snapshot(
         return _before(store, start, int(back[2]), text)
     if text == "@":
         return _head(store, *given)
-    for at in (at for at, each in enumerate(text) if each == "@" and at):
+    # From the end, since a session is often called as a mailbox is, and an id seldom.
+    for at in (at for at in range(len(text) - 1, 0, -1) if text[at] == "@"):
         place = _placed(store, text[:at], given)
         if place is not None:
             return _inside(store, place, text[at + 1 :])
@@ -128,8 +129,8 @@ def _inside(store: Store, given: "_Given", id: str) -> SnapshotInfo:
 def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
     """Return what a snapshot came from; None if it is the first of all.
 
-    That is its parent, or what it was forked from. Where neither is said, as in what the tools of
-    others wrote, it is what was saved before it.
+    That is its parent, or what it was forked from. Where nothing has a parent, as in what the tools
+    of others wrote, it is what was saved before it.
 
     Raises:
         NotFound: it is not there any more.
@@ -138,8 +139,9 @@ def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
     if info.parent_id is not None:
         ref = SnapshotRef(info.scope, info.parent_id)
     if ref is None:
-        before = info if info.kept else None
-        return next(store.scope(*info.scope).history(after=before, limit=1), None)
+        last = info if info.kept else None
+        before = next(store.scope(*info.scope).history(after=last, limit=1), None)
+        return before if before is not None and before.parent_id is None else None
     found = store.scope(*ref.scope).info(ref.id)
     if found is None:
         raise NotFound(f"what it came from is not there any more. id=`{ref.id}`")
@@ -227,14 +229,14 @@ def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
 
 
 def _placed(store: Store, place: str, given: _Given) -> _Given | None:
-    """Return where `SESSION` or `SESSION:SCOPE` leads, if there is such a session."""
+    """Return where `SESSION` or `SESSION:SCOPE` leads, if there is exactly that."""
     _, scope, kind = given
     if _is_session(store, place):
         return place, scope, kind
     session_id, colon, scope_id = place.rpartition(":")
-    if colon and scope_id and session_id and _is_session(store, session_id):
-        return session_id, scope_id, kind
-    return None
+    found = store.scopes(session_id, kind=kind) if colon and session_id else iter(())
+    is_there = any(each.key.scope_id == scope_id for each in found)
+    return (session_id, scope_id, kind) if is_there else None
 
 
 def _head(store: Store, session: str | None, scope: str | None, kind: str | None) -> SnapshotInfo:
@@ -246,12 +248,17 @@ def _head(store: Store, session: str | None, scope: str | None, kind: str | None
 
 
 def _before(store: Store, start: SnapshotInfo, steps: int, text: str) -> SnapshotInfo:
-    found: SnapshotInfo | None = start
-    for _ in range(steps):
-        found = None if found is None else find_base(store, found)
-    if found is None:
-        raise NotFound(f"the line does not go back that far. ref=`{text}`")
-    return found
+    at: SnapshotInfo | None = start
+    met: set[SnapshotRef] = set()
+    while at is not None and SnapshotRef(at.scope, at.id) not in met:
+        met.add(SnapshotRef(at.scope, at.id))
+        last = at
+        for last in store.scope(*at.scope).ancestors(at.id):
+            if not steps:
+                return last
+            steps -= 1
+        at = find_base(store, last) if last.parent_id is None else None
+    raise NotFound(f"the line does not go back that far. ref=`{text}`")
 
 
 def _is_session(store: Store, text: str) -> bool:

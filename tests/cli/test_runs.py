@@ -72,7 +72,7 @@ def squeezed(line: str) -> str:
 
 def test_list_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs", "--url", url]) == 0
-    assert capsys.readouterr() == ("", "there is no such run\n")
+    assert capsys.readouterr() == ("", "there are no runs, or none that fits\n")
     with holdfast.open(url) as store:
         desert(store, "a/1", {"n": 1}, task="report")
         desert(store, "b/1")

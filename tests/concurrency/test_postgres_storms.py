@@ -79,6 +79,7 @@ def rage(url: str, *, numbers: range, count: int, threads: int, readers: int) ->
     verify(url, owns)
 
 
+@pytest.mark.slow
 def test_a_family_in_a_storm(url: str, conn: Connection, schemas: Schemas) -> None:
     """Promises 2, 3 and 5: three processes with two threads each, on forks of forks of forks."""
     rage(url, numbers=range(3), count=22, threads=2, readers=1)

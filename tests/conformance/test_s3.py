@@ -11,13 +11,11 @@ from holdfast.model import ANY
 from holdfast.protocol import Backend
 from holdfast.testing import conformance
 from holdfast.testing.conformance.damage import Damage
-from holdfast.testing.conformance.deleting import Deleting
 from holdfast.testing.conformance.leasing import Leasing
 from holdfast.testing.conformance.repeating import Repeating
 from holdfast.testing.conformance.saving import Saving
 from holdfast.testing.conformance.threads import Threads
 from holdfast.testing.conformance.updating import Updating
-from holdfast.testing.conformance.watching import Watching
 from tests.conformance.parts import Sync
 from tests.servers.service import Service
 
@@ -65,12 +63,9 @@ class TestSeaweedFS(
     OnSeaweedFS,
     Damage,
     Saving,
-    Repeating,
     Updating,
-    Deleting,
     Threads,
     Leasing,
-    Watching,
 ):
     """The chapters in which most is asked of the storage."""
 

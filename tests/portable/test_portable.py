@@ -68,8 +68,10 @@ def test_an_import_holds_the_same(full: holdfast.Store) -> None:
             if end < len(whole):
                 with pytest.raises(Corrupt, match="the export is cut off"):
                     portable.import_lines(store, whole[:end])
-                with pytest.raises(InvalidInput, match=rf"not JSON: .*line=`{end + 1}`"):
+                with pytest.raises(Corrupt, match=rf"cut off. line=`{end + 1}`"):
                     portable.import_lines(store, [*whole[:end], whole[end][:-5]])
+                with pytest.raises(InvalidInput, match=rf"not JSON: .*line=`{end + 1}`"):
+                    portable.import_lines(store, [*whole[:end], whole[end][:-5] + b"\n"])
             portable.import_lines(store, whole)
             assert lines(store) == expected
             assert portable.import_lines(store, whole).written == 0
@@ -345,7 +347,7 @@ SNAPSHOT = (
 def test_what_is_no_export_is_refused(text: str, message: str) -> None:
     with holdfast.open("memory:") as store:
         with pytest.raises(InvalidInput) as refused:
-            portable.import_lines(store, text.encode().splitlines())
+            portable.import_lines(store, [line + b"\n" for line in text.encode().splitlines()])
         assert message in str(refused.value)
         assert list(store.sessions()) == []
 

@@ -37,6 +37,7 @@ def machine(schemas: Schemas) -> type[Lockstep]:
     return Postgres
 
 
+@pytest.mark.slow
 def test_postgres_does_what_memory_does(schemas: Schemas) -> None:
     run_state_machine_as_test(machine(schemas), settings=some(5, 20))
 

@@ -172,6 +172,9 @@ def filled(postgres: Postgres) -> Iterator[tuple[Connection, str]]:
         yield conn, schemas.name()
 
 
+pytestmark = pytest.mark.slow  # it fills 100,000 rows; `make full` looks
+
+
 @pytest.fixture(scope="module")
 def store(postgres: Postgres) -> Iterator[tuple[Connection, str]]:
     with filled(postgres) as found:

@@ -91,6 +91,10 @@ def test_whatever_an_id_holds_can_be_said(store: holdfast.Store) -> None:
     assert name(store, "@", session="@") == "head of @"
     assert name(store, "odd:main@y@z") == "y@z"
     assert name(store, "odd@y@z") == "y@z"
+    store.scope("a").save(1, id="head of a")
+    assert name(store, "a@") == "head of a"
+    assert name(store, "a@b.c@") == "head of a@b.c"
+    assert name(store, "a@b.c@~0") == "head of a@b.c"
 
 
 def test_a_draft_is_found_as_well(store: holdfast.Store) -> None:
@@ -167,10 +171,19 @@ def test_where_no_parent_is_said_it_is_what_was_saved_before(store: holdfast.Sto
     assert name(store, "flat-2~2") == "flat-0"
     with pytest.raises(NotFound, match="does not go back that far"):
         name(store, "flat-2~3")
+    store.scope("two").save(1, id="root-1", parent=None)
+    store.scope("two").save(2, id="after", parent="root-1")
+    store.scope("two").save(3, id="root-2", parent=None)  # which is a statement
+    with pytest.raises(NotFound, match="does not go back that far"):
+        name(store, "root-2~1")
+    store.scope("ring").save(1, id="ring-1", parent="ring-2")
+    store.scope("ring").save(2, id="ring-2", parent="ring-1")
+    with pytest.raises(NotFound, match="does not go back that far"):
+        name(store, "ring-1~999999")
     fork = store.scope("chat-42", "planner").fork(B, scope_id="other")
     assert name(store, "chat-42:other@~1") == B
     assert name(store, "chat-42:other@~2") == A
     store.scope("chat-42", "planner").delete_snapshot(A)
-    with pytest.raises(NotFound, match="not there any more"):
+    with pytest.raises(NotFound, match="does not go back"):
         name(store, f"{B}~1")
     assert fork.scope_id == "other"

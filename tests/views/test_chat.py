@@ -30,10 +30,12 @@ arguments args messages system system_prompt systemPrompt toolUse toolResult too
 toolRequest toolResponse ref output media url source data base64 image image_url document lc
 kwargs additional_kwargs invalid_tool_calls function_call call_id tool_use_id channel_values
 values state orchestratorId results node_results result message current_task summary items
-cachePoint guardContent citationsContent reasoningContent redactedContent json"""
+cachePoint guardContent citationsContent reasoningContent redactedContent json
+functionCall functionResponse inlineData fileUri thought response audio transcript refusal citations
+annotations location s3Location artifact status"""
 TYPES = """user model assistant tool system human ai constructor text tool_use tool_result
 function_call function_call_output mcp_call reasoning image image_url document thinking
-nodeResult"""
+nodeResult refusal output_audio computer_screenshot computer_call_output file_search_call"""
 WORDS = st.sampled_from(KEYS.split())
 SAID = st.sampled_from(TYPES.split())
 JSONS: st.SearchStrategy[Any] = st.recursive(

@@ -44,7 +44,7 @@ def test_chat_completions() -> None:
         "openai",
         "",
         (
-            Turn("system", None, (Text("be kind"),), 0),
+            Turn("developer", None, (Text("be kind"),), 0),
             Turn("user", "ann", (Text("add"),), 1),
             Turn(
                 "assistant",
@@ -57,7 +57,7 @@ def test_chat_completions() -> None:
                 ),
                 2,
             ),
-            Turn("assistant", None, (Text("hm", thinking=True), Text("no")), 5),
+            Turn("assistant", None, (Text("hm", thinking=True), Text("refused: no")), 5),
         ),
     )
 

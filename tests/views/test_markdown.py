@@ -176,6 +176,6 @@ def test_scopes_are_asked_for_one_after_the_other() -> None:
         if piece.startswith("## "):
             assert asked[-1] in piece
             assert len(asked) == written.count("\n## ")
-    assert "- `c`: no current state\n" in written
+    assert "- `c`: no head\n" in written
     assert "## `b`" in written
     assert "`.`\n\n```json\n[\n  1\n]\n```" in written

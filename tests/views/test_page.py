@@ -181,7 +181,7 @@ def test_several_scopes_have_contents_and_history_has_lines() -> None:
     seen = Seen(whole := "".join(session_page("s", pages, contents=contents)))
     assert seen.tags.count("nav") == 1
     assert "noted (run)" in seen.text
-    assert "no current state" in seen.text
+    assert "no head" in seen.text
     assert "run_id=7" in seen.text
     assert f"forked from s:main@{first.id}" in seen.text
     assert seen.tags.count("tr") == 4 + 1 + 2

@@ -7,6 +7,8 @@ import signal
 import sys
 from importlib import import_module
 
+from holdfast.cli import _exits
+
 _EXTRA = ("click", "rich")
 
 
@@ -22,12 +24,12 @@ def main() -> int:
         sys.stderr.write("the command line is an extra: pip install 'holdfast[cli]'\n")
         return 2
     except KeyboardInterrupt:  # before there is anything that could tell of it
-        return 130
+        return _exits.INTERRUPTED
     signal.signal(signal.SIGTERM, _terminated)
     try:
         return run()
     except _Terminated:
-        return 143  # as a shell tells of it
+        return _exits.TERMINATED
 
 
 class _Terminated(BaseException):

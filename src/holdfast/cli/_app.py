@@ -63,7 +63,7 @@ class _Verbs(click.Group):
 def app(context: click.Context) -> None:
     """Keeps the state of AI agents safe.
 
-    Exit codes: 0 fine, 1 findings or not found, 2 usage, 3 conflict, 4 unavailable, 5 corrupt,
+    Exit codes: 0 fine, 1 not found or differences, 2 usage, 3 conflict, 4 unavailable, 5 corrupt,
     130 interrupted, 141 nobody reads the output any more.
     """
     if context.invoked_subcommand is None:

@@ -10,6 +10,7 @@ USAGE = 2
 CONFLICT = 3
 UNAVAILABLE = 4
 CORRUPT = 5
+TERMINATED = 143  # as a shell tells of SIGTERM
 CLOSED = 141  # as a shell tells of a pipe that nobody reads any more
 DEFECT = 70  # as sysexits has it: a fault of the program itself
 INTERRUPTED = 130  # as a shell tells of Ctrl-C

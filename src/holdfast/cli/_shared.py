@@ -25,6 +25,7 @@ __all__ = [
     "json_option",
     "make_console",
     "output",
+    "session_option",
     "snapshot_json",
     "time_json",
     "url_option",
@@ -62,12 +63,23 @@ def yes_option(command: F) -> F:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
 
 
+def session_option(help: str) -> Callable[[F], F]:
+    """Return `--session`, which the Tab key completes."""
+
+    def complete(context: click.Context, option: click.Parameter, begun: str) -> Any:
+        from holdfast.cli.completion import complete_session  # which needs this file
+
+        return complete_session(context, option, begun)
+
+    return click.option("-s", "--session", metavar="SESSION", help=help, shell_complete=complete)
+
+
 def address_options(command: F) -> F:
     """Add `--session`, `--scope` and `--kind`: in which line of state a snapshot is looked for."""
     for option in (
         click.option("--kind", metavar="KIND", help="The kind of the scope, where several fit."),
         click.option("--scope", metavar="SCOPE", help="The scope of the session, by its id."),
-        click.option("-s", "--session", metavar="SESSION", help="The session to look in."),
+        session_option("The session to look in."),
     ):
         command = option(command)
     return command

@@ -9,7 +9,13 @@ import holdfast
 from holdfast import portable
 from holdfast.cli import _exits
 from holdfast.cli._progress import progress, snapshots_in
-from holdfast.cli._shared import echo_json, existing_store, json_option, make_console
+from holdfast.cli._shared import (
+    echo_json,
+    existing_store,
+    json_option,
+    make_console,
+    session_option,
+)
 from holdfast.cli._transfer import draw_skipped, findings_json
 from holdfast.opening import file_of
 from holdfast.refs import find_session
@@ -20,8 +26,8 @@ from holdfast.views.sizes import count_text, size_text
 @click.command()
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
-@click.option("-s", "--session", metavar="SESSION", help="Copy this session only.")
-@click.option("--prefix", default="", metavar="TEXT", help="Copy the sessions that begin so.")
+@session_option("Copy this session only.")
+@click.option("--prefix", default="", metavar="TEXT", help="Copy the sessions whose id begins so.")
 @click.option("--no-verify", is_flag=True, help="Do not read what was written again.")
 @json_option
 def copy(
@@ -35,7 +41,7 @@ def copy(
 
     A scope of the target in which something else was saved, or from whose source something was
     deleted since, stays as it is and is told; then it ends with 3. What is damaged in the source is
-    told and left out; then it ends with 5.
+    told and left out; then it ends with 5. Notes that were deleted in the source stay here.
 
     \b
     --json: {"sessions": n, "scopes": n, "snapshots": n, "notes": n, "written": n,

@@ -32,7 +32,7 @@ _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
     help="Write to a file, which is whole or not there; - is the output.",
 )
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Else by the name of the file.")
-@click.option("--prefix", default="", metavar="TEXT", help="The sessions that begin so.")
+@click.option("--prefix", default="", metavar="TEXT", help="The sessions whose id begins so.")
 @click.option("--images", is_flag=True, help="HTML: put small images into the page.")
 @url_option
 @json_option
@@ -66,11 +66,7 @@ def export(
       holdfast export | zstd > agents.jsonl.zst
     """
     output = None if output == "-" else output
-    form = form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "jsonl")
-    if form != "jsonl" and (session is None or prefix):
-        raise click.UsageError(f"{form} shows one session: name it")
-    if form != "jsonl" and as_json and output is None:
-        raise click.UsageError("--json and another format cannot both be printed: write to a file")
+    form = _form(form, session, prefix, output, as_json)
     with existing_store(url) as store:
         session_id = None if session is None else find_session(store, session)
         if session_id is None or form == "jsonl":
@@ -86,6 +82,18 @@ def export(
         if output is not None:
             _draw(output, done)
     return _exits.CORRUPT if done.skipped else _exits.FINE
+
+
+def _form(
+    form: str | None, session: str | None, prefix: str, output: str | None, as_json: bool
+) -> str:
+    """Return the format that is asked for, if it fits what else is asked."""
+    form = form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "jsonl")
+    if form != "jsonl" and (session is None or prefix):
+        raise click.UsageError(f"{form} shows one session: name it")
+    if form != "jsonl" and as_json and output is None:
+        raise click.UsageError("--json and another format cannot both be printed: write to a file")
+    return form
 
 
 class _Done(NamedTuple):

@@ -52,7 +52,7 @@ class _Wanted:
 @click.option("--history", is_flag=True, help="Look at every kept snapshot, not only at heads.")
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
 @click.option("--status", metavar="STATUS", help="Only in snapshots of this status.")
-@click.option("--prefix", metavar="TEXT", default="", help="Only in sessions that begin so.")
+@click.option("--prefix", metavar="TEXT", default="", help="Only in sessions whose id begins so.")
 @click.option("-l", "--list", "only_list", is_flag=True, help="Only name the snapshots.")
 @click.option("-c", "--count", "only_count", is_flag=True, help="Only count, for each snapshot.")
 @click.option("-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N.")

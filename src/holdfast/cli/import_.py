@@ -26,7 +26,9 @@ _LAYOUTS = ("classic", "unified", "messages")
 @click.command("import")
 @click.argument("source", nargs=-1, required=True, metavar="[FORMAT] PATH")
 @click.option("--layout", type=click.Choice(_LAYOUTS), help="strands: whose files. Else a look.")
-@click.option("--prefix", default="", metavar="TEXT", help="strands: the sessions that begin so.")
+@click.option(
+    "--prefix", default="", metavar="TEXT", help="strands: the sessions whose id begins so."
+)
 @url_option
 @json_option
 def import_(

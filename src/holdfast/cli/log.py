@@ -84,7 +84,7 @@ def log(
     """Show the history of a SESSION, or of one SCOPE of it.
 
     The newest first. A line is a snapshot: its id, its age, its status, how big its state is and by
-    how much it grew, and its labels. ◆ is the current state of a scope, and ◇ one that is a draft,
+    how much it grew, and its labels. ◆ is the head of a scope, and ◇ a head that is a draft,
     which stands in no history. Names may be shortened as long as they are clear.
 
     \b

@@ -84,10 +84,10 @@ def ls(
 ) -> int:
     """List the sessions, or the scopes of one SESSION.
 
-    The newest come first. The age and the status are those of the newest current state. A session
+    The newest come first. The age and the status are those of the newest head. A session
     or a scope that has several ends has several branches. Sizes are those of all states as JSON
     (logical) and of what they take (stored). SESSION may be the beginning of a name, if no other
-    one begins so. A current state is marked ◆, or ◇ if it is a draft.
+    one begins so. A head is marked ◆, or ◇ if it is a draft.
 
     \b
     --json: a line for each session:

@@ -51,7 +51,7 @@ def duration(text: str) -> timedelta:
     "--older-than", type=duration, metavar="TIME", help="Keep what is younger: 90s 15m 12h 30d 8w."
 )
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of the store.")
-@click.option("--prefix", metavar="TEXT", default="", help="In all sessions that begin so.")
+@click.option("--prefix", metavar="TEXT", default="", help="In all sessions whose id begins so.")
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @yes_option

@@ -57,7 +57,7 @@ class _Doomed:
 
 @click.command()
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
-@click.option("--prefix", metavar="TEXT", help="Every session whose name begins so.")
+@click.option("--prefix", metavar="TEXT", help="Every session whose id begins so.")
 @click.option("--snapshot", "ref", metavar="REF", help="One snapshot, and nothing else.")
 @address_options
 @yes_option

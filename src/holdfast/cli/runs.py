@@ -43,7 +43,7 @@ _COLUMNS = (
 @click.group(invoke_without_command=True)
 @click.option("--status", type=click.Choice(STATUSES), help="Only those of this status.")
 @click.option("--task", metavar="TASK", help="Only those of this task.")
-@click.option("--prefix", metavar="TEXT", default="", help="Only those whose name begins so.")
+@click.option("--prefix", metavar="TEXT", default="", help="Only runs whose id begins so.")
 @url_option
 @json_option
 @click.pass_context

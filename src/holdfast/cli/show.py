@@ -23,6 +23,7 @@ from holdfast.cli._shared import (
     url_option,
 )
 from holdfast.cli._tables import now, status_text
+from holdfast.cli.completion import complete_session
 from holdfast.model import JSON, Snapshot
 from holdfast.refs import find_snapshot
 from holdfast.views.chat import Chat, beside, read_chat, value_text
@@ -35,7 +36,7 @@ _KEY_CELLS = 9
 
 
 @click.command()
-@click.argument("ref", default="@")
+@click.argument("ref", default="@", shell_complete=complete_session)
 @address_options
 @click.option("--full", is_flag=True, help="Fold nothing.")
 @click.option("--raw", is_flag=True, help="Print the state as JSON, exactly.")

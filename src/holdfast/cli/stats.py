@@ -24,10 +24,10 @@ _NAME_CHARS_MAX = 40
 @url_option
 @json_option
 def stats(session: str | None, url: str, as_json: bool) -> int:
-    """Show how much there is, and what is biggest.
+    """Show how much there is, and what is largest.
 
-    Of the whole store, with its biggest sessions by the bytes stored; or of one SESSION, with the
-    biggest keys of its current states, as scope:key, by the bytes of their JSON.
+    Of the whole store, with its largest sessions by the bytes stored; or of one SESSION, with the
+    largest keys of its heads, as scope:key, by the bytes of their JSON.
 
     \b
     --json: {"session": text or null, "sessions": n, "scopes": n, "snapshots": n,

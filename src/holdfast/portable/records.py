@@ -174,8 +174,10 @@ class Reader:
         except Corrupt as damage:
             if is_first:
                 raise InvalidInput(_NO_EXPORT) from None
-            why = f"the line is not JSON: {damage.__cause__}"
-            raise InvalidInput(f"{why}. line=`{self.number}`") from None
+            if not line.endswith(b"\n"):
+                raise Corrupt(f"the export is cut off. line=`{self.number}`") from None
+            why = str(damage.__cause__).partition(": line 1 ")[0]
+            raise InvalidInput(f"the line is not JSON: {why}. line=`{self.number}`") from None
         if not isinstance(found, dict):
             raise InvalidInput(f"the line is not understood. line=`{self.number}`")
         return found

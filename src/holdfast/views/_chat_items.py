@@ -1,13 +1,22 @@
 """OpenAI's items other than messages: thoughts, calls and what they gave, each on its own."""
 
 from holdfast.views._chat_media import read_media
-from holdfast.views._chat_parts import Answer, Call, Fields, Part, Result, Text, Value, Within, text_of
+from holdfast.views._chat_parts import (
+    Answer,
+    Call,
+    Fields,
+    Part,
+    Result,
+    Text,
+    Value,
+    Within,
+    text_of,
+)
 from holdfast.views._chat_rest import rest
 from holdfast.views._chat_typed import parsed
 
 _INPUTS = ("arguments", "args", "input", "action", "queries", "code", "parameters")
 _OUTPUTS = (("error", True), ("output", False), ("outputs", False), ("results", False))
-_NAMES = ("id", "call_id", "name")
 
 
 def read_item(item: Fields, within: Within) -> tuple[str, list[Part]] | None:
@@ -34,11 +43,12 @@ def _call(type: str, item: Fields, id: str | None, within: Within) -> list[Part]
     field = next((name for name in _INPUTS if item.get(name) is not None), "")
     given = parsed(item[field]) if field in ("arguments", "args") else item.get(field, {})
     result, shown = None, ""
-    for name, is_error in _OUTPUTS:
-        if result is None and item.get(name) is not None:
-            result, shown = Result(within(item[name]), is_error), name
-    call = Call(text_of(item, "name") or type.removesuffix("_call"), given, id, result)
-    return [call, *rest(item, *_NAMES, field, shown)]
+    for output, is_error in _OUTPUTS:
+        if result is None and item.get(output) is not None:
+            result, shown = Result(within(item[output]), is_error), output
+    name = text_of(item, "name")
+    call = Call(name or type.removesuffix("_call"), given, id, result)
+    return [call, *rest(item, "call_id", field, shown, "name" if name else "")]
 
 
 def _thoughts(item: Fields) -> list[Part] | None:

@@ -1,11 +1,20 @@
 """One message after the other, of any shape, and the shape that they turn out to have."""
 
 from collections import Counter
-from collections.abc import Iterable
 
 from holdfast.model import JSON
-from holdfast.views import _chat_genkit, _chat_strands
+from holdfast.views import _chat_gemini, _chat_genkit, _chat_strands
+from holdfast.views._chat_items import read_item
 from holdfast.views._chat_langgraph import unwrap
+from holdfast.views._chat_media import text_or_media
+from holdfast.views._chat_members import (
+    Left,
+    take_calls,
+    take_fields,
+    take_spoken,
+    take_text,
+    take_thoughts,
+)
 from holdfast.views._chat_parts import (
     Answer,
     Call,
@@ -18,7 +27,8 @@ from holdfast.views._chat_parts import (
     Value,
     text_of,
 )
-from holdfast.views._chat_typed import parsed, read_item, read_tool_call, read_typed
+from holdfast.views._chat_rest import SEALS, rest
+from holdfast.views._chat_typed import parsed, read_typed
 
 _ROLES = {
     "model": "assistant",
@@ -26,11 +36,9 @@ _ROLES = {
     "ai": "assistant",
     "bot": "assistant",
     "human": "user",
-    "developer": "system",
     "function": "tool",
 }
 _NO_ROLE = "message"
-_BESIDE = frozenset({"metadata", "cache_control"})  # beside what a block is, and not worth seeing
 
 
 class Reader:
@@ -43,8 +51,11 @@ class Reader:
     @property
     def shape(self) -> str:
         """Whose messages they are, by what most of them have that no others have."""
-        if self._sure["langgraph"]:  # whose messages hold the blocks of the models behind it
-            return "langgraph"
+        # LangGraph's messages hold the blocks of the models behind it, and Gemini's have roles that
+        # are Genkit's too.
+        for family in ("langgraph", "gemini"):
+            if self._sure[family]:
+                return family
         votes = self._sure or self._unsure
         return votes.most_common(1)[0][0] if votes else "plain"
 
@@ -54,19 +65,23 @@ class Reader:
             return Turn(_NO_ROLE, None, (Text(message),), index)
         if not isinstance(message, dict):
             return Turn(_NO_ROLE, None, (Value(message),), index)
+        around: list[Value] = []
         inner = message.get("message")
         if "role" not in message and isinstance(inner, dict) and "role" in inner:
+            around = rest(message, "message")
             message = inner  # one of a log of messages, with its number and its time
         found = unwrap(message)
         if found is not None:
             self._sure["langgraph"] += 1
-            return self._turn(found.fields, found.role, index)
+            if found.fields is not message:
+                around += rest(message, "lc", "kwargs", "data")
+            return self._turn(found.fields, found.role, index, around)
         role = message.get("role")
         if not isinstance(role, str):
             return self._without_role(message, index)
         if role == "model":
             self._sure["genkit"] += 1
-        return self._turn(message, _ROLES.get(role, role), index)
+        return self._turn(message, _ROLES.get(role, role), index, around)
 
     def system(self, prompt: JSON) -> Turn | None:
         """Return a system prompt that stands beside the messages; None if it is empty."""
@@ -95,55 +110,48 @@ class Reader:
             return Turn(found[0], None, tuple(found[1]), index)
         return Turn(_NO_ROLE, None, tuple(self._block(message)), index)
 
-    def _turn(self, message: Fields, role: str, index: int) -> Turn:
-        name = text_of(message, "name")
+    def _turn(self, message: Fields, role: str, index: int, around: list[Value]) -> Turn:
+        """Read a message; `around` is what the object that it stood in held besides it."""
+        left = dict(message)
+        name = take_text(left, "name")
         content = message["content"] if "content" in message else message.get("parts")
         call_id = text_of(message, "tool_call_id")
-        parts: list[Part]
         if role == "tool" and (call_id is not None or isinstance(content, str)):
-            parts = [self._answer(message, name, call_id, content)]
-        else:
-            parts = [*self._thoughts(message), *self._blocks(content)]
-            parts += self._calls(message, {p.id for p in parts if isinstance(p, Call)})
-            refusal = message.get("refusal")
-            if isinstance(refusal, str):
-                parts.append(Text(refusal))
+            return Turn(role, name, (self._answer(left, name, around),), index)
+        older = take_fields(left, "additional_kwargs")
+        parts = [*take_thoughts(left, older), *self._content(left)]
+        calls, families = take_calls(left, older, parts)
+        self._sure.update(families)
+        parts += [*calls, *take_spoken(left, older)]
         if not parts and "content" not in message and "parts" not in message:
             parts = [Value({key: value for key, value in message.items() if key != "role"})]
-        return Turn(role, name, tuple(parts), index)
+        else:
+            parts += [*rest(left), *rest(older)]
+        return Turn(role, name, (*parts, *around), index)
 
-    def _answer(self, message: Fields, name: str | None, id: str | None, content: JSON) -> Part:
+    def _answer(self, left: Left, name: str | None, around: list[Value]) -> Part:
+        id = take_text(left, "tool_call_id")
         if id is not None:
             self._sure["openai"] += 1
-        result = Result(self._within(content), message.get("status") == "error")
+        content = left.pop("content" if "content" in left else "parts", None)
+        is_error = left.get("status") == "error"
+        if is_error:
+            del left["status"]
+        given = None
         for field in ("args", "arguments"):  # a call and its result in one message
-            if id is None and name is not None and field in message:
-                return Call(name, parsed(message[field]), None, result)
+            if id is None and name is not None and given is None and field in left:
+                given = [parsed(left.pop(field))]
+        # What else there is goes where the result goes: into its call.
+        result = Result((*self._within(content), *rest(left), *around), is_error)
+        if given is not None and name is not None:
+            return Call(name, given[0], None, result)
         return Answer(name, id, result)
 
-    def _thoughts(self, message: Fields) -> Iterable[Text]:
-        more = message.get("additional_kwargs")
-        for fields in (message, more if isinstance(more, dict) else {}):
-            said = text_of(fields, "reasoning_content")
-            if said is not None:
-                yield Text(said, thinking=True)
-
-    def _calls(self, message: Fields, known: set[str | None]) -> list[Part]:
-        """Return the calls that stand beside the content, without those that stand in it too."""
-        more = message.get("additional_kwargs")
-        older: Fields = more if isinstance(more, dict) else {}
-        given = message.get("tool_calls") or older.get("tool_calls")
-        found: list[Part] = []
-        for each in given if isinstance(given, list) else [] if given is None else [given]:
-            part, family = read_tool_call(each)
-            if family is not None:
-                self._sure[family] += 1
-            if not isinstance(part, Call) or part.id is None or part.id not in known:
-                found.append(part)
-        if message.get("function_call") is not None:  # as OpenAI wrote the only call before 2024
-            found.append(read_tool_call({"function": message["function_call"]})[0])
-        invalid = message.get("invalid_tool_calls")
-        return found + [Value(each) for each in (invalid if isinstance(invalid, list) else [])]
+    def _content(self, left: Left) -> list[Part]:
+        """Take the content, which some write both as a text and in parts."""
+        content, parts = left.pop("content", None), self._blocks(left.pop("parts", None))
+        said = "".join(p.text for p in parts if isinstance(p, Text) and not p.thinking)
+        return parts if parts and content == said else [*self._blocks(content), *parts]
 
     def _blocks(self, content: JSON) -> list[Part]:
         if content is None or content == "":
@@ -169,7 +177,7 @@ class Reader:
 
     def _block(self, block: JSON) -> list[Part]:
         if isinstance(block, str):
-            return [Text(block)]
+            return [text_or_media(block)]
         if not isinstance(block, dict):
             return [Value(block)]
         if isinstance(block.get("type"), str):
@@ -178,35 +186,47 @@ class Reader:
                 return [Value(block)]
             votes = self._unsure if read.family is None else self._sure
             votes[read.family or "anthropic"] += 1
-            return [read.part]
+            return read.parts
         return self._keyed(block)
 
     def _keyed(self, block: Fields) -> list[Part]:
         """Read a block in which a key says what it is; several keys are several parts."""
         parts: list[Part] = []
-        rest: dict[str, JSON] = {}
+        left: dict[str, JSON] = {}
+        is_known = False
         for key, value in block.items():
-            found: list[Part] | None = None
-            if key == "text" and isinstance(value, str):
-                self._unsure["strands"] += 1
-                found = [Text(value)]
-            for keys, read, family in _FAMILIES:
-                if found is None and key in keys:
-                    found = read(key, value, self._within)
-                    if found is not None:
-                        self._sure[family] += 1
+            found = self._member(key, value)
             if found is not None:
+                is_known = True
                 parts += found
-            elif key not in _BESIDE:
-                rest[key] = value
-        return [*parts, Value(rest)] if rest or not block else parts
+            elif key not in SEALS:
+                left[key] = value
+        if not is_known:
+            return [Value(left or block)]
+        if left.get("thought") is True and isinstance(block.get("text"), str):
+            parts = [Text(p.text, thinking=True) if isinstance(p, Text) else p for p in parts]
+            del left["thought"]
+        left = {key: value for key, value in left.items() if value is not None}
+        return [*parts, Value(left)] if left else parts
+
+    def _member(self, key: str, value: JSON) -> list[Part] | None:
+        if key == "text" and isinstance(value, str):
+            self._unsure["strands"] += 1
+            return [text_or_media(value)]
+        for keys, read, family in _FAMILIES:
+            found = read(key, value, self._within) if key in keys else None
+            if found is not None:
+                self._sure[family] += 1
+                return found
+        return None
 
 
 _FAMILIES = (
     (_chat_strands.KEYS, _chat_strands.read_strands, "strands"),
     (_chat_genkit.KEYS, _chat_genkit.read_genkit, "genkit"),
+    (_chat_gemini.KEYS, _chat_gemini.read_gemini, "gemini"),
 )
-_BLOCK_KEYS = {"text", *_chat_strands.KEYS, "media"}
+_BLOCK_KEYS = {"text", "media", *_chat_strands.KEYS, *_chat_gemini.MEDIA}
 
 
 def _is_block(value: JSON) -> bool:

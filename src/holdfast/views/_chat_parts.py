@@ -98,8 +98,8 @@ class Turn:
 class Chat:
     """The messages of a state. A turn that held only results of calls above it is left out.
 
-    `shape` is strands, genkit, gemini, anthropic, openai, langgraph or plain. `path` is the JSON Pointer of
-    the list of messages.
+    `shape` is strands, genkit, gemini, anthropic, openai, langgraph or plain. `path` is the JSON
+    Pointer of the list of messages.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]

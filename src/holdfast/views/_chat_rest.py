@@ -1,5 +1,4 @@
-"""What a message holds that no shape knows: kept, unless it tells only how the message came about.
-"""
+"""What a message holds that no shape knows: it is kept, unless it is only for programs."""
 
 from typing import Final
 

@@ -74,8 +74,8 @@ def read_typed(block: Fields, within: Within) -> Read | None:
         media, said = read_media(block, kind), text_of(block, "transcript")
         spoken: list[Part] = [] if said is None else [Text(said)]
         return None if media is None else Read([*spoken, media], family)
-    part = _tool(type, block, within)
-    return None if part is None else Read([part], _family(type))
+    tool = _tool(type, block, within)
+    return None if tool is None else Read([tool], _family(type))
 
 
 def refused(said: str) -> Text:

@@ -1,7 +1,8 @@
 """The messages of a state as a chat, whatever framework wrote them, and its parts as text.
 
-Known are the messages of Strands, Genkit, Anthropic, OpenAI and LangGraph, of supervised runs, and
-plain ones. What is not understood is kept as it is: no message makes this fail, and none is lost.
+Known are the messages of Strands, Genkit, Gemini, Anthropic, OpenAI and LangGraph, of supervised
+runs, and plain ones. What is not understood is kept as it is: no message makes this fail, and none
+is lost, nor anything in it but what `_chat_rest.TECHNICAL` names.
 """
 
 import json
@@ -113,7 +114,7 @@ def media_text(media: Media) -> str:
 
 
 def value_text(value: JSON, *, indent: int | None = None) -> str:
-    """Return a value as JSON, on one line or indented; long base64 has given way to its size."""
+    """Return a value as JSON, on one line or indented; base64 has given way to its size."""
     text = json.dumps(without_base64(value), ensure_ascii=False, indent=indent)
     return "\n".join(map(visible, text.split("\n")))
 

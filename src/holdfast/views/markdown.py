@@ -67,7 +67,7 @@ def session_markdown(
 
 def _state(info: ScopeInfo) -> str:
     if info.head is None:
-        return ": no current state"
+        return ": no head"
     return f": {prose(visible(info.head.status))}, {moment_text(info.head.created_at)} UTC"
 
 

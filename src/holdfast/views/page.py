@@ -76,7 +76,7 @@ def _contents(contents: Sequence[ScopeInfo], places: dict[ScopeKey, str]) -> Ite
         name = f'<a href="#{places[info.key]}">{_shown(scope_name(info.key))}</a>'
         head = info.head
         if head is None:
-            facts = '<span class="quiet">no current state</span>'
+            facts = '<span class="quiet">no head</span>'
         else:
             moment = f"<time>{moment_text(head.created_at)}</time>"
             facts = f"{_status(head.status)} {moment}"
@@ -90,7 +90,7 @@ def _scope(page: ScopePage, place: str, *, images: bool) -> Iterator[str]:
     if page.head is not None:
         yield from _state(page.head.state, images=images)
     else:
-        yield '<p class="quiet">no current state</p>\n'
+        yield '<p class="quiet">no head</p>\n'
     if page.notes:
         yield "<h3>Notes</h3>\n"
         for note in page.notes:
