@@ -52,7 +52,8 @@ def url(tmp_path: Path) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", "folder"])
+# On a folder the fast tests run each verb once: tests/cli/test_journey.py.
+@pytest.fixture(params=["sqlite", pytest.param("folder", marks=pytest.mark.slow)])
 def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of an empty store: a file of SQLite, then a folder of documents."""
     if request.param == "folder":
