@@ -79,7 +79,7 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     with holdfast.open((tmp_path / "folder").as_uri()) as store:
         fill(store)
     script = 'ulimit -f 4; exec "$0" export -o x.jsonl --url "$1"'  # as on a disk that is full
-    words = ["bash", "-c", script, str(EXECUTABLE), f"{tmp_path}/folder"]
+    words = ["sh", "-c", script, str(EXECUTABLE), f"{tmp_path}/folder"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == "holdfast: cannot write the file: File too large. path=`x.jsonl`\n"

@@ -36,14 +36,12 @@ def on_terminal(*arguments: str, **env: str) -> tuple[int, str]:
         if not some:
             break
         drawn += some
-        if some.endswith((b":\x1b[K", b":")) and env.get("PAGER") == "less":
-            os.write(terminal, b"q")
     os.close(terminal)
     _, code = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(code), drawn.decode()
 
 
-@pytest.mark.parametrize("pager", ["less", "head -3", "true"])
+@pytest.mark.parametrize("pager", ["head -3", "true"])
 def test_leaving_the_pager_is_fine(long: str, pager: str) -> None:
     code, drawn = on_terminal("log", "long", "--url", long, PAGER=pager)
     assert code == 0
