@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.backends.memory import MemoryBackend
 from holdfast.errors import Unsupported
-from holdfast.model import SnapshotInfo
+from holdfast.model import SnapshotInfo, SnapshotRef
 from holdfast.protocol import Backend, Query
 from holdfast.testing import conformance
 from holdfast.testing.conformance.across import Across
@@ -29,6 +29,9 @@ class NoIndex(MemoryBackend):
         if query.scope is None:
             raise Unsupported("this engine has no index")
         return super().list_snapshots(query, limit=limit)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        raise Unsupported("this engine has no index")
 
 
 class OnNoIndex(conformance.Kit):
