@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
-from langgraph.channels.delta import DeltaChannel  # type: ignore[import-not-found]
-from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]
-from langgraph.graph.message import _messages_delta_reducer  # type: ignore[import-not-found]
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
 
 from benchmarks.peers.harness import Job, Message, drive
 from benchmarks.peers.langgraph_put import OnSaver, message_of
@@ -61,8 +61,8 @@ class Delta(OnSaver):
         graph.add_node("answer", lambda state: {"messages": [self.answer]})
         graph.add_edge(START, "answer")
         graph.add_edge("answer", END)
-        self.graph = graph.compile(checkpointer=self.saver)
-        self.config = {"configurable": {"thread_id": "1"}}
+        self.graph: Any = graph.compile(checkpointer=self.saver)
+        self.config: Any = {"configurable": {"thread_id": "1"}}
         self.count = 0
         self.answer: Any = None
 

@@ -9,10 +9,10 @@ from contextlib import ExitStack, closing
 from typing import Any
 from uuid import UUID
 
-from langchain_core.messages import AIMessage, HumanMessage  # type: ignore[import-not-found]
-from langgraph.checkpoint.base import empty_checkpoint  # type: ignore[import-not-found]
-from langgraph.checkpoint.postgres import PostgresSaver  # type: ignore[import-not-found]
-from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 
@@ -32,6 +32,7 @@ class OnSaver(Peer):
         self.path = f"{job.folder}/langgraph.db"
         self.postgres = job.variant.startswith("postgres")
         self.stack = ExitStack()
+        saver: Any
         if self.postgres:
             saver = self.stack.enter_context(PostgresSaver.from_conn_string(job.dsn))
             saver.conn.execute("DROP SCHEMA public CASCADE")
@@ -40,7 +41,7 @@ class OnSaver(Peer):
             conn = sqlite3.connect(self.path, check_same_thread=False)
             saver = SqliteSaver(self.stack.enter_context(closing(conn)))
         saver.setup()
-        self.saver = saver
+        self.saver: Any = saver
         self.bytes = 0
         name = "postgres" if self.postgres else "sqlite"
         self.packages = ("langgraph", "langgraph-checkpoint", f"langgraph-checkpoint-{name}")

@@ -32,7 +32,9 @@ def test_json(command: Command, url: str) -> None:
     assert shape.keys() == {"versions", "extras", "url", "checks", "durable_save_ms"}
     libraries = ["holdfast", "python", "sqlite", "orjson", "zstandard", "xxhash"]
     assert list(shape["versions"]) == libraries
-    assert shape["extras"] == dict.fromkeys(("cli", "postgres", "s3", "testing", "watch"), True)
+    assert shape["extras"] == dict.fromkeys(
+        ("cli", "langgraph", "postgres", "s3", "testing", "watch"), True
+    )
     assert shape["url"] == url
     assert [each["check"] for each in shape["checks"]] == [
         "open",

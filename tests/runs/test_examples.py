@@ -17,7 +17,7 @@ WAIT_S_MAX = 60.0
 def test_every_example_is_described_and_tested() -> None:
     text = (EXAMPLES / "README.md").read_text("utf-8")
     names = {path.name for path in EXAMPLES.glob("*.py")}
-    assert names == {"graph_runner.py", "one_store.py", "workers.py"}
+    assert names == {"graph_runner.py", "langgraph_approval.py", "one_store.py", "workers.py"}
     assert all(f"**[{name}]({name})**" in text for name in names)
 
 

@@ -423,7 +423,16 @@ def test_a_verb_is_called_on_its_page(verb: str, page: str) -> None:
 
 
 def test_every_page_is_somebodys() -> None:
-    others = {"agentos", "genkit", "portable", "runs", "run_checkpoints", "strands_python"}
+    others = {
+        "agentos",
+        "genkit",
+        "langgraph",
+        "moving_from_langgraph_savers",
+        "portable",
+        "runs",
+        "run_checkpoints",
+        "strands_python",
+    }
     assert {page.stem for page in VERB_PAGES} == {*PAGE_OF.values(), *others}
 
 

@@ -30,6 +30,7 @@ from holdfast.views.names import masked_url, visible, without_secrets
 
 EXTRAS = {
     "cli": ("click", "rich"),
+    "langgraph": ("langgraph",),
     "postgres": ("psycopg",),
     "s3": ("obstore",),
     "testing": ("pytest", "hypothesis"),

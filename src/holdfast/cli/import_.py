@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import IO, cast
 
 import click
@@ -19,7 +20,10 @@ from holdfast.compat.transfer import Transfer
 from holdfast.views.names import masked_url, visible
 from holdfast.views.sizes import count_text
 
-_FORMATS = ("jsonl", "strands", "genkit", "go-runs")
+_FOLDERS = ("strands", "genkit", "go-runs")
+_SAVERS = ("langgraph-sqlite", "langgraph-postgres")
+_FORMATS = ("jsonl", *_FOLDERS, *_SAVERS)
+_WITH_PREFIX = ("strands", *_SAVERS)
 _LAYOUTS = ("classic", "unified", "messages")
 
 
@@ -27,7 +31,10 @@ _LAYOUTS = ("classic", "unified", "messages")
 @click.argument("source", nargs=-1, required=True, metavar="[FORMAT] PATH")
 @click.option("--layout", type=click.Choice(_LAYOUTS), help="strands: whose files. Else a look.")
 @click.option(
-    "--prefix", default="", metavar="TEXT", help="strands: the sessions whose id begins so."
+    "--prefix",
+    default="",
+    metavar="TEXT",
+    help="strands, langgraph: the sessions or threads whose id begins so.",
 )
 @url_option
 @json_option
@@ -37,8 +44,10 @@ def import_(
     """Read an export, or the files of other tools, into a store.
 
     FORMAT is jsonl (what `export` writes; PATH may be - for the standard input), strands (a folder
-    or bucket of the Strands SDKs), genkit (the folder of Genkit's file store) or go-runs (a folder
-    of run checkpoints). The store is created if need be. All of them may be stopped and repeated.
+    or bucket of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of
+    run checkpoints), langgraph-sqlite (the file of a SqliteSaver) or langgraph-postgres (the URL of
+    a PostgresSaver's database). The store is created if need be. All of them may be stopped and
+    repeated, and change nothing where they read.
 
     What cannot be carried over is told and left out; then it ends with 1, and so it does if there
     is nothing. It ends with 3 if something else was saved in a scope of the store, and with 5 if
@@ -52,13 +61,10 @@ def import_(
     Examples:
       holdfast import agents.jsonl
       holdfast import strands ./sessions
-      holdfast import genkit ./.genkit/sessions --url postgresql://localhost/agents
+      holdfast import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
     """
-    form, path = _asked(source)
-    if form != "strands" and (layout is not None or prefix):
-        raise click.UsageError("--layout and --prefix are for strands")
-    if form != "jsonl" and "://" not in path and not os.path.isdir(path):
-        raise holdfast.NotFound(f"there is no such folder. path=`{path}`")
+    form, path = _asked(source, layout, prefix)
+    _check_place(form, path)
     if form == "jsonl":
         with (
             _lines(path) as lines,
@@ -83,12 +89,35 @@ def import_(
     return _exits.FOUND if skipped or (form != "jsonl" and not count) else _exits.FINE
 
 
-def _asked(source: tuple[str, ...]) -> tuple[str, str]:
-    if len(source) == 1 and source[0] not in _FORMATS:
-        return "jsonl", source[0]
-    if len(source) != 2 or source[0] not in _FORMATS:
+def _asked(source: tuple[str, ...], layout: str | None, prefix: str) -> tuple[str, str]:
+    """Return the format and the place, if the options are for that format."""
+    form, *places = source if source[0] in _FORMATS else ("jsonl", *source)
+    if len(places) != 1:
         raise click.UsageError(f"write [{'|'.join(_FORMATS)}] PATH")
-    return source[0], source[1]
+    if form != "strands" and layout is not None:
+        raise click.UsageError("--layout is for strands")
+    if form not in _WITH_PREFIX and prefix:
+        raise click.UsageError(f"--prefix is for {' and '.join(_WITH_PREFIX)}")
+    return form, places[0]
+
+
+def _check_place(form: str, path: str) -> None:
+    """Refuse what is not there, be it a place or a package, before a store is created."""
+    if form in _FOLDERS and "://" not in path and not os.path.isdir(path):
+        raise holdfast.NotFound(f"there is no such folder. path=`{path}`")
+    if form == "langgraph-sqlite" and not os.path.isfile(path):
+        raise holdfast.NotFound(f"there is no such file. path=`{path}`")
+    if form in _SAVERS:
+        _langgraph()
+
+
+def _langgraph() -> ModuleType:
+    try:
+        from holdfast.compat.langgraph import transfer
+    except ImportError as cause:
+        fact = "LangGraph needs an extra: pip install 'holdfast[langgraph]'"
+        raise holdfast.Unsupported(fact) from cause
+    return transfer
 
 
 def _from_others(
@@ -98,6 +127,11 @@ def _from_others(
         return genkit.import_sessions(store, path)
     if form == "go-runs":
         return runs.import_runs(store, path)
+    if form in _SAVERS:
+        savers = _langgraph()
+        take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
+        done: Transfer = take(store, path, prefix=prefix)
+        return done
     found = cast(strands.Layout, layout) if layout else strands.find_layout(path)
     return strands.import_sessions(store, path, layout=found, prefix=prefix)
 

@@ -26,7 +26,7 @@ TECHNICAL: Final = SEALS | {
     *("model", "usage", "usage_metadata", "usageMetadata", "response_metadata"),
     *("stop_reason", "stopReason", "stop_sequence", "finish_reason", "finishReason"),
     # LangChain's marks, and the pieces of calls that it keeps beside the calls.
-    *("example", "chunk_position", "tool_call_chunks"),
+    *("$message", "$message+", "example", "chunk_position", "tool_call_chunks"),
     *("__openai_function_call_ids__", "__gemini_function_call_thought_signatures__"),
 }
 """All members of a message that are never shown. Whatever else is in it is."""

@@ -1,0 +1,1 @@
+"""LangGraph's own savers and ours, below the same graph."""

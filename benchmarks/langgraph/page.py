@@ -1,0 +1,158 @@
+"""The rows, and the page that they stand on."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from benchmarks.compat.page import size
+from benchmarks.langgraph.sides import LAST, Side
+from benchmarks.report import NONE, TIMES, Result, milliseconds, table
+
+DISK_BYTES_MAX = 4_000_000
+TURN_FASTER = 4
+WALK_FASTER = 10
+WALK_MB_MAX = 150
+PAIRS = (("ours", "sqlite"), ("ours-postgres", "postgres"))
+
+PREFACE = """\
+# LangGraph: `HoldfastSaver` against its own checkpointers
+
+Written by `make bench` (`python -m benchmarks.langgraph --write`). A graph of one node with
+`MessagesState` has a conversation of {turns} turns in one thread: a message of 1 KB and an answer
+of 1 KB, which are prose. Durability is LangGraph's default, and everything is kept: {count:,}
+checkpoints. Each saver is opened as its documentation opens it, in a process of its own; all had
+the machine in turn, a turn of the conversation at a time, in the same run. Timings differ from
+machine to machine, so what counts are the ratios. A goal that is missed stays marked **no**.
+
+- **On the disk**: the SQLite file after closing; on PostgreSQL `pg_total_relation_size` of all
+  tables, with what is out of line and indexes.
+- **A turn** is all of `invoke`: to read the state, to run the graph, and to save three checkpoints
+  and what the tasks wrote. The median of {last} turns. *CPU* is that of all threads of the process,
+  without the server's: where cores are contended, it is the calmer figure.
+- **History** is `get_state_history` over all checkpoints in a new process that keeps none of them.
+  Repetitions: {repetitions}. *Memory* is the most that this process held at once; what it had
+  imported alone is {imports:.0f} MB of it. *First* is the time until the first checkpoint is there:
+  LangGraph asks the saver for all of them before it gives one away. *First of `list`* is that of
+  the saver by itself.
+- **LangGraph alone** has a saver that keeps the last checkpoint as an object in memory: what it
+  takes is not the savers' fault, and no saver can take less.
+- `DeltaChannel` is what LangGraph offers against the growth: a graph must be changed for it, and
+  not only its saver.
+"""
+BUSY = """\
+**The machine was busy with other work**: on {cores} cores, the load average was {before:.1f} when
+the measuring began and {after:.1f} when it ended. Sizes and memory are what they are; of the times
+only the ratios and the CPU say something, and waiting for cores and syncs blurs the ratios.
+"""
+
+
+def page(
+    sides: Mapping[str, Side],
+    machine: Sequence[str],
+    *,
+    turns: int,
+    repetitions: int,
+    loads: tuple[float, float],
+    judged: bool,
+) -> str:
+    """Return the whole page."""
+    preface = PREFACE.format(
+        turns=turns,
+        count=int(sides["ours"].walked("count")),
+        last=LAST,
+        repetitions=repetitions,
+        imports=median(each["before_mb"] for side in sides.values() for each in side.walk),
+    )
+    parts = [preface, f"Machine: {'; '.join(machine)}.\n"]
+    cores = os.cpu_count() or 1
+    if loads[0] > cores / 2:
+        parts.append(BUSY.format(cores=cores, before=loads[0], after=loads[1]))
+    if not judged:
+        parts.append("A quick run: fewer turns than the goals speak of, so nothing is judged.\n")
+    goals = [row for ours, theirs in PAIRS for row in _goals(sides[ours], sides[theirs])]
+    if not judged:
+        goals = [Result(row.measure, row.measured, row.goal, row.ratio) for row in goals]
+    parts += [f"## Goals\n\n{table(goals)}\n", f"## All savers\n\n{_all(sides)}\n"]
+    return "\n".join(parts)
+
+
+def _goals(ours: Side, theirs: Side) -> Iterator[Result]:
+    title = f"{ours.title}, against {theirs.title}"
+    yield Result(
+        f"on the disk; {title}",
+        f"{size(ours.bytes)} against {size(theirs.bytes)}",
+        f"≤ {size(DISK_BYTES_MAX)}",
+        f"{theirs.bytes / ours.bytes:.0f} {TIMES} less",
+        ours.bytes <= DISK_BYTES_MAX,
+    )
+    faster = theirs.turn("wall") / ours.turn("wall")
+    yield Result(
+        f"a turn at the end; {title}",
+        " against ".join(milliseconds(each.turn("wall")) for each in (ours, theirs)),
+        f"≥ {TURN_FASTER} {TIMES} faster",
+        f"{faster:.1f} {TIMES} faster",
+        faster >= TURN_FASTER,
+    )
+    yield Result(
+        f"the same in CPU; {title}",
+        " against ".join(milliseconds(each.turn("cpu")) for each in (ours, theirs)),
+        ratio=f"{theirs.turn('cpu') / ours.turn('cpu'):.1f} {TIMES} less",
+    )
+    peaks = [each.walked("peak_mb") for each in (ours, theirs)]
+    yield Result(
+        f"history, memory; {title}",
+        " against ".join(f"{peak:,.0f} MB" for peak in peaks),
+        f"< {WALK_MB_MAX} MB",
+        f"{peaks[1] / peaks[0]:.1f} {TIMES} less",
+        peaks[0] < WALK_MB_MAX,
+    )
+    faster = theirs.walked("wall") / ours.walked("wall")
+    yield Result(
+        f"history, time; {title}",
+        " against ".join(f"{each.walked('wall'):.2f} s" for each in (ours, theirs)),
+        f"≥ {WALK_FASTER} {TIMES} faster",
+        f"{faster:.1f} {TIMES} faster",
+        faster >= WALK_FASTER,
+    )
+    yield Result(
+        f"the same in CPU; {title}",
+        " against ".join(f"{each.walked('cpu'):.2f} s" for each in (ours, theirs)),
+        ratio=f"{theirs.walked('cpu') / ours.walked('cpu'):.1f} {TIMES} less",
+    )
+
+
+def _all(sides: Mapping[str, Side]) -> str:
+    head = (
+        "saver",
+        "on the disk",
+        "a turn at first",
+        "at the end",
+        "CPU at the end",
+        "latest state, new process",
+        "first of `list`",
+        "history",
+        "first",
+        "memory",
+    )
+    rows = [head, ("---",) * len(head), *map(_row, sides.values())]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _row(side: Side) -> tuple[str, ...]:
+    turns = (
+        milliseconds(side.turn("wall", last=False)),
+        milliseconds(side.turn("wall")),
+        milliseconds(side.turn("cpu")),
+    )
+    if not side.walk:
+        return (side.title, NONE, *turns, *[NONE] * 5)
+    return (
+        side.title,
+        size(side.bytes),
+        *turns,
+        milliseconds(median(each["wall"] for each in side.load)),
+        milliseconds(median(each["listed"] for each in side.load)),
+        f"{side.walked('wall'):.2f} s",
+        milliseconds(side.walked("first")),
+        f"{side.walked('peak_mb'):,.0f} MB",
+    )

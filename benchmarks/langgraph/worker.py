@@ -1,0 +1,155 @@
+"""A process that runs the graph over one saver.
+
+`talk SAVER PLACE FILE` has the next turn of a conversation for each line on its input, and says
+what it took. `walk SAVER PLACE` goes through the whole history, and `load SAVER PLACE` reads the
+latest state. Each answer is one line of JSON.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
+
+import holdfast
+from holdfast.compat.langgraph import HoldfastSaver
+
+ALONE = "alone"
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+STATUS = Path("/proc/self/status")
+
+
+class DeltaState(TypedDict):
+    """The state of a graph that does without whole lists of messages in its checkpoints."""
+
+    messages: Annotated[list[Any], DeltaChannel(_messages_delta_reducer)]
+
+
+class LastInMemory(BaseCheckpointSaver[int]):
+    """Keeps the last checkpoint as an object, and nothing else: what LangGraph takes by itself."""
+
+    last: CheckpointTuple | None = None
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        """Return it."""
+        return self.last
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        """Keep it."""
+        named = {**config["configurable"], "checkpoint_id": checkpoint["id"]}
+        self.last = CheckpointTuple({"configurable": named}, checkpoint, metadata, config, [])
+        return self.last.config
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        """Forget them."""
+
+
+@contextmanager
+def opened(name: str, place: str) -> Iterator[Any]:
+    """Open a saver as its documentation does."""
+    if name == "holdfast":
+        with holdfast.open(place) as store:
+            yield HoldfastSaver(store)
+    elif name == "postgres":
+        with PostgresSaver.from_conn_string(place) as postgres:
+            postgres.setup()
+            yield postgres
+    elif name == ALONE:
+        yield LastInMemory()
+    else:
+        with SqliteSaver.from_conn_string(place) as sqlite:
+            yield sqlite
+
+
+class Talk:
+    """A graph of one node, which answers what comes next in a conversation."""
+
+    def __init__(self, saver: Any, *, delta: bool) -> None:
+        self._answer = ""
+        graph: Any = StateGraph(DeltaState if delta else MessagesState)
+        graph.add_node("answer", lambda _: {"messages": [AIMessage(self._answer)]})
+        graph.add_edge(START, "answer")
+        self.graph = graph.compile(checkpointer=saver)
+
+    def turn(self, user: str, assistant: str) -> None:
+        """Have one turn, with the durability that LangGraph has by default."""
+        self._answer = assistant
+        self.graph.invoke({"messages": [HumanMessage(user)]}, THREAD)
+
+
+def talk(graph: Talk, file: str) -> Iterator[dict[str, float]]:
+    """Have a turn whenever one is asked for."""
+    turns = json.loads(Path(file).read_text(encoding="utf-8"))
+    for (user, assistant), _ in zip(turns, sys.stdin, strict=False):
+        wall, cpu = time.perf_counter(), time.process_time()
+        graph.turn(user["content"], assistant["content"])
+        yield {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+def walk(graph: Talk) -> Iterator[dict[str, float]]:
+    """Go through all checkpoints, the newest first, and keep none of them."""
+    before, cpu, start = peak_mb(), time.process_time(), time.perf_counter()
+    first, count, messages = 0.0, 0, 0
+    for state in graph.graph.get_state_history(THREAD):
+        first = first or time.perf_counter() - start
+        count += 1
+        messages += len(state.values.get("messages", ()))
+    wall = time.perf_counter() - start
+    yield {
+        "first": first,
+        "wall": wall,
+        "cpu": time.process_time() - cpu,
+        "count": count,
+        "messages": messages,
+        "before_mb": before,
+        "peak_mb": peak_mb(),
+    }
+
+
+def load(graph: Talk) -> Iterator[dict[str, float]]:
+    """Read the latest state, as one does who goes on with a thread; then the first of a list."""
+    start = time.perf_counter()
+    count = len(graph.graph.get_state(THREAD).values["messages"])
+    wall = time.perf_counter() - start
+    start = time.perf_counter()
+    next(iter(graph.graph.checkpointer.list(THREAD)))
+    yield {"wall": wall, "messages": count, "listed": time.perf_counter() - start}
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process held at once.
+
+    What `getrusage` tells on Linux is that of the process that started this one, if it was more.
+    """
+    if STATUS.exists():
+        (line,) = (each for each in STATUS.read_text().splitlines() if each.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def main(verb: str, saver: str, place: str, *arguments: str) -> None:
+    """Do what is asked."""
+    verbs: dict[str, Callable[..., Iterator[dict[str, float]]]]
+    verbs = {"talk": talk, "walk": walk, "load": load}
+    name, _, variant = saver.partition("-")
+    with opened(name, place) as opened_saver:
+        graph = Talk(opened_saver, delta=variant == "delta")
+        for answer in verbs[verb](graph, *arguments):
+            sys.stdout.write(f"{json.dumps(answer)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,66 @@
+"""What can be said of a value without taking it apart."""
+
+import gc
+from math import isfinite
+from typing import Any
+
+from holdfast.core.limits import DEPTH_MAX
+
+CONTAINERS = frozenset((dict, list))
+TEXTS = frozenset((str, type(None)))
+ATOMS = TEXTS | {int, float, bool}
+_PLAIN = CONTAINERS | ATOMS
+
+
+def is_plain(value: Any, levels: int = DEPTH_MAX) -> bool:
+    """Tell whether orjson writes a value exactly, if it does at all; True is certain.
+
+    Level by level, by the garbage collector's view of what refers to what: that runs in C.
+    """
+    level = [value]
+    for _ in range(levels):
+        kinds = set(map(type, level))
+        if not kinds <= _PLAIN:
+            return False
+        if float in kinds and not all(isfinite(each) for each in level if type(each) is float):
+            return False
+        if kinds.isdisjoint(CONTAINERS):
+            return True
+        level = gc.get_referents(*[each for each in level if type(each) in CONTAINERS])
+    return False
+
+
+def is_sound(text: str) -> bool:
+    """Tell whether a text has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain_atom(value: Any) -> Any:
+    """Return a text or a number of a class of its own as a plain one."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int.__pos__(value) if isinstance(value, int) else float.__pos__(value)
+
+
+def slots(kind: type) -> tuple[str, ...]:
+    """Return the names of the slots that a class has."""
+    found = getattr(kind, "__slots__", ())
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def is_same(value: Any, back: Any) -> bool:
+    """Tell whether a value came back as it was: its class, and what it says of itself."""
+    if type(value) is not type(back):
+        return False
+    if type(getattr(value, "tzinfo", None)) is not type(getattr(back, "tzinfo", None)):
+        return False  # two times are equal also if one knows its place and the other its offset
+    equal = value == back
+    if isinstance(equal, bool):
+        return equal
+    # An array compares each of its elements; two that are not a number are not equal.
+    facts = [(each.dtype, each.shape, each.tobytes()) for each in (value, back)]
+    return bool(facts[0] == facts[1])

@@ -1,0 +1,98 @@
+"""What the tests of `HoldfastSaver` share: stores of each kind, and checkpoints to put there."""
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import CheckpointTuple
+
+import holdfast
+from holdfast import Store
+from holdfast.compat.langgraph import HoldfastSaver
+
+ENGINES = ["memory", "sqlite", "directory", pytest.param("postgres", marks=pytest.mark.slow)]
+
+_count = itertools.count(1)
+
+
+class Places:
+    """New stores of each kind, by the name of the engine."""
+
+    def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
+        self._request = request
+        self._folder = folder
+
+    def url(self, engine: str) -> str:
+        folder = self._folder / str(next(_count))
+        folder.mkdir()
+        if engine == "postgres":
+            schemas = self._request.getfixturevalue("schemas")
+            return str(schemas.url(f"s{next(_count)}"))
+        places = {"memory": "memory:", "sqlite": f"sqlite:///{folder}/a.db"}
+        return places.get(engine, f"file://{folder}")
+
+    @contextmanager
+    def open(self, engine: str) -> Iterator[Store]:
+        with holdfast.open(self.url(engine)) as store:
+            yield store
+
+
+def run_coroutine(item: pytest.Function) -> bool | None:
+    """Run an async test in a loop of its own."""
+    if not inspect.iscoroutinefunction(item.obj):
+        return None
+    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    asyncio.run(item.obj(**arguments))
+    return True
+
+
+def id_of(number: int) -> str:
+    """Return the id of a checkpoint: the greater the number, the later."""
+    return f"1f0{number:05x}-0000-6000-8000-000000000000"
+
+
+def config(thread_id: str = "t", namespace: str = "", number: int | None = None) -> Any:
+    named = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    if number is not None:
+        named["checkpoint_id"] = id_of(number)
+    return {"configurable": named}
+
+
+def checkpoint(number: int, **values: Any) -> Any:
+    return {
+        "v": 4,
+        "id": id_of(number),
+        "ts": "2026-01-01T00:00:00+00:00",
+        "channel_values": values,
+        "channel_versions": dict.fromkeys(values, f"{number:032}.0.5"),
+        "versions_seen": {"__input__": {}},
+        "updated_channels": sorted(values),
+    }
+
+
+def put(saver: HoldfastSaver, number: int, parent: int | None = None, **values: Any) -> Any:
+    """Save a checkpoint of the thread `t`."""
+    metadata: Any = {"source": "loop", "step": number, "parents": {}}
+    return saver.put(config(number=parent), checkpoint(number, **values), metadata, {})
+
+
+def got(saver: HoldfastSaver, number: int | None = None, **where: Any) -> CheckpointTuple:
+    found = saver.get_tuple(config(number=number, **where))
+    assert found is not None
+    return found
+
+
+def ids(found: Any) -> list[int]:
+    """Return the numbers of checkpoints."""
+    return [int(each.checkpoint["id"][3:8], 16) for each in found]
+
+
+@contextmanager
+def opened(*urls: str) -> Iterator[list[Store]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(holdfast.open(url)) for url in urls]

@@ -1,0 +1,204 @@
+"""Channels that keep deltas: nothing that is removed or copied changes what they hold."""
+
+import operator
+from datetime import timedelta
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.graph import START, StateGraph
+from langgraph.types import Overwrite
+from typing_extensions import TypedDict
+
+from holdfast.compat.langgraph import HoldfastSaver
+from tests.compat.langgraph.kit import checkpoint, config, id_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # deltas are a beta of LangGraph's
+
+
+def extend(state: list[Any], writes: Any) -> list[Any]:
+    return [*state, *(each for write in writes for each in write)]
+
+
+class State(TypedDict):
+    log: Annotated[list[Any], DeltaChannel(extend, snapshot_frequency=7)]
+    rare: Annotated[list[Any], DeltaChannel(extend, snapshot_frequency=1000)]
+    count: Annotated[int, operator.add]
+
+
+def node(state: State) -> Any:
+    number = state["count"]
+    update: dict[str, Any] = {"log": [HumanMessage(f"n{number}", id=f"n{number}")], "count": 1}
+    if number % 3 == 0:
+        update["rare"] = [(number,)]
+    if number == 11:
+        update["log"] = Overwrite([HumanMessage("anew", id="anew")])
+    return update
+
+
+def compiled(saver: Any) -> Any:
+    graph = StateGraph(State)
+    graph.add_node("node", node)
+    graph.add_node("other", lambda state: {"log": ["other"]})
+    graph.add_edge(START, "node")
+    graph.add_edge("node", "other")
+    return graph.compile(checkpointer=saver)
+
+
+def on(thread: str, run: int = 0) -> Any:
+    return {"configurable": {"thread_id": thread}, "metadata": {"run_id": f"run-{run}"}}
+
+
+def talk(saver: HoldfastSaver, turns: int = 6) -> Any:
+    graph = compiled(saver)
+    for turn in range(turns):
+        graph.invoke({"log": [("in", turn)], "rare": [], "count": 0}, on("t", turn))
+    return graph
+
+
+def states(graph: Any, thread: str = "t") -> dict[str, Any]:
+    """Return what each checkpoint holds, by its id."""
+    history = graph.get_state_history(on(thread))
+    return {s.config["configurable"]["checkpoint_id"]: s.values for s in history}
+
+
+def test_what_is_read_is_what_was_there(saver: HoldfastSaver) -> None:
+    graph = talk(saver)
+    found = states(graph)
+    assert states(compiled(HoldfastSaver(saver._sync))) == found
+    plain = states(compiled(_Walking(saver)))
+    assert plain == found
+    latest = graph.get_state(on("t")).values
+    assert latest["log"][:2] == [("in", 0), HumanMessage("n0", id="n0")]
+    assert len(latest["rare"]) == 2
+
+
+class _Walking(BaseCheckpointSaver[str]):
+    """The same saver, whose deltas are gathered by LangGraph, one checkpoint after the other."""
+
+    def __init__(self, saver: HoldfastSaver) -> None:
+        super().__init__()
+        self.list = saver.list  # type: ignore[method-assign]
+        self.get_tuple = saver.get_tuple  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
+def test_prune_changes_nothing_that_stays(saver: HoldfastSaver, options: Any) -> None:
+    graph = talk(saver)
+    before = states(graph)
+    saver.prune(["t"], **options)
+    after = states(graph)
+    assert len(after) == options.get("keep_last", 1)
+    assert after == {id: before[id] for id in sorted(before)[-len(after) :]}
+    # It goes on as if nothing had happened, and can be pruned again.
+    graph.invoke({"log": [("in", "more")], "rare": ["more"], "count": 0}, on("t", 9))
+    latest = graph.get_state(on("t")).values
+    assert latest["log"][: len(before[max(before)]["log"])] == before[max(before)]["log"]
+    assert "more" in latest["rare"]
+    saver.prune(["t"])
+    assert states(compiled(HoldfastSaver(saver._sync))).popitem()[1] == latest
+
+
+def test_deleting_runs_changes_nothing_that_stays(saver: HoldfastSaver) -> None:
+    graph = talk(saver)
+    before = states(graph)
+    saver.delete_for_runs(["run-1", "run-3", "run-4"])
+    after = states(graph)
+    assert 0 < len(after) < len(before)
+    assert after == {id: before[id] for id in after}
+    saver.delete_for_runs(["run-0"])
+    saver.prune(["t"])
+    assert states(graph).popitem() == max(before.items())
+
+
+def test_a_copy_is_the_same_and_stands_by_itself(saver: HoldfastSaver) -> None:
+    graph = talk(saver)
+    before = states(graph)
+    saver.copy_thread("t", "copy")
+    saver.copy_thread("t", "copy")
+    assert states(graph, "copy") == before
+    saver.delete_thread("t")
+    assert states(graph, "copy") == before
+    saver.prune(["copy"], keep_last=2)
+    saver.copy_thread("copy", "third")
+    saver.delete_thread("copy")
+    assert graph.get_state(on("third")).values == before[max(before)]
+
+
+def test_forks_and_changes_keep_to_their_line(saver: HoldfastSaver) -> None:
+    graph = talk(saver)
+    history = list(graph.get_state_history(on("t")))
+    past = history[len(history) // 2]
+    fork = graph.update_state(past.config, {"log": ["changed"]}, as_node="other")
+    graph.invoke({"log": ["after"], "rare": [], "count": 0}, fork)
+    before = states(graph)
+    latest = before[max(before)]["log"]
+    assert latest[: len(past.values["log"])] == past.values["log"]
+    assert "changed" in latest
+    saver.prune(["t"], keep_last=3)
+    after = states(graph)
+    assert after == {id: before[id] for id in sorted(before)[-3:]}
+
+
+async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
+    graph = compiled(memory)
+    for turn in range(4):
+        await graph.ainvoke({"log": [turn], "rare": [turn], "count": 0}, on("t", turn))
+    before = states(graph)
+    await memory.aprune(["t"], keep_last=2)
+    found = [state async for state in graph.aget_state_history(on("t"))]
+    assert [each.values for each in found] == [before[id] for id in sorted(before)[:-3:-1]]
+
+
+# The eight promises of `get_delta_channel_history`.
+
+
+def chain(saver: HoldfastSaver) -> None:
+    """Seven checkpoints: the second has a snapshot of `a`, the third a plain value of `b`."""
+    values: dict[int, Any] = {2: {"a": _DeltaSnapshot(["seed"])}, 3: {"b": ["plain"]}}
+    for number in range(1, 8):
+        made = checkpoint(number, **values.get(number, {}))
+        made["channel_versions"] = {"a": str(number), "b": str(number)}
+        parent = config(number=number - 1) if number > 1 else config()
+        saver.put(parent, made, {"step": number}, {})
+        for task, path in (("x", "2"), ("y", "1")):
+            writes = [("a", f"a{number}{task}"), ("b", f"b{number}{task}")]
+            saver.put_writes(config(number=number), writes, task, path)
+
+
+def test_delta_history(saver: HoldfastSaver) -> None:
+    chain(saver)
+    found = saver.get_delta_channel_history(config=config(), channels=["a", "b", "none"])
+    order = [("y", n) for n in range(2, 7)] + [("x", n) for n in range(2, 7)]
+    order.sort(key=lambda each: (each[1], each[0] == "x"))
+    assert found["a"] == {
+        "seed": _DeltaSnapshot(["seed"]),
+        "writes": [(task, "a", f"a{n}{task}") for task, n in order],
+    }
+    assert found["b"]["seed"] == ["plain"]
+    assert found["b"]["writes"] == [(task, "b", f"b{n}{task}") for task, n in order if n > 2]
+    assert found["none"] == {"writes": []}
+    to_the_root = saver.get_delta_channel_history(config=config(number=2), channels=["b", "a"])
+    assert to_the_root["a"] == {"writes": [("y", "a", "a1y"), ("x", "a", "a1x")]}
+    assert saver.get_delta_channel_history(config=config(number=1), channels=["a"]) == {
+        "a": {"writes": []}
+    }
+    assert saver.get_delta_channel_history(config=config(), channels=[]) == {}
+    assert saver.get_delta_channel_history(config=config("nobody"), channels=["a"]) == {
+        "a": {"writes": []}
+    }
+    expected = BaseCheckpointSaver.get_delta_channel_history(
+        saver, config=config(), channels=["a", "b", "none"]
+    )
+    assert found == expected
+
+
+def test_delta_history_ends_where_parents_go_round(memory: HoldfastSaver) -> None:
+    for number, parent in ((1, 2), (2, 1)):
+        memory.put(config(number=parent), checkpoint(number), {}, {})
+    found = memory.get_delta_channel_history(config=config(), channels=["a"])
+    assert found == {"a": {"writes": []}}
+    assert id_of(1) < id_of(2)

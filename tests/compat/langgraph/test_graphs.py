@@ -1,0 +1,226 @@
+"""Real graphs: interrupts, subgraphs, nodes side by side, going back, forks, and both faces."""
+
+import operator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
+from langgraph.types import Command, Send, interrupt
+from pydantic import BaseModel
+
+from holdfast.compat.langgraph import HoldfastSaver
+from tests.waiting import until
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+def plain(snapshots: Any) -> list[Any]:
+    """Return what two savers must agree on: all but ids and times."""
+    return [
+        (
+            each.values,
+            each.next,
+            [(task.name, [one.value for one in task.interrupts]) for task in each.tasks],
+            {k: v for k, v in (each.metadata or {}).items() if k in ("source", "step")},
+        )
+        for each in snapshots
+    ]
+
+
+def settled(result: Any) -> Any:
+    """Return a result without what it waits for, of which the ids differ."""
+    return {name: value for name, value in result.items() if name != "__interrupt__"}
+
+
+class State(MessagesState):
+    approved: bool
+    notes: Annotated[list[str], operator.add]
+
+
+def ask(state: State) -> Any:
+    answer = interrupt({"question": ["send it?", len(state["messages"])]})
+    return {"approved": answer, "messages": [AIMessage(f"answer {answer}", id="a1")]}
+
+
+def fan(state: State) -> list[Send]:
+    return [Send("worker", {"n": n}) for n in range(3)]
+
+
+def worker(state: Any) -> Any:
+    return {"notes": [f"worker {state['n']}"]}
+
+
+def approving(saver: Any) -> Any:
+    graph = StateGraph(State)
+    graph.add_node("ask", ask)
+    graph.add_node("worker", worker)
+    graph.add_node("left", lambda state: {"notes": ["left"]})
+    graph.add_node("right", lambda state: {"notes": ["right"]})
+    graph.add_node("last", lambda state: {"messages": [AIMessage("done", id="a2")]})
+    graph.add_edge(START, "left")
+    graph.add_edge(START, "right")
+    graph.add_edge(["left", "right"], "ask")
+    graph.add_conditional_edges("ask", fan, ["worker"])
+    graph.add_edge("worker", "last")
+    graph.add_edge("last", END)
+    return graph.compile(checkpointer=saver)
+
+
+def converse(saver: Any, again: Any) -> list[Any]:
+    """Go through all of it; `again` is what another process would have. Return what is seen."""
+    graph = approving(saver)
+    first = graph.invoke({"messages": [HumanMessage("hi", id="h1")], "notes": []}, CONFIG)
+    seen = [first["notes"], first["__interrupt__"][0].value]
+    graph = approving(again)
+    seen += plain([graph.get_state(CONFIG)])
+    seen.append(settled(graph.invoke(Command(resume=True), CONFIG)))
+    seen += plain(graph.get_state_history(CONFIG))
+    # Back to where it was asked, and another answer: a second line from the same parent.
+    waiting = next(s for s in graph.get_state_history(CONFIG) if s.next == ("ask",))
+    seen.append(settled(graph.invoke(Command(resume="no"), waiting.config)))
+    # Another past: the state is changed where it was, and goes on from there.
+    update = {"messages": [RemoveMessage(id="h1"), HumanMessage("new", id="h2")]}
+    changed = graph.update_state(waiting.config, update, as_node="ask")
+    seen.append(settled(graph.invoke(None, changed)))
+    seen += plain(graph.get_state_history(CONFIG))
+    seen += plain(graph.get_state_history(CONFIG, limit=2, filter={"source": "update"}))
+    return seen
+
+
+def test_interrupts_parallel_nodes_and_time_travel(saver: HoldfastSaver) -> None:
+    """Two savers over one store stand for two processes; LangGraph's own says what is right."""
+    expected = InMemorySaver()
+    assert converse(saver, HoldfastSaver(saver._sync)) == converse(expected, expected)
+
+
+async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
+    graph, expected = approving(memory), approving(InMemorySaver())
+    for each in (graph, expected):
+        await each.ainvoke({"messages": [HumanMessage("hi", id="h1")], "notes": []}, CONFIG)
+        await each.ainvoke(Command(resume=True), CONFIG)
+    ours = [state async for state in graph.aget_state_history(CONFIG)]
+    assert plain(ours) == plain([state async for state in expected.aget_state_history(CONFIG)])
+    assert plain(graph.get_state_history(CONFIG)) == plain(ours)
+
+
+def nested(saver: Any) -> Any:
+    inner = StateGraph(State)
+    inner.add_node("think", lambda state: {"messages": [AIMessage("think", id="i1")]})
+    inner.add_node("ask", ask)
+    inner.add_edge(START, "think")
+    inner.add_edge("think", "ask")
+    outer = StateGraph(State)
+    outer.add_node("inner", inner.compile())
+    outer.add_edge(START, "inner")
+    return outer.compile(checkpointer=saver)
+
+
+def test_subgraphs_wait_and_go_on(saver: HoldfastSaver) -> None:
+    answers = []
+    for each, again in ((saver, HoldfastSaver(saver._sync)), (InMemorySaver(),) * 2):
+        nested(each).invoke({"messages": [HumanMessage("hi", id="h1")], "notes": []}, CONFIG)
+        state = nested(again).get_state(CONFIG, subgraphs=True)
+        inside = state.tasks[0].state
+        answers.append(
+            [
+                plain([state, inside]),
+                nested(again).invoke(Command(resume="ok"), CONFIG),
+                plain(nested(again).get_state_history(CONFIG)),
+            ]
+        )
+    assert answers[0] == answers[1]
+    scopes = [info.key.scope_id for info in saver._sync.scopes("t")]
+    assert len(scopes) == 2
+    assert "main" in scopes
+    assert len(list(saver.list(CONFIG))) == 7
+    saver.delete_thread("t")
+    assert list(saver._sync.scopes("t")) == []
+
+
+class Order(BaseModel):
+    item: str
+    count: int = 1
+
+
+@dataclass
+class Address:
+    street: str
+
+
+class Shop(BaseModel):
+    order: Order
+    address: Address | None = None
+    log: Annotated[list[str], operator.add] = []
+
+
+def test_state_of_pydantic_models_and_dataclasses(saver: HoldfastSaver) -> None:
+    def pack(state: Shop) -> Any:
+        interrupt("sure?")
+        return {"address": Address("High St"), "log": [type(state.order).__name__]}
+
+    def compiled(saver: Any) -> Any:
+        graph = StateGraph(Shop)
+        graph.add_node("pack", pack)
+        graph.add_edge(START, "pack")
+        return graph.compile(checkpointer=saver)
+
+    knowing = HoldfastSaver(saver._sync, allow=[Order, Address, Shop])
+    compiled(knowing).invoke({"order": Order(item="tea")}, CONFIG)
+    fresh = HoldfastSaver(saver._sync, allow=[Order, Address, Shop])
+    found = compiled(fresh).invoke(Command(resume=1), CONFIG)
+    assert found == {"order": Order(item="tea"), "address": Address("High St"), "log": ["Order"]}
+    assert compiled(fresh).get_state(CONFIG).values["order"] == Order(item="tea")
+
+
+class Failing(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+def test_a_failed_step_keeps_what_its_neighbour_did(saver: HoldfastSaver) -> None:
+    runs: list[str] = []
+
+    def good(state: Failing) -> Any:
+        runs.append("good")
+        return {"log": ["good"]}
+
+    def bad(state: Failing) -> Any:
+        runs.append("bad")
+        if runs.count("bad") == 1:
+            until(lambda: (found := saver.get_tuple(CONFIG)) and found.pending_writes)
+            raise ValueError("once")
+        return {"log": ["bad"]}
+
+    def compiled(saver: Any) -> Any:
+        graph = StateGraph(Failing)
+        graph.add_node("good", good)
+        graph.add_node("bad", bad)
+        graph.add_edge(START, "good")
+        graph.add_edge(START, "bad")
+        return graph.compile(checkpointer=saver)
+
+    with pytest.raises(ValueError, match="once"):
+        compiled(saver).invoke({"log": []}, CONFIG)
+    found = compiled(HoldfastSaver(saver._sync)).invoke(None, CONFIG)
+    assert sorted(found["log"]) == ["bad", "good"]
+    assert sorted(runs) == ["bad", "bad", "good"]
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def test_what_a_node_changes_in_place_is_saved(memory: HoldfastSaver) -> None:
+    def node(state: Chat) -> Any:
+        state["messages"][0].content = "redacted"
+        return {"messages": [AIMessage("ok", id="a")]}
+
+    graph = StateGraph(Chat)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    compiled: Any = graph.compile(checkpointer=memory)
+    compiled.invoke({"messages": [HumanMessage("secret", id="h")]}, CONFIG)
+    values = compiled.get_state(CONFIG).values
+    assert [each.content for each in values["messages"]] == ["redacted", "ok"]

@@ -1,0 +1,145 @@
+"""Long threads: what a history takes, and that what is made late is what was there."""
+
+import copy
+import json
+import pickle
+import tracemalloc
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from holdfast.compat.langgraph import HoldfastSaver
+from holdfast.compat.langgraph.heads import Heads, WarmStates
+from holdfast.compat.langgraph.records import Warm
+from holdfast.model import ScopeKey
+from tests.compat.langgraph.kit import Places, config, got, ids, put
+
+COUNT = 150
+
+
+def talk(saver: HoldfastSaver, count: int = COUNT) -> list[list[Any]]:
+    """Save a conversation that grows, with what makes it harder now and then."""
+    messages: list[Any] = []
+    expected = []
+    for number in range(1, count + 1):
+        call = {"name": "f", "args": {"x": number}, "id": str(number), "type": "tool_call"}
+        kind: Any = AIMessage if number % 2 else HumanMessage
+        more = {"tool_calls": [call]} if number % 6 == 1 else {}
+        messages = [*messages, kind(f"{number} " + "x" * 400, id=str(number), **more)]
+        if number % 40 == 0:
+            messages = [HumanMessage("summary", id=f"s{number}"), *messages[-60:]]
+        if number % 31 == 0:
+            messages[3] = AIMessage(f"edited at {number}", id=messages[3].id)
+        put(saver, number, number - 1 or None, messages=messages, other={"n": number})
+        expected.append(messages)
+    return expected[::-1]
+
+
+def test_a_long_history_is_what_was_saved(places: Places) -> None:
+    with places.open("sqlite") as store:
+        expected = talk(HoldfastSaver(store))
+        saver = HoldfastSaver(store)
+        found = list(saver.list(config()))
+        assert ids(found) == list(range(COUNT, 0, -1))
+        seen = [each.checkpoint["channel_values"]["messages"] for each in found]
+        assert seen == expected
+        # In whatever order they are looked at, and again.
+        for at in (100, 3, 64, 63, 65, 149, 0, 64):
+            values = found[at].checkpoint["channel_values"]
+            assert values == {"messages": expected[at], "other": {"n": COUNT - at}}
+        assert got(saver).checkpoint == found[0].checkpoint
+
+
+def test_what_is_looked_at_late_is_the_readers_own(places: Places) -> None:
+    with places.open("memory") as store:
+        saver = HoldfastSaver(store)
+        expected = talk(saver, 60)
+        newest, older, *_ = saver.list(config())
+        newest.checkpoint["channel_values"]["messages"][0].content = "mine"
+        assert older.checkpoint["channel_values"]["messages"] == expected[1]
+        some(older)["channel_values"] = "mine"
+        assert newest.checkpoint["channel_values"]["messages"] == expected[0]
+        assert some(older)["channel_values"] == "mine"
+        saver.delete_thread("t")
+        assert newest.checkpoint["channel_values"]["other"] == {"n": 60}
+
+
+def some(found: Any) -> Any:
+    return found.checkpoint
+
+
+def test_a_checkpoint_that_is_made_late_is_a_dict(places: Places) -> None:
+    with places.open("memory") as store:
+        saver = HoldfastSaver(store)
+        talk(saver, 60)
+        late, plain = some(next(saver.list(config()))), some(got(saver))
+        assert isinstance(late, dict)
+        assert type(plain) is dict
+        assert (late == plain, plain == late, late != plain) == (True, True, False)
+        assert late == some(next(saver.list(config())))
+        for copied in (
+            dict(late),
+            {**late},
+            late.copy(),
+            late | {},
+            {} | late,
+            dict(late.items()),
+            dict(zip(late.keys(), late.values(), strict=True)),
+            {key: late[key] for key in late},
+            copy.copy(late),
+            copy.deepcopy(late),
+            pickle.loads(pickle.dumps(late)),
+        ):
+            assert type(copied) is dict
+            assert copied == plain
+        assert (len(late), list(reversed(late))) == (len(plain), list(reversed(plain)))
+        assert ("v" in late, "x" in late, late.get("v"), late.get("x", 5)) == (True, False, 4, 5)
+        assert json.dumps({k: v for k, v in late.items() if k != "channel_values"})
+        assert repr(late) == repr(plain)
+        assert bool(late)
+        with pytest.raises(TypeError):
+            hash(late)
+        late["x"] = 1
+        late |= {"y": 2}
+        late.update(z=3)
+        assert (late.pop("x"), late.setdefault("y", 9), late["z"]) == (1, 2, 3)
+        del late["y"]
+        assert late.popitem() == ("z", 3)
+        assert late == plain
+        late.clear()
+        assert late == {}
+
+
+def test_a_history_takes_little_memory(places: Places) -> None:
+    """All of it is in memory at once, as LangGraph does it: 150 states of up to 50 KB each."""
+    with places.open("sqlite") as store:
+        messages: list[Any] = []
+        saver = HoldfastSaver(store)
+        for number in range(1, COUNT + 1):
+            messages = [*messages, HumanMessage(str(number) * 300, id=str(number))]
+            put(saver, number, number - 1 or None, messages=messages)
+        size = sum(info.size for info in store.scope("t", kind="thread").history())
+        tracemalloc.start()
+        try:
+            for each in list(saver.list(config())):
+                assert each.checkpoint["channel_values"]["messages"]
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size > 8_000_000
+    assert peak < size / 2
+
+
+def test_what_is_remembered_of_scopes_is_bounded() -> None:
+    warm, heads = WarmStates(bytes_max=1000), Heads()
+    for number in range(5_000):
+        scope = ScopeKey(str(number))
+        warm.keep(scope, "r", Warm({}, b"{}", 100))
+        heads.saw(scope, None)
+    assert len(warm._states) == 10
+    assert warm.at(scope, "r") is not None
+    assert warm.at(scope, "other") is None
+    warm.keep(scope, "r", Warm({}, b"{}", 900))
+    assert warm.last(scope) is None
+    assert len(heads._heads) <= 4096

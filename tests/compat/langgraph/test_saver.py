@@ -1,0 +1,356 @@
+"""What the conformance suite does not look at."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from holdfast import InvalidInput, Store
+from holdfast.compat.langgraph import HoldfastSaver
+from tests.compat.langgraph.kit import Places, checkpoint, config, got, id_of, ids, opened, put
+from tests.compat.langgraph.test_values import Colour, Point
+
+
+def test_exotic_values_come_back_exactly(saver: HoldfastSaver) -> None:
+    values: dict[str, Any] = {
+        "nul": "a\0b",
+        "nan": float("nan"),
+        "tuple": (1, [2, (3,)]),
+        "lone": "\ud800",
+        "big": 10**40,
+        "bytes": b"\0\xff",
+        "keys": {1: "a", (2, 3): {"b"}},
+        "none": None,
+        "empty": [],
+    }
+    put(saver, 1, **values)
+    config_ = config(number=1)
+    saver.put_writes(config_, list(values.items()), "task", "~path")
+    found = got(HoldfastSaver(saver._sync), 1)
+    assert repr(found.checkpoint["channel_values"]) == repr(values)
+    assert repr([(channel, value) for _, channel, value in found.pending_writes or []]) == repr(
+        list(values.items())
+    )
+
+
+def test_metadata_comes_back_exactly_and_is_found(saver: HoldfastSaver) -> None:
+    metadata: Any = {"source": "input", "step": -1, "odd": (1, "a\0b"), "run_id": "r" * 300}
+    saver.put(config(), checkpoint(1), metadata, {})
+    assert got(saver).metadata == metadata
+    assert ids(saver.list(None, filter={"run_id": "r" * 300, "odd": (1, "a\0b")})) == [1]
+    assert ids(saver.list(config(), filter={"odd": [1, "a\0b"]})) == []
+    assert ids(saver.list(config(), filter={"absent": None})) == []
+    saver.delete_for_runs(["r" * 300])
+    assert saver.get_tuple(config()) is None
+
+
+def test_put_replaces_and_never_refuses(saver: HoldfastSaver) -> None:
+    put(saver, 1, a=1)
+    put(saver, 2, 1, a=2)
+    put(saver, 2, None, a=3)
+    put(saver, 1, a=[4])
+    assert [got(saver, n).checkpoint["channel_values"] for n in (1, 2)] == [{"a": [4]}, {"a": 3}]
+    assert got(saver, 2).parent_config is None
+    assert ids(saver.list(config())) == [2, 1]
+
+
+def test_the_latest_is_the_one_with_the_greatest_id(saver: HoldfastSaver) -> None:
+    for number in (2, 1, 5, 4, 3):
+        put(saver, number, n=number)
+    other = HoldfastSaver(saver._sync)
+    assert ids([got(saver), got(other)]) == [5, 5]
+    put(other, 6)
+    put(saver, 7)
+    assert ids([got(saver), got(other)]) == [7, 7]
+    assert ids(saver.list(config())) == [7, 6, 5, 4, 3, 2, 1]
+    assert ids(saver.list(config(), before=config(number=5), limit=2)) == [4, 3]
+    assert ids(saver.list(config(), before=config(number=9))) == [7, 6, 5, 4, 3, 2, 1]
+    assert ids(saver.list(config(number=4))) == [4]
+    assert ids(saver.list(config(), limit=0)) == []
+    assert ids(saver.list(config(), limit=-1)) == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_two_writers_from_one_parent_both_stay(saver: HoldfastSaver) -> None:
+    other = HoldfastSaver(saver._sync)
+    put(saver, 1)
+    got(other)
+    put(saver, 2, 1, by="saver")
+    put(other, 3, 1, by="other")
+    put(saver, 4, 2, by="saver")
+    assert ids(saver.list(config())) == [4, 3, 2, 1]
+    parents = [each.parent_config for each in saver.list(config())]
+    assert parents == [config(number=n) for n in (2, 1, 1)] + [None]
+
+
+def test_many_threads_at_once(saver: HoldfastSaver) -> None:
+    savers = [saver, HoldfastSaver(saver._sync)]
+    failures: list[BaseException] = []
+
+    def work(worker: int) -> None:
+        try:
+            for step in range(6):
+                number = 10 * step + worker
+                saver = savers[worker % 2]
+                where = config(number=number)
+                saver.put_writes(where, [("a", worker)], f"task-{worker}")
+                put(saver, number, None, messages=[HumanMessage(str(worker), id=str(step))])
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    found = list(saver.list(config()))
+    assert ids(found) == sorted((10 * s + w for s in range(6) for w in range(4)), reverse=True)
+    for number, each in zip(ids(found), found, strict=True):
+        assert each.checkpoint["channel_values"]["messages"][0].content == str(number % 10)
+        assert each.pending_writes == [(f"task-{number % 10}", "a", number % 10)]
+    assert ids([got(saver)]) == [53]
+
+
+def test_writes_may_come_first_and_first_wins(saver: HoldfastSaver) -> None:
+    saver.put_writes(config(number=1), [("a", 1), ("b", (2,))], "task", "p")
+    saver.put_writes(config(number=1), [("a", 9), ("b", 9), ("c", 3)], "task", "p")
+    assert saver.get_tuple(config(number=1)) is None
+    put(saver, 1)
+    assert got(saver).pending_writes == [("task", "a", 1), ("task", "b", (2,)), ("task", "c", 3)]
+
+
+def test_special_writes_are_replaced(saver: HoldfastSaver) -> None:
+    put(saver, 1)
+    where = config(number=1)
+    special = list(WRITES_IDX_MAP)
+    saver.put_writes(where, [("a", 1)], "task")
+    for value in (1, 2):
+        saver.put_writes(where, [(channel, value) for channel in special], "task")
+    saver.put_writes(where, [("a", 5), (special[0], 5)], "task")
+    found = {channel: value for _, channel, value in got(saver).pending_writes or []}
+    assert found == {"a": 1, **dict.fromkeys(special, 2)}
+
+
+def test_writes_are_in_the_order_in_which_they_are_applied(saver: HoldfastSaver) -> None:
+    put(saver, 1)
+    for task_id, path in (("z", "a"), ("a", "b"), ("m", ""), ("b", "a")):
+        saver.put_writes(config(number=1), [("x", 1), ("y", 2)], task_id, path)
+    order = [(task_id, channel) for task_id, channel, _ in got(saver).pending_writes or []]
+    assert order == [(task_id, channel) for task_id in "mbza" for channel in "xy"]
+
+
+async def test_both_faces_see_the_same(store: Store) -> None:
+    for saver in (HoldfastSaver(store), HoldfastSaver(store.aio)):
+        where = await saver.aput(config(), checkpoint(1, a=(1,)), {"run_id": "r"}, {})
+        assert where == config(number=1)
+        await saver.aput_writes(where, [("a", 2)], "task")
+        assert await saver.aget_tuple(config()) == saver.get_tuple(config())
+        assert [each async for each in saver.alist(None)] == list(saver.list(None))
+        assert [each async for each in saver.athreads()] == list(saver.threads()) == ["t"]
+        assert (await saver.asizes("t")).snapshots == saver.sizes("t").snapshots == 1
+        await saver.acopy_thread("t", "u")
+        await saver.aprune(["u"], strategy="delete")
+        await saver.adelete_for_runs(["r"])
+        assert saver.get_tuple(config()) is None
+        await saver.adelete_thread("t")
+
+
+def test_what_is_returned_is_the_callers_own(saver: HoldfastSaver) -> None:
+    message = AIMessage("x", id="1", response_metadata={"deep": [1]})
+    put(saver, 1, messages=[message], data={"list": [1]})
+    message.content = "changed"
+    for reader in (saver, HoldfastSaver(saver._sync), saver):
+        values = got(reader).checkpoint["channel_values"]
+        assert values["messages"][0].content == "x"
+        assert values["messages"][0].response_metadata == {"deep": [1]}
+        assert values["data"] == {"list": [1]}
+        values["messages"][0].content = "mine"
+        values["messages"][0].response_metadata["deep"].append(2)
+        values["messages"][0].additional_kwargs["x"] = 1
+        values["messages"].append(message)
+        values["data"]["list"].append(2)
+
+
+def test_messages_changed_between_saves_are_saved_changed(saver: HoldfastSaver) -> None:
+    messages: list[Any] = [HumanMessage(str(number), id=str(number)) for number in range(4)]
+    put(saver, 1, messages=messages)
+    expected = []
+    changes: list[Any] = [
+        lambda m: setattr(m[0], "content", "changed"),
+        lambda m: m[1].additional_kwargs.update(a=[1]),
+        lambda m: m[1].additional_kwargs["a"].append(2),
+        lambda m: m.append(AIMessage("more", id="more")),
+        lambda m: m.pop(0),
+        lambda m: m.reverse(),
+        lambda m: m.insert(1, HumanMessage("again", id="2")),
+        lambda m: m.append("no message"),
+        lambda m: m.clear(),
+    ]
+    for number, change in enumerate(changes, 2):
+        change(messages)
+        put(saver, number, number - 1, messages=messages)
+        expected.append(repr(messages))
+        assert repr(got(saver).checkpoint["channel_values"]["messages"]) == expected[-1]
+    fresh = HoldfastSaver(saver._sync)
+    found = [got(fresh, number) for number in range(2, len(changes) + 2)]
+    assert [repr(each.checkpoint["channel_values"]["messages"]) for each in found] == expected
+
+
+def test_another_process_goes_on_where_this_one_was(places: Places) -> None:
+    url = places.url("sqlite")
+    with opened(url, url) as stores:
+        one, two = map(HoldfastSaver, stores)
+        messages: list[Any] = []
+        for number in range(1, 8):
+            saver = (one, two)[number % 2]
+            before = saver.get_tuple(config())
+            messages = before.checkpoint["channel_values"]["messages"] if before else []
+            messages = [*messages, HumanMessage("x" * number, id=str(number))]
+            put(saver, number, number - 1 or None, messages=messages)
+        assert [len(m.content) for m in messages] == list(range(1, 8))
+        assert got(one).checkpoint["channel_values"]["messages"] == messages
+
+
+def test_threads_are_listed_and_measured(saver: HoldfastSaver) -> None:
+    for thread in ("b/2", "a", "b/1", "b/3"):
+        for namespace in ("", "inner:1", "inner:2"):
+            saver.put(config(thread, namespace), checkpoint(1, text="x" * 500), {}, {})
+    saver._sync.scope("b/0").save({"not": "a thread"})
+    assert list(saver.threads()) == ["a", "b/1", "b/2", "b/3"]
+    assert list(saver.threads(prefix="b/")) == ["b/1", "b/2", "b/3"]
+    assert list(saver.threads(prefix="b/", after="b/1", limit=1)) == ["b/2"]
+    sizes = saver.sizes("a")
+    assert (sizes.snapshots, sizes.scopes) == (3, 3)
+    assert sizes.logical_bytes > 1500
+
+
+def test_delete_thread_leaves_what_others_keep(saver: HoldfastSaver) -> None:
+    put(saver, 1)
+    saver._sync.scope("t", "planner").save({"mine": 1})
+    saver.delete_thread("t")
+    assert saver.get_tuple(config()) is None
+    assert saver._sync.scope("t", "planner").load() is not None
+    saver.put_writes(config(number=3), [("a", 1)], "task")
+    saver.delete_thread("t")
+    put(saver, 3)
+    assert got(saver).pending_writes == []
+
+
+def test_prune_by_number_and_age(saver: HoldfastSaver) -> None:
+    for number in range(1, 7):
+        put(saver, number, number - 1 or None)
+        saver.put_writes(config(number=number), [("a", number)], "task")
+    saver.prune(["t"], keep_last=4, older_than=timedelta(days=100_000))
+    assert ids(saver.list(config())) == [6, 5, 4, 3, 2, 1]
+    saver.prune(["t"], keep_last=4, older_than=timedelta(0))
+    assert ids(saver.list(config())) == [6, 5, 4, 3]
+    assert got(saver, 3).parent_config is None
+    assert got(saver, 4).parent_config == config(number=3)
+    saver.prune(["t"], keep_last=3)
+    saver.put_writes(config(number=2), [("a", 1)], "lost")
+    saver.put_writes(config(number=9), [("a", 1)], "to come")
+    saver.prune(["t"])
+    (last,) = saver.list(config())
+    assert last.pending_writes == [("task", "a", 6)]
+    assert list(saver._sync.scope("t", kind="thread").noted_ids()) == [id_of(6), id_of(9)]
+    saver.prune(["t", "nothing"], older_than=timedelta(0))
+    assert ids(saver.list(config())) == [6]
+
+
+def test_classes_of_ones_own_are_allowed_by_being_listed(saver: HoldfastSaver) -> None:
+    point = Point(1.5, ("a",))
+    with pytest.raises(InvalidInput, match=r"not allowed: see `allow`.*path=`/channel_values/p`"):
+        put(saver, 1, p=point)
+    assert saver.get_tuple(config()) is None
+    knowing = HoldfastSaver(saver._sync, allow=[Point])
+    put(knowing, 1, p=point)
+    assert got(knowing).checkpoint["channel_values"]["p"] == point
+    with pytest.raises(InvalidInput, match="not allowed"):
+        got(saver)
+    listed = saver.with_allowlist([(Point.__module__, "Point"), (Colour.__module__, "Colour")])
+    assert got(listed).checkpoint["channel_values"]["p"] == point
+    put(listed, 2, 1, c=Colour.RED)
+    assert got(listed).checkpoint["channel_values"]["c"] is Colour.RED
+    loose = HoldfastSaver(saver._sync, serde=JsonPlusSerializer(allowed_msgpack_modules=True))
+    assert got(loose, 1).checkpoint["channel_values"]["p"] == point
+
+
+class Rot:
+    """A cipher for tests: what is stored is not what was given."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "rot", bytes(each ^ 0x55 for each in plaintext)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "rot"
+        return bytes(each ^ 0x55 for each in ciphertext)
+
+
+def test_a_serializer_that_encrypts_sees_everything(saver: HoldfastSaver) -> None:
+    sealing = HoldfastSaver(saver._sync, serde=EncryptedSerializer(Rot()))
+    secret = "CARD 4111"
+    messages = [HumanMessage(secret, id="1")]
+    metadata: Any = {"step": 1, "secret": secret}
+    for number in (1, 2):
+        sealing.put(config(), checkpoint(number, messages=messages, bare=secret), metadata, {})
+        sealing.put_writes(config(number=number), [("bare", secret)], "task")
+    found = got(sealing)
+    assert found.checkpoint["channel_values"] == {"messages": messages, "bare": secret}
+    assert found.metadata == metadata
+    assert found.pending_writes == [("task", "bare", secret)]
+    assert ids(sealing.list(config(), filter={"secret": secret})) == [2, 1]
+    snapshot = saver._sync.scope("t", kind="thread").load()
+    assert snapshot is not None
+    notes = list(saver._sync.scope("t", kind="thread").notes(on=snapshot.id))
+    assert secret not in repr((snapshot, notes))
+    with pytest.raises(InvalidInput, match="serializer"):
+        got(saver)
+    put(saver, 3, bare="never sealed")
+    with pytest.raises(InvalidInput, match="not saved with this serializer"):
+        got(sealing)
+
+
+def test_versions_grow_whatever_they_were(memory: HoldfastSaver) -> None:
+    versions: list[Any] = [memory.get_next_version(None, None)]
+    for _ in range(20):
+        versions.append(memory.get_next_version(versions[-1], None))
+    assert versions == sorted(set(versions))
+    assert memory.get_next_version(7, None).startswith(f"{8:032}.0.")
+    assert memory.get_next_version("00012.0.5", None).startswith(f"{13:032}.0.")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda saver: HoldfastSaver(cast(Any, "sqlite:///x.db")),
+        lambda saver: HoldfastSaver(saver._sync, allow=cast(Any, ["Point"])),
+        lambda saver: saver.get_tuple({}),
+        lambda saver: saver.get_tuple({"configurable": {}}),
+        lambda saver: saver.get_tuple(config("")),
+        lambda saver: saver.get_tuple(config("a\0b")),
+        lambda saver: saver.put_writes(config(), [("a", 1)], "task"),
+        lambda saver: saver.prune(["t"], strategy="some"),
+        lambda saver: saver.prune("t"),
+        lambda saver: saver.prune(["t"], keep_last=-1),
+        lambda saver: saver.prune(["t"], strategy="delete", keep_last=1),
+        lambda saver: saver.delete_for_runs("r"),
+    ],
+)
+def test_mistakes_are_told(memory: HoldfastSaver, wrong: Any) -> None:
+    with pytest.raises(InvalidInput):
+        wrong(memory)
+
+
+def test_the_plain_methods_work_inside_a_loop(saver: HoldfastSaver) -> None:
+    async def both() -> None:
+        put(saver, 1)
+        await saver.aput(config(number=1), checkpoint(2), {}, {})
+        assert ids(saver.list(config())) == [2, 1]
+
+    asyncio.run(both())

@@ -1,0 +1,384 @@
+"""What is written is read back as it was, or refused with its path; and nothing else is made."""
+
+import math
+import re
+from base64 import b64encode
+from collections import OrderedDict, deque, namedtuple
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, Flag, StrEnum
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import ormsgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Command, Interrupt, Overwrite, Send
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from holdfast import Corrupt, InvalidInput
+from holdfast.compat.langgraph.allowed import Allowed
+from holdfast.compat.langgraph.messages import MessageCache
+from holdfast.compat.langgraph.reading import Reader
+from holdfast.compat.langgraph.values import Shape, Writer, default_serde
+from holdfast.core import codec
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = "b"
+
+
+class Mood(StrEnum):
+    CALM = "calm"
+
+
+class Right(Flag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclass
+class Point:
+    x: float
+    tags: tuple[str, ...] = ()
+    inner: "Point | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    key: str
+    at: list[int] = field(default_factory=list)
+
+
+Pair = namedtuple("Pair", "left right")
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    name: str = "x"
+    size: int | None = None
+    inner: Any = None
+    _hidden: int = PrivateAttr(default=3)
+
+
+class Stranger(BaseModel):
+    name: str
+
+
+ALLOWED = [Colour, Mood, Right, Point, Frozen, Pair, Model]
+SHAPE = Shape(default_serde(), Allowed(ALLOWED))
+
+
+def encoded(value: Any, shape: Shape = SHAPE, cache: MessageCache | None = None) -> bytes:
+    out: list[bytes] = []
+    writer = Writer(shape, cache or MessageCache())
+    writer.write(value, out)
+    return (b" " if writer.wide else b"") + b"".join(out)
+
+
+def back(value: Any) -> Any:
+    return Reader(SHAPE).value(codec.decode(encoded(value)))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Tell whether two values are the same, their classes too; NaN is itself."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return repr(a) == repr(b)
+    if isinstance(a, dict):
+        pairs = zip(a.items(), b.items(), strict=False)
+        return len(a) == len(b) and all(
+            same(x, y) for p, q in pairs for x, y in zip(p, q, strict=True)
+        )
+    if isinstance(a, list | tuple | deque):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, set | frozenset):
+        return a == b and sorted(map(repr, a)) == sorted(map(repr, b))
+    if isinstance(a, BaseModel):
+        return same(a.__dict__, b.__dict__) and same(a.__pydantic_extra__, b.__pydantic_extra__)
+    return bool(a == b)
+
+
+TEXT = st.text(st.characters()) | st.text(st.characters(categories=["Cs", "Lu", "Cc"]), max_size=4)
+TAGS = st.sampled_from(["$tuple", "$message", "$plain", "$", "$object", "$map", "a"])
+ATOMS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=2**62, max_value=2**70)
+    | st.floats()
+    | TEXT
+    | TAGS
+    | st.binary(max_size=8)
+    | st.datetimes(timezones=st.none() | st.just(UTC) | st.just(ZoneInfo("Europe/Berlin")))
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.uuids()
+    | st.decimals(allow_nan=False)
+    | st.sampled_from([Colour.RED, Colour.BLUE, Mood.CALM, Right.READ, Right.READ | Right.WRITE])
+)
+HASHABLE = st.integers() | TEXT | st.binary(max_size=4) | st.tuples(st.integers(), TEXT)
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    few = st.lists(inner, max_size=4)
+    members = st.dictionaries(TEXT | TAGS, inner, max_size=4)
+    return (
+        few
+        | few.map(tuple)
+        | few.map(deque)
+        | members
+        | st.dictionaries(HASHABLE, inner, max_size=3)
+        | st.sets(HASHABLE, max_size=3)
+        | st.frozensets(HASHABLE, max_size=3)
+        | st.builds(Point, inner, few.map(tuple))
+        | st.builds(Pair, inner, inner)
+        | st.builds(Model, inner=inner)
+        | st.builds(HumanMessage, TEXT, additional_kwargs=members)
+        | st.builds(AIMessage, TEXT, response_metadata=members, name=st.none() | TEXT)
+        | st.builds(lambda c, a: ToolMessage(c, tool_call_id="t", artifact=a), TEXT, inner)
+    )
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.recursive(ATOMS, nested, max_leaves=12))
+def test_whatever_is_written_is_read_back_as_it_was(value: Any) -> None:
+    assert same(back(value), value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.recursive(ATOMS, nested, max_leaves=8))
+def test_the_same_value_is_the_same_bytes(value: Any) -> None:
+    cache = MessageCache()
+    assert encoded(value, cache=cache) == encoded(value, cache=cache) == encoded(value)
+
+
+NAMED = timezone(timedelta(hours=1), "CET")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        HumanMessage("hi", id="1", name="ann"),
+        HumanMessage([{"type": "text", "text": "hi"}, "there"], custom="x", other=(1, 2)),
+        AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c", "type": "tool_call"}]),
+        AIMessage("x", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+        AIMessageChunk(content="x", tool_call_chunks=[]),
+        ToolMessage("x", tool_call_id="c", artifact={"rows": [(1, b"x")]}, status="error"),
+        SystemMessage("s", additional_kwargs={"$tuple": [1]}),
+        SystemMessage("lone \ud800", response_metadata={"big": 10**30, "nan": math.inf}),
+        RemoveMessage(id="5"),
+        Send("node", {"messages": [HumanMessage("x")], 5: (1,)}),
+        Command(goto=Send("a", 1), update={"x": (1, 2)}, resume={"i": 1}),
+        Interrupt(value={"question": ("ok?",)}, id="i"),
+        Overwrite([1, (2,)]),
+        _DeltaSnapshot([HumanMessage("x", id="1")]),
+        Path("/a/b"),
+        re.compile("a+", re.IGNORECASE),
+        datetime(2026, 1, 1, tzinfo=NAMED),
+        time(1, 2, tzinfo=UTC),
+        Frozen("k", [1]),
+        Point(1.0, inner=Point(math.nan)),
+        Decimal("NaN"),
+        timedelta.min,
+        date.max,
+        UUID(int=5),
+        bytearray(b"x"),
+        [[[]], {}, [{}], ((),)],
+        {"$plain": {"$plain": {"$x": 1}}},
+        {1: "int", "1": "text", None: 0, (1, 2): [3], False: "no"},
+        "\ud83d\ude00",
+        10**4299,
+    ],
+)
+def test_examples(value: Any) -> None:
+    found = back(value)
+    assert type(found) is type(value)
+    if not (isinstance(value, Decimal) and value.is_nan()) and not isinstance(value, Point):
+        assert found == value
+    assert repr(found) == repr(value)
+
+
+def test_a_model_comes_back_with_what_was_set_and_hidden() -> None:
+    model = Model.model_validate({"size": 5, "more": "m"})
+    model._hidden = 7
+    found = back(model)
+    assert (found, found._hidden, found.model_extra) == (model, 7, {"more": "m"})
+    assert found.model_fields_set == model.model_fields_set
+    found.size = 6
+    assert model.size == 5
+
+
+def test_messages_read_back_behave_like_others() -> None:
+    message = AIMessage("x", id="1")
+    found = back([message])[0]
+    found.content = "y"
+    found.additional_kwargs["k"] = 1
+    assert (message.content, message.additional_kwargs) == ("x", {})
+    assert found.model_copy(update={"id": "2"}).id == "2"
+    assert BaseMessage.model_validate(found.model_dump()).content == "y"
+    assert found.model_dump().keys() == message.model_dump().keys()
+
+
+def test_a_message_is_readable() -> None:
+    tree = codec.decode(encoded([AIMessage("hello", id="1")]))
+    assert {"$message": "AIMessage", "type": "ai", "content": "hello"}.items() <= tree[0].items()
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def test_subclasses_of_plain_types_become_plain_and_equal() -> None:
+    found = back({"a": Text("x"), "b": OrderedDict(x=1)})
+    assert found == {"a": "x", "b": {"x": 1}}
+    assert (type(found["a"]), type(found["b"])) == (str, dict)
+
+
+def test_an_exception_becomes_its_text() -> None:
+    assert back(ValueError("no")) == "ValueError('no')"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": [Stranger(name="x")]}, "not allowed: see `allow`. class=`"),
+        ({"a": [object()]}, "cannot be stored"),
+        ({"a": [lambda: 1]}, "cannot be stored"),
+        ({"a": [10**4300]}, "more than 4300 digits"),
+        ({"a": [deque([1], maxlen=3)]}, "greatest length"),
+    ],
+)
+def test_what_cannot_come_back_is_refused_with_its_path(value: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match="path=`/a/0`") as refusal:
+        encoded(value)
+    assert words in str(refusal.value)
+
+
+def test_nesting_has_a_limit() -> None:
+    for wrap in (lambda x: [x], lambda x: (x,), lambda x: {1: x}):
+        value: Any = None
+        for _ in range(250):
+            value = wrap(value)
+        with pytest.raises(InvalidInput, match="levels deep"):
+            encoded(value)
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidInput, match="levels deep"):
+        encoded(endless)
+
+
+# What a store holds may have been put there by somebody else.
+
+
+def hostile() -> list[Any]:
+    call = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", "touch /tmp/never")))
+    method = ormsgpack.Ext(3, ormsgpack.packb(("os", "path", "x", "exists")))
+    packed = [b64encode(ormsgpack.packb(each)).decode() for each in (call, method)]
+    lc = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["touch /tmp/never"]}
+    return [
+        {"$serde": ["msgpack", packed[0], "builtins:int"]},
+        {"$serde": ["msgpack", packed[1], "builtins:bool"]},
+        {"$serde": ["json", b64encode(codec.encode(lc)).decode(), "builtins:int"]},
+        {"$serde": ["pickle", b64encode(b"cos\nsystem\n(S'x'\ntR.").decode(), "builtins:int"]},
+        {"$object": "os:system", "fields": {}},
+        {"$object": "subprocess:Popen", "fields": {"args": ["true"]}},
+        {"$object": "builtins:type", "fields": {}},
+        {"$object": "langgraph.types:interrupt", "fields": {}},
+        {"$object": "antigravity:x", "fields": {}},
+        {"$object": 5, "fields": {}},
+        {"$enum": "subprocess:Popen", "name": "x"},
+        {"$enum": "langgraph.types:Send", "name": "x"},
+        {"$message": "Popen", "content": ""},
+        {"$message": "HumanMessage", "content": {}},
+        {"$nothing": 1},
+        {"$tuple": 5},
+        {"$bytes": "é"},
+        {"$datetime": ["x"]},
+        {"$map": [[[], 1]]},
+        {"$sealed": ["msgpack", packed[0]]},
+        {"$text": "\\N{no such}"},
+    ]
+
+
+@pytest.mark.parametrize("tree", hostile(), ids=lambda tree: str(tree)[:40])
+def test_nothing_is_made_or_called_that_is_not_allowed(tree: Any, capfd: Any) -> None:
+    import sys
+
+    with pytest.raises((InvalidInput, Corrupt)):
+        Reader(SHAPE).value({"deep": [tree]})
+    assert not Path("/tmp/never").exists()
+    assert "antigravity" not in sys.modules
+
+
+# Messages are encoded once, unless they were changed.
+
+
+def plain_change(message: Any) -> None:
+    message.content = "other"
+
+
+CHANGES = [
+    plain_change,
+    lambda m: setattr(m, "id", "other"),
+    lambda m: setattr(m, "name", "other"),
+    lambda m: setattr(m, "custom", 5),
+    lambda m: m.additional_kwargs.update(k=1),
+    lambda m: m.response_metadata.update(deep={"k": 2}),
+    lambda m: m.response_metadata["deep"]["list"].append(4),
+    lambda m: m.response_metadata["deep"].update(one=True),
+    lambda m: m.response_metadata["deep"].update(one=1.0),
+    lambda m: m.response_metadata["deep"].update(none=math.nan),
+    lambda m: m.tool_calls[0]["args"].update(x=(1,)),
+    lambda m: m.tool_calls.clear(),
+    lambda m: setattr(m, "tool_calls", []),
+    lambda m: setattr(m, "usage_metadata", {"input_tokens": 1}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_message_is_encoded_as_it_is_now(change: Any) -> None:
+    cache = MessageCache()
+    call = {"name": "f", "args": {"x": [1]}, "id": "c", "type": "tool_call"}
+    deep = {"list": [1], "one": 1, "none": None}
+    message = AIMessage("x", id="1", tool_calls=[call], response_metadata={"deep": deep})
+    before = encoded([message], cache=cache)
+    assert cache.find(message) is not None
+    change(message)
+    after = encoded([message], cache=cache)
+    assert after != before
+    assert after == encoded([message])
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    for bounds in ({"entries_max": 20}, {"bytes_max": 4_000}):
+        cache = MessageCache(**bounds)
+        messages = [HumanMessage("x" * 100, id=str(index)) for index in range(50)]
+        assert encoded(messages, cache=cache) == encoded(messages)
+        assert len(cache._known) + len(cache._before) <= 22
+        assert encoded(messages[::-1], cache=cache) == encoded(messages[::-1])
+
+
+def test_another_message_with_the_same_id_is_itself() -> None:
+    cache = MessageCache()
+    messages = [HumanMessage("x", id="1"), AIMessage("x", id="1"), HumanMessage("y", id="1")]
+    for message in messages:
+        encoded([message], cache=cache)
+    assert encoded(messages, cache=cache) == encoded(messages)
