@@ -1,13 +1,13 @@
 """Long threads: what a history takes, and that what is made late is what was there."""
 
 import copy
-import json
 import pickle
 import tracemalloc
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
 from holdfast.compat.langgraph import HoldfastSaver
 from holdfast.compat.langgraph.heads import Heads, WarmStates
@@ -58,9 +58,11 @@ def test_what_is_looked_at_late_is_the_readers_own(places: Places) -> None:
         newest, older, *_ = saver.list(config())
         newest.checkpoint["channel_values"]["messages"][0].content = "mine"
         assert older.checkpoint["channel_values"]["messages"] == expected[1]
-        some(older)["channel_values"] = "mine"
+        mine = some(older)
+        mine["channel_values"] = "mine"
         assert newest.checkpoint["channel_values"]["messages"] == expected[0]
-        assert some(older)["channel_values"] == "mine"
+        assert mine["channel_values"] == "mine"
+        assert older.checkpoint["channel_values"]["messages"] == expected[1]
         saver.delete_thread("t")
         assert newest.checkpoint["channel_values"]["other"] == {"n": 60}
 
@@ -69,46 +71,33 @@ def some(found: Any) -> Any:
     return found.checkpoint
 
 
-def test_a_checkpoint_that_is_made_late_is_a_dict(places: Places) -> None:
+def test_a_checkpoint_that_is_made_late_is_a_plain_one(places: Places) -> None:
+    """Whatever is done with what a listing gives, also by what is written in C, meets a dict."""
     with places.open("memory") as store:
         saver = HoldfastSaver(store)
         talk(saver, 60)
-        late, plain = some(next(saver.list(config()))), some(got(saver))
-        assert isinstance(late, dict)
-        assert type(plain) is dict
+        late, plain = next(saver.list(config())), got(saver)
+        assert isinstance(late, CheckpointTuple)
+        assert type(late.checkpoint) is dict
         assert (late == plain, plain == late, late != plain) == (True, True, False)
-        assert late == some(next(saver.list(config())))
-        for copied in (
-            dict(late),
-            {**late},
-            late.copy(),
-            late | {},
-            {} | late,
-            dict(late.items()),
-            dict(zip(late.keys(), late.values(), strict=True)),
-            {key: late[key] for key in late},
+        assert late == next(saver.list(config()))
+        assert repr(late) == repr(plain)
+        assert (late[1], late[-4], late[0], late[:2]) == (plain[1], plain[1], plain[0], plain[:2])
+        _, unpacked, *rest = late
+        assert (unpacked, rest) == (plain.checkpoint, list(plain[2:]))
+        copies = (
+            tuple(late),
+            late._replace(config={}),
             copy.copy(late),
             copy.deepcopy(late),
             pickle.loads(pickle.dumps(late)),
-        ):
-            assert type(copied) is dict
-            assert copied == plain
-        assert (len(late), list(reversed(late))) == (len(plain), list(reversed(plain)))
-        assert ("v" in late, "x" in late, late.get("v"), late.get("x", 5)) == (True, False, 4, 5)
-        assert json.dumps({k: v for k, v in late.items() if k != "channel_values"})
-        assert repr(late) == repr(plain)
-        assert bool(late)
+            CheckpointTuple(*late),
+        )
+        assert all(each[1] == plain.checkpoint for each in copies)
+        assert late._asdict() == plain._asdict()
+        assert saver.serde.dumps_typed(late.checkpoint) == saver.serde.dumps_typed(plain.checkpoint)
         with pytest.raises(TypeError):
             hash(late)
-        late["x"] = 1
-        late |= {"y": 2}
-        late.update(z=3)
-        assert (late.pop("x"), late.setdefault("y", 9), late["z"]) == (1, 2, 3)
-        del late["y"]
-        assert late.popitem() == ("z", 3)
-        assert late == plain
-        late.clear()
-        assert late == {}
 
 
 def test_a_history_takes_little_memory(places: Places) -> None:
@@ -143,3 +132,24 @@ def test_what_is_remembered_of_scopes_is_bounded() -> None:
     warm.keep(scope, "r", Warm({}, b"{}", 900))
     assert warm.last(scope) is None
     assert len(heads._heads) <= 4096
+
+
+def test_no_write_of_many_ancestors_is_lost(places: Places) -> None:
+    """The deltas of a channel along 200 checkpoints, also when most of them are gone."""
+    with places.open("memory") as store:
+        saver = HoldfastSaver(store)
+        at: Any = config()
+        for number in range(200):
+            made = empty_checkpoint()
+            made["id"] = f"{number:08d}"
+            made["channel_versions"] = {"d": number + 1}
+            made["channel_values"] = {} if number else {"d": ["seed"]}
+            meta: Any = {"step": number, "counters_since_delta_snapshot": {"d": (number, number)}}
+            at = saver.put(at, made, meta, {})
+            saver.put_writes(at, [("d", number)], f"task-{number}")
+        found = saver.get_delta_channel_history(config=at, channels=["d"])["d"]
+        plain = BaseCheckpointSaver.get_delta_channel_history(saver, config=at, channels=["d"])
+        assert [write[2] for write in found["writes"]] == list(range(199))
+        assert found == plain["d"]
+        saver.prune(["t"], strategy="keep_latest")
+        assert saver.get_delta_channel_history(config=at, channels=["d"])["d"] == found

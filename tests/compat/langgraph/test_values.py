@@ -31,10 +31,10 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from holdfast import Corrupt, InvalidInput
-from holdfast.compat.langgraph.allowed import Allowed
+from holdfast.compat.langgraph.allowed import Allowed, default_serde
 from holdfast.compat.langgraph.messages import MessageCache
 from holdfast.compat.langgraph.reading import Reader
-from holdfast.compat.langgraph.values import Shape, Writer, default_serde
+from holdfast.compat.langgraph.values import Shape, Writer
 from holdfast.core import codec
 
 

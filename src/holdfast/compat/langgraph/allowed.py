@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from langchain_core import messages
 from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from holdfast.errors import InvalidInput
 
@@ -137,3 +138,8 @@ class Allowed:
 
 def _name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def default_serde() -> JsonPlusSerializer:
+    """Return LangGraph's serializer, which may not make anything but what is harmless."""
+    return JsonPlusSerializer(allowed_msgpack_modules=None)

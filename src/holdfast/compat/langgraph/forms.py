@@ -29,7 +29,9 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from holdfast.errors import Corrupt
+import orjson
+
+from holdfast.errors import Corrupt, InvalidInput
 
 MESSAGE = "$message"
 RICH = "$message+"
@@ -61,6 +63,16 @@ SEQUENCE_OF = {tag: kind for kind, tag in SEQUENCES.items()}
 
 MARK = b'{"$'
 """What stands in encoded JSON exactly where such an object begins: in a text it is escaped."""
+
+
+def written_name(name: object) -> bytes:
+    """Return the name of a channel, or of another member, as JSON."""
+    try:
+        if type(name) is str:
+            return orjson.dumps(name)
+    except TypeError:
+        pass  # it holds what no text can
+    raise InvalidInput(f"the name of a channel must be text. name=`{name!a}`")
 
 
 def written_moment(value: Any) -> tuple[str, Any] | None:

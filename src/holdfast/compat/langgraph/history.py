@@ -6,6 +6,7 @@ gone carries their part of it in its own state, so that nothing is lost with the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.compat.langgraph import records
@@ -135,7 +136,7 @@ class _States:
 
 
 def _some(chain: Iterator[SnapshotInfo]) -> list[SnapshotInfo]:
-    return [info for info, _ in zip(chain, range(_BATCH), strict=False)]
+    return list(islice(chain, _BATCH))
 
 
 def _ancestors(backend: Backend, target: SnapshotInfo) -> Iterator[SnapshotInfo]:

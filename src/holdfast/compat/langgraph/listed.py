@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import zstandard
+from langgraph.checkpoint.base import CheckpointTuple
 
 from holdfast.compat.langgraph.walking import Walker
 from holdfast.core import delta
@@ -60,112 +61,53 @@ class Shelf:
         return checkpoint
 
 
-class Listed(dict[str, Any]):
-    """A checkpoint, which is there when it is looked at; one that is changed stays so."""
+class Waiting:
+    """A checkpoint that is not made yet."""
 
-    __slots__ = ("_make", "_number", "_own", "_shelf")
+    __slots__ = ("_make", "_number", "_shelf")
 
     def __init__(self, shelf: Shelf, body: bytes, make: Callable[[bytes], dict[str, Any]]) -> None:
-        super().__init__()
         self._shelf = shelf
         self._number = shelf.add(body)
         self._make = make
-        self._own: dict[str, Any] | None = None
 
-    def _whole(self) -> dict[str, Any]:
-        return self._shelf.shown(self._number, self._make) if self._own is None else self._own
+    def made(self) -> dict[str, Any]:
+        """Return it: a plain dict."""
+        return self._shelf.shown(self._number, self._make)
 
-    def _owned(self) -> dict[str, Any]:
-        self._own = self._whole()
-        return self._own
 
-    # What `dict` itself would answer is that there is nothing, so all of it is asked anew. That it
-    # has an `__iter__` of its own makes `dict(...)` and `{**...}` ask, too.
+class ListedTuple(CheckpointTuple):
+    """A checkpoint with what belongs to it, whose state is made when it is asked for.
 
-    def __getitem__(self, key: str) -> Any:
-        return self._whole()[key]
+    What it then gives is a plain dict. It is made anew once another one of the listing was asked
+    for: who wants to keep it keeps the dict.
+    """
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._whole()
+    __slots__ = ()
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._whole())
+    @property
+    def checkpoint(self) -> Any:
+        """The checkpoint."""
+        found = tuple.__getitem__(self, 1)
+        return found.made() if isinstance(found, Waiting) else found
 
-    def __len__(self) -> int:
-        return len(self._whole())
+    def __getitem__(self, at: Any) -> Any:
+        return self.checkpoint if at in (1, -4) else tuple(self)[at]
 
-    def __bool__(self) -> bool:
-        return True
+    def __iter__(self) -> Iterator[Any]:
+        for at, each in enumerate(tuple.__iter__(self)):
+            yield self.checkpoint if at == 1 else each
 
     def __eq__(self, other: object) -> bool:
-        return self._whole() == (other._whole() if isinstance(other, Listed) else other)
-
-    __hash__ = None
+        return isinstance(other, tuple) and tuple(self) == tuple(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __repr__(self) -> str:
-        return repr(self._whole())
+    __hash__ = None  # type: ignore[assignment]
 
-    def __reversed__(self) -> Iterator[str]:
-        return reversed(self._whole())
+    def __repr__(self) -> str:
+        return repr(CheckpointTuple(*self))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return dict, (self._whole(),)
-
-    def __or__(self, other: Any) -> Any:
-        return self._whole() | other
-
-    def __ror__(self, other: Any) -> Any:
-        return other | self._whole()
-
-    def __ior__(self, other: Any) -> Any:
-        self._owned().update(other)
-        return self
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._owned()[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self._owned()[key]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """As `dict.get`."""
-        return self._whole().get(key, default)
-
-    def keys(self) -> Any:
-        """As `dict.keys`."""
-        return self._whole().keys()
-
-    def values(self) -> Any:
-        """As `dict.values`."""
-        return self._whole().values()
-
-    def items(self) -> Any:
-        """As `dict.items`."""
-        return self._whole().items()
-
-    def copy(self) -> dict[str, Any]:
-        """As `dict.copy`."""
-        return self._whole().copy()
-
-    def pop(self, *args: Any) -> Any:
-        """As `dict.pop`."""
-        return self._owned().pop(*args)
-
-    def popitem(self) -> tuple[str, Any]:
-        """As `dict.popitem`."""
-        return self._owned().popitem()
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """As `dict.setdefault`."""
-        return self._owned().setdefault(key, default)
-
-    def update(self, *args: Any, **values: Any) -> None:
-        """As `dict.update`."""
-        self._owned().update(*args, **values)
-
-    def clear(self) -> None:
-        """As `dict.clear`."""
-        self._owned().clear()
+        return CheckpointTuple, tuple(self)

@@ -7,13 +7,13 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from holdfast.compat.langgraph import records
-from holdfast.compat.langgraph.listed import LARGE_MIN, Listed, Shelf
+from holdfast.compat.langgraph.listed import LARGE_MIN, ListedTuple, Shelf, Waiting
 from holdfast.compat.langgraph.records import Config
 from holdfast.compat.langgraph.verbs import Desk, notes_on
 from holdfast.compat.langgraph.walking import Walker
 from holdfast.core import ids, limits
 from holdfast.errors import InvalidInput
-from holdfast.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
+from holdfast.model import Note, ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from holdfast.protocol import Backend, Query
 from holdfast.steps import Walk
 
@@ -147,11 +147,15 @@ def _matches(desk: Desk, info: SnapshotInfo, wanted: Mapping[str, Any]) -> bool:
     return all(key in meta and meta[key] == value for key, value in wanted.items())
 
 
-def _shown(desk: Desk, shelf: Shelf, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
-    """Return a checkpoint; a large one is made when it is looked at."""
+def _shown(
+    desk: Desk, shelf: Shelf, info: SnapshotInfo, body: bytes, notes: list[Note]
+) -> CheckpointTuple:
+    """Return a checkpoint; a large one is made when it is asked for."""
     if len(body) < LARGE_MIN:
-        return records.checkpoint_of(desk.codec, info, body)
-    return Listed(shelf, body, lambda read: shelf.walker.checkpoint(info, read))
+        checkpoint = records.checkpoint_of(desk.codec, info, body)
+        return records.tuple_of(desk.codec, info, checkpoint, notes)
+    waiting: Any = Waiting(shelf, body, lambda read: shelf.walker.checkpoint(info, read))
+    return ListedTuple(*records.tuple_of(desk.codec, info, waiting, notes))
 
 
 def _read(
@@ -165,9 +169,7 @@ def _read(
         notes = notes_on(backend, scope, [info.id for info, _ in found])
         for info, body in found:
             own = [note for note in notes if note.snapshot_id == info.id]
-            checkpoint = _shown(desk, shelf, info, body)
-            ref = SnapshotRef(scope, info.id)
-            tuples[ref] = records.tuple_of(desk.codec, info, checkpoint, own)
+            tuples[SnapshotRef(scope, info.id)] = _shown(desk, shelf, info, body, own)
     return [tuples[ref] for ref in refs if ref in tuples]
 
 

@@ -107,11 +107,28 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
             empty.append((name, kind))
             fields[name] = kind()  # to be compared with: it stays empty
             continue
+        if not _is_plain(value):
+            return None
         try:
             deep.append((name, marshal.dumps(value, _MARSHAL_VERSION)))
         except ValueError:
             return None
     return Template(*encoded, plain, type(message), fields, tuple(empty), tuple(deep))
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value holds nothing but JSON: marshal takes any buffer for the same bytes."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if kind is dict:
+            waiting += [*each, *each.values()]
+        elif kind in (list, tuple):
+            waiting += each
+        elif each is not None and kind not in (str, int, float, bool):
+            return False
+    return True
 
 
 class MessageCache:

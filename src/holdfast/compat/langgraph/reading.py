@@ -12,6 +12,7 @@ from holdfast.compat.langgraph import forms
 from holdfast.compat.langgraph.allowed import MESSAGES
 from holdfast.compat.langgraph.messages import FIELDS, make
 from holdfast.compat.langgraph.values import Shape
+from holdfast.core import codec
 from holdfast.errors import Corrupt, InvalidInput
 
 _CONTAINERS = frozenset((dict, list))
@@ -169,7 +170,9 @@ class Reader:
     def _unsealed(self, tree: Any) -> Any:
         match tree:
             case {forms.SEALED: [str(form), str(body)]}:
-                return self._shape.serde.loads_typed((form, b64decode(body, validate=True)))
+                text = self._shape.serde.loads_typed((form, b64decode(body, validate=True)))
+                if type(text) is bytes:
+                    return self.read(codec.decode(text))
         # Else whoever can write to the store could put in place what was never sealed.
         raise InvalidInput("a stored value was not saved with this serializer")
 

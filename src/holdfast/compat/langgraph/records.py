@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointTuple
 
 from holdfast.compat.langgraph.bulk import many_objects
-from holdfast.compat.langgraph.forms import MESSAGE
+from holdfast.compat.langgraph.forms import MESSAGE, written_name
 from holdfast.compat.langgraph.messages import MessageCache, read_template
 from holdfast.compat.langgraph.reading import Reader
 from holdfast.compat.langgraph.thread_messages import Run
@@ -85,7 +85,7 @@ def scope_of(thread_id: object, namespace: object) -> ScopeKey:
 def scope_in(config: Config) -> ScopeKey:
     """Return where the checkpoints that a config speaks of are."""
     found = configurable(config)
-    if "thread_id" not in found:
+    if found.get("thread_id") is None:
         raise InvalidInput("the config names no thread: it needs a thread_id")
     return scope_of(found["thread_id"], found.get("checkpoint_ns") or "")
 
@@ -171,14 +171,14 @@ def body_of(
     rest: list[bytes] = []
     for key, value in checkpoint.items():
         if key not in (_VALUES, "id", CARRIED):
-            rest += (b",", orjson.dumps(key), b":")
+            rest += (b",", written_name(key), b":")
             writer.write_open(value, rest)
     rest.append(b"}")
     after = b"".join(rest)
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
-        parts += (separator, orjson.dumps(name), b":", *_json(channel))
+        parts += (separator, written_name(name), b":", *_json(channel))
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", after)
     body = joined(parts, writer.wide, "the checkpoint", bytes_max)
@@ -319,7 +319,9 @@ def _taken_apart(codec_: Codec, info: SnapshotInfo, body: bytes) -> Warm | None:
 
 def _run(codec_: Codec, trees: list[Any]) -> Run | None:
     """Return the messages of a channel as a run; None if it has others."""
-    if not trees or not all(type(tree) is dict and MESSAGE in tree for tree in trees):
+    # A message says so first; elsewhere it is somebody's own key.
+    said = (type(tree) is dict and next(iter(tree), None) == MESSAGE for tree in trees)
+    if not trees or not all(said):
         return None
     templates = [read_template(tree) for tree in trees]
     if None in templates:

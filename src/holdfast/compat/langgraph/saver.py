@@ -19,12 +19,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from holdfast import upkeep
 from holdfast.aio import AsyncStore
 from holdfast.compat.langgraph import history, listing, pruning, records, verbs
-from holdfast.compat.langgraph.allowed import Allow, Allowed
+from holdfast.compat.langgraph.allowed import Allow, Allowed, default_serde
 from holdfast.compat.langgraph.heads import Heads, WarmStates
 from holdfast.compat.langgraph.messages import MessageCache
 from holdfast.compat.langgraph.reading import Reader
 from holdfast.compat.langgraph.records import Codec
-from holdfast.compat.langgraph.values import Shape, default_serde
+from holdfast.compat.langgraph.values import Shape
 from holdfast.compat.langgraph.verbs import Desk
 from holdfast.errors import InvalidInput
 from holdfast.model import Stats

@@ -16,8 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from holdfast.compat.langgraph.allowed import MESSAGES, Allow, Allowed
-from holdfast.compat.langgraph.values import default_serde
+from holdfast.compat.langgraph.allowed import MESSAGES, Allow, Allowed, default_serde
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput
 
 # LangGraph's extensions of msgpack, by the codes that they have in stored bytes.

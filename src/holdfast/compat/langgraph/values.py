@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import orjson
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
 from holdfast.compat.langgraph import forms
@@ -295,17 +294,22 @@ class Writer:
         return Encoded(b"".join(parts), inner.wide)
 
     def _model(self, value: BaseModel, out: list[bytes], depth: int) -> None:
-        parts: dict[str, Any] = {"fields": value.__dict__}
+        # What else stands there was computed from the fields, as by a cached property.
+        names = type(value).model_fields
+        fields = {name: value.__dict__[name] for name in names if name in value.__dict__}
+        parts: dict[str, Any] = {"fields": fields}
         if value.__pydantic_extra__:
             parts["extra"] = value.__pydantic_extra__
         if value.__pydantic_private__:
             parts["private"] = value.__pydantic_private__
-        unset = sorted({*value.__dict__, *parts.get("extra", ())} - value.__pydantic_fields_set__)
+        unset = sorted({*fields, *parts.get("extra", ())} - value.__pydantic_fields_set__)
         if unset:
             parts["unset"] = unset
         self._object(value, parts, out, depth)
 
     def _dataclass(self, value: Any, out: list[bytes], depth: int) -> None:
+        if isinstance(value, list | dict | set | frozenset | tuple | bytes):
+            raise self._refuse("is a dataclass that is a container, too")
         names = [field.name for field in dataclasses.fields(value)]
         missing = [name for name in names if not hasattr(value, name)]
         if missing or not getattr(value, "__dict__", {}).keys() <= set(names):
@@ -371,7 +375,12 @@ class Writer:
         return body
 
     def _sealed(self, value: Any) -> bytes:
-        form, body = self._shape.serde.dumps_typed(value)
+        # Our own form is sealed, and not the value: the serializer would change some, as tuples.
+        plain = Writer(self._shape._replace(sealed=False), MessageCache(), self._path)
+        parts: list[bytes] = []
+        plain._any(value, parts, _ENVELOPE)
+        text = b"".join((b" ", *parts) if plain.wide else parts)
+        form, body = self._shape.serde.dumps_typed(text)
         return orjson.dumps({forms.SEALED: [form, b64encode(body).decode()]})
 
     def _name_of(self, value: Any) -> str:
@@ -388,8 +397,3 @@ class Writer:
         )
         shown = pointer.encode("utf-8", "backslashreplace").decode()
         return InvalidInput(f"a value {why}. path=`{shown}`")
-
-
-def default_serde() -> JsonPlusSerializer:
-    """Return LangGraph's serializer, which may not make anything but what is harmless."""
-    return JsonPlusSerializer(allowed_msgpack_modules=None)

@@ -7,6 +7,7 @@ import orjson
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from holdfast.compat.langgraph import records
+from holdfast.compat.langgraph.forms import written_name
 from holdfast.compat.langgraph.heads import Heads, WarmStates
 from holdfast.compat.langgraph.records import Codec, Config, Draft
 from holdfast.compat.langgraph.values import Writer
@@ -212,7 +213,7 @@ def _items(codec_: Codec, writes: Sequence[tuple[str, Any]]) -> tuple[dict[int, 
     for place, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, place)
         writer = Writer(codec_.shape, codec_.cache, ["writes", channel])
-        parts = [b"[%d," % idx, orjson.dumps(channel), b","]
+        parts = [b"[%d," % idx, written_name(channel), b","]
         writer.write(value, parts)
         parts.append(b"]")
         items[idx] = b"".join(parts)
@@ -235,6 +236,6 @@ def _merged(before: Any, items: dict[int, bytes], wide: bool, *, replace: bool) 
         case _:
             raise Conflict("the note of a task holds something else")
     merged = {**old, **new} if replace else {**new, **old}
-    if merged == old:
+    if codec.encode([*merged.values()]) == codec.encode([*old.values()]):  # 1 is not True
         return None
     return {**before, "writes": [merged[idx] for idx in sorted(merged)]}

@@ -1,0 +1,142 @@
+"""Values that are nearly something else: they come back as they were, or are refused at once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from pydantic import BaseModel, ConfigDict, Field
+
+import holdfast
+from holdfast.compat.langgraph import HoldfastSaver
+from tests.compat.langgraph.kit import config, got, put
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    number: int = Field(alias="no")
+
+    @cached_property
+    def twice(self) -> int:
+        return 2 * self.number
+
+
+@dataclass
+class Basket(list[int]):
+    owner: str = "alice"
+
+
+def savers(store: holdfast.Store) -> tuple[HoldfastSaver, HoldfastSaver]:
+    """Return two that remember nothing of each other, as in two processes."""
+    return HoldfastSaver(store, allow=[Order]), HoldfastSaver(store, allow=[Order])
+
+
+def test_a_model_that_was_computed_with() -> None:
+    with holdfast.open("memory:") as store:
+        one, other = savers(store)
+        order = Order(no=21)
+        assert order.twice == 42
+        put(one, 1, order=order)
+        found = got(other).checkpoint["channel_values"]["order"]
+        assert (found, found.twice, found.model_fields_set) == (order, 42, {"number"})
+
+
+def test_a_dataclass_that_is_a_list_is_refused() -> None:
+    with holdfast.open("memory:") as store:
+        saver = HoldfastSaver(store, allow=[Basket])
+        basket = Basket()
+        basket.append(1)
+        with pytest.raises(holdfast.InvalidInput, match="container"):
+            put(saver, 1, basket=basket)
+        assert saver.get_tuple(config()) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"a": 1, "$message": {"a": 1}}],
+        [{"a": 1, "$message": ["x"]}],
+        [{"content": "x", "$message": "HumanMessage", "type": "human"}],
+        [{"$message": "HumanMessage", "content": "x"}],
+        [{"$message": 5}],
+        [{}],
+        [],
+    ],
+)
+def test_whatever_keys_an_object_has(value: Any) -> None:
+    with holdfast.open("memory:") as store:
+        one, other = savers(store)
+        put(one, 1, messages=value)
+        for saver in (one, other, one):
+            assert got(saver).checkpoint["channel_values"]["messages"] == value
+        put(other, 2, 1, messages=value)
+        assert next(one.list(config())).checkpoint["channel_values"]["messages"] == value
+
+
+def test_an_answer_that_only_looks_the_same_is_recorded() -> None:
+    with holdfast.open("memory:") as store:
+        saver, _ = savers(store)
+        at = put(saver, 1, x=1)
+        for answer in (1, True, 1.0, 0.0, -0.0):
+            saver.put_writes(at, [("__resume__", answer)], "task")
+            writes = got(saver).pending_writes
+            assert writes is not None
+            assert [repr(write[2]) for write in writes] == [repr(answer)]
+
+
+def test_a_buffer_of_another_kind_is_another_value() -> None:
+    with holdfast.open("memory:") as store:
+        one, other = savers(store)
+        for number, artifact in enumerate((b"x", bytearray(b"x"), b"x", [b"x"], [bytearray(b"x")])):
+            message = ToolMessage("done", tool_call_id="1", id="m", artifact=artifact)
+            put(one, number + 1, number or None, messages=[message])
+            for saver in (one, other):
+                (found,) = got(saver).checkpoint["channel_values"]["messages"]
+                assert repr(found.artifact) == repr(artifact)
+
+
+class Turned:
+    """A cipher that hides nothing from a child, but shows that it was used."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "turned", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        return ciphertext[::-1]
+
+
+def test_what_is_sealed_comes_back_as_it_was() -> None:
+    value = {"t": (1, ("2", [3])), "wide": 2**70, "lone": "\ud800", "b": b"\x00", 5: {"x": {1, 2}}}
+    message = ToolMessage("done", tool_call_id="1", id="m", artifact=("a", b"b"))
+    with holdfast.open("memory:") as store:
+        sealing = [HoldfastSaver(store, serde=EncryptedSerializer(Turned())) for _ in range(2)]
+        put(sealing[0], 1, odd=value, messages=[message], name="alice")
+        for saver in sealing:
+            values = got(saver).checkpoint["channel_values"]
+            assert values["odd"] == value
+            assert type(values["odd"]["t"]) is tuple
+            assert values["messages"] == [message]
+            assert type(values["messages"][0].artifact) is tuple
+        stored = store.scope("t", kind="thread").load()
+        assert stored is not None
+        assert "alice" not in str(stored.state)
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    with holdfast.open("memory:") as store:
+        saver, _ = savers(store)
+        at = put(saver, 1, x=1)
+        for name in (1, None, "\ud800"):
+            channel: Any = name
+            made = got(saver).checkpoint
+            made["id"] = "2"
+            made["channel_values"] = {channel: 1}
+            with pytest.raises(holdfast.InvalidInput, match="must be text"):
+                saver.put(at, made, {}, {})
+            with pytest.raises(holdfast.InvalidInput, match="must be text"):
+                saver.put_writes(at, [(channel, 1)], "task")
+        with pytest.raises(holdfast.InvalidInput, match="names no thread"):
+            saver.get_tuple({"configurable": {"thread_id": None}})
