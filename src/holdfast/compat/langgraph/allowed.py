@@ -57,8 +57,7 @@ _ALWAYS: frozenset[tuple[str, str]] = frozenset(
 class Allowed:
     """An allow-list: from classes to the names they are stored under, and back."""
 
-    def __init__(self, extra: Allow = (), *, everything: bool = False) -> None:
-        self._everything = everything
+    def __init__(self, extra: Allow = ()) -> None:
         self._names = set(_ALWAYS)
         self._classes: dict[str, type] = {}
         self._add(extra)
@@ -77,7 +76,7 @@ class Allowed:
     def with_(self, extra: Allow) -> "Allowed":
         """Return a list that allows these, too; the same one if it does already."""
         extra = list(extra)
-        more = Allowed(extra, everything=self._everything)
+        more = Allowed(extra)
         more._classes = self._classes | more._classes
         more._names |= self._names
         same = more._names == self._names and more._classes == self._classes
@@ -96,7 +95,7 @@ class Allowed:
             module,
             kind.__name__,
         ) in self._names
-        return name if (listed or self._everything) and "<locals>" not in name else None
+        return name if listed and "<locals>" not in name else None
 
     def class_of(self, name: Any) -> type:
         """Return the class of a name.
@@ -114,7 +113,7 @@ class Allowed:
     def _found(self, name: str) -> type:
         module, _, qualname = name.partition(":")
         listed = {(module, qualname), (module, qualname.rpartition(".")[2])} & self._names
-        if not (listed or self._everything) or not qualname:
+        if not listed or not qualname:
             raise InvalidInput(f"a stored value is of a class that is not allowed. class=`{name}`")
         try:
             found: Any = importlib.import_module(module)
@@ -143,3 +142,23 @@ def _name_of(kind: type) -> str:
 def default_serde() -> JsonPlusSerializer:
     """Return LangGraph's serializer, which may not make anything but what is harmless."""
     return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+def strict_serde(serde: Any) -> Any:
+    """Return a serializer that makes nothing of what stored bytes name, but what is listed.
+
+    LangGraph's own makes everything unless it is told otherwise: then it is told.
+
+    Raises:
+        InvalidInput: it is derived from LangGraph's, and makes everything.
+    """
+    if serde is None:
+        return default_serde()
+    makes_all = getattr(serde, "_allowed_msgpack_modules", None) is True
+    if not isinstance(serde, JsonPlusSerializer) or not makes_all:
+        return serde
+    if type(serde) is not JsonPlusSerializer:
+        raise InvalidInput(
+            "the serializer makes whatever is named: give it allowed_msgpack_modules"
+        )
+    return default_serde()

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from holdfast import upkeep
 from holdfast.aio import AsyncStore
 from holdfast.compat.langgraph import history, listing, pruning, records, verbs
-from holdfast.compat.langgraph.allowed import Allow, Allowed, default_serde
+from holdfast.compat.langgraph.allowed import Allow, Allowed, strict_serde
 from holdfast.compat.langgraph.heads import Heads, WarmStates
 from holdfast.compat.langgraph.messages import MessageCache
 from holdfast.compat.langgraph.reading import Reader
@@ -55,10 +55,10 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     ) -> None:
         if not isinstance(store, Store | AsyncStore):
             raise InvalidInput(f"a saver needs a store. type=`{type(store).__name__}`")
-        super().__init__(serde=default_serde() if serde is None else serde)
+        super().__init__(serde=strict_serde(serde))
         self._sync = store.sync
         self._aio = store.aio
-        self._set_shape(Allowed(_allowed_by(self.serde), everything=_allows_all(self.serde)), allow)
+        self._set_shape(Allowed(_allowed_by(self.serde)), allow)
 
     def _set_shape(self, allowed: Allowed, extra: Allow) -> None:
         sealed = not isinstance(self.serde, JsonPlusSerializer)
@@ -302,7 +302,3 @@ def _named(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
 def _allowed_by(serde: Any) -> Allow:
     found = getattr(serde, "_allowed_msgpack_modules", None)
     return found if isinstance(found, set) else ()
-
-
-def _allows_all(serde: Any) -> bool:
-    return getattr(serde, "_allowed_msgpack_modules", None) is True

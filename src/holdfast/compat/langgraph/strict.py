@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from holdfast.compat.langgraph.allowed import MESSAGES, Allow, Allowed, default_serde
+from holdfast.compat.langgraph.allowed import MESSAGES, Allow, Allowed, default_serde, strict_serde
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput
 
 # LangGraph's extensions of msgpack, by the codes that they have in stored bytes.
@@ -50,8 +50,9 @@ class Strict(SerializerProtocol):
     """LangGraph's serializer, which refuses aloud."""
 
     def __init__(self, serde: JsonPlusSerializer, allow: Allow) -> None:
+        serde = strict_serde(serde)
         listed = getattr(serde, "_allowed_msgpack_modules", None)
-        known = Allowed(listed if isinstance(listed, set) else (), everything=listed is True)
+        known = Allowed(listed if isinstance(listed, set) else ())
         extra = list(allow)
         self._allowed = known.with_(extra)
         self._serde = serde.with_msgpack_allowlist(extra)
