@@ -176,7 +176,8 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
         # The rest of the URL is not shown: it may hold a password.
         known = ", ".join(f"{name}:" for name in _SCHEMES)
         if found is None:
-            raise InvalidInput("the URL has no scheme: write ./folder, or sqlite:///file.db")
+            advice = "write memory:, ./folder or sqlite:///file.db"
+            raise InvalidInput(f"the URL has no scheme: {advice}. scheme=``")
         raise InvalidInput(f"the URL's scheme is not known. scheme=`{name}` known=`{known}`")
     # The path is everything up to the query, so that no `#` or `;` in it gets lost.
     path, _, query = url[found.end() :].partition("?")

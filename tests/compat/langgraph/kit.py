@@ -15,7 +15,11 @@ import holdfast
 from holdfast import Store
 from holdfast.compat.langgraph import HoldfastSaver
 
-ENGINES = ["memory", "sqlite", "directory", pytest.param("postgres", marks=pytest.mark.slow)]
+ENGINES = [
+    "memory",
+    "sqlite",
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres")),
+]
 
 _count = itertools.count(1)
 

@@ -50,6 +50,10 @@ def _snapshots(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
         before = page[-1].place
 
 
+def _id(on: Any) -> str | None:
+    return id_or_none(on) or None  # one of the scope stands on no id
+
+
 def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
     def look(found: Any) -> _Looked:
         on, name = found[:2]
@@ -57,7 +61,7 @@ def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
             note_of(verified_note(found, pk))
         except Corrupt:
             told = finding(
-                "note_damaged", "a note fails its check", scope=key, id=id_or_none(on), name=name
+                "note_damaged", "a note fails its check", scope=key, id=_id(on), name=name
             )
             return _Looked((on, name), told)
         return _Looked((on, name), None)
