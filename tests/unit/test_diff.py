@@ -330,7 +330,13 @@ HEAVY: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "ids reversed and edited" else [])
+        for name in HEAVY
+    ],
+)
 def test_work_is_bounded(name: str) -> None:
     """Each takes well below a second on an idle machine; a quadratic step would take minutes."""
     before, after = HEAVY[name]()

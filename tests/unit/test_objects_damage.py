@@ -89,7 +89,13 @@ class FullDisk:
         return call
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "verb",
+    [
+        verb if verb in ("kept", "update", "note") else pytest.param(verb, marks=pytest.mark.slow)
+        for verb in VERBS
+    ],
+)
 def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str) -> None:
     """The verb raises Unavailable, whatever step it was at, and what it says of itself is so."""
     with holdfast.open("memory:") as oracle:

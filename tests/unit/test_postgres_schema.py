@@ -62,6 +62,7 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     scope.save({}, id="draft", keep=False)
     scope.set_note("name", {"x": NUL}, on=first.id)
     scope.set_note("plain", [1])
+    scope.set_note("zlong", ["x" * 600])
     fork = scope.fork(first.id, scope_id="fork")
     schema = schemas.name()
 
@@ -82,6 +83,7 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     assert rows(conn, f"SELECT on_id, name, value::text FROM {schema}.note_list ORDER BY name") == [
         (first.id, "name", '{"x":"a\\u0000b\U0001f600"}'),
         (None, "plain", "[1]"),
+        (None, "zlong", None),
     ]
     assert rows(conn, f"SELECT session_id, scopes, snapshots FROM {schema}.session_list") == [
         ("s", 2, 3)

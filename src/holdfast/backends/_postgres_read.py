@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.backends._relational.bodies import in_order
-from holdfast.backends._relational.tables import verified
-from holdfast.core.chains import read_chain
+from holdfast.backends._relational.tables import of_size, verified
+from holdfast.core.chains import BodyRow, Chains
 from holdfast.core.rows import Row
 from holdfast.errors import Corrupt
 
@@ -17,7 +16,9 @@ class Read:
 
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._tops = [row for row in rows if row[_COLUMNS] is not None]
-        self._bodies = [row[_COLUMNS + 2 :] for row in rows if row[_COLUMNS + 2] is not None]
+        bodies = (row[_COLUMNS + 2 :] for row in rows if row[_COLUMNS + 2] is not None)
+        self._bodies: dict[int | None, BodyRow] = {row[0]: BodyRow._make(row) for row in bodies}
+        self._chains = Chains()
         self.head_seq: int | None = self._tops[0][_COLUMNS + 1] if self._tops else None
 
     def head(self) -> Row | None:
@@ -36,10 +37,9 @@ class Read:
 
     def body(self, row: Row) -> bytes:
         """Return the encoded state of a snapshot."""
-        chain = in_order(row.seq, self._bodies)
-        if not chain:
-            raise Corrupt(f"the state of a snapshot is missing. seq=`{row.seq}`")
-        body, _ = read_chain(chain)
-        if len(body) != row.size:
-            raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
-        return body
+        chain: list[BodyRow] = []
+        at: int | None = row.seq
+        while at in self._bodies and len(chain) < len(self._bodies):
+            chain.append(self._bodies[at])
+            at = None if at in self._chains else chain[-1].base
+        return of_size(row, self._chains.read(chain))

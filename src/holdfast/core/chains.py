@@ -1,6 +1,7 @@
 """One stored body, and how a chain of them is read: from deltas down to a whole state."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import zstandard
@@ -12,6 +13,7 @@ from holdfast.errors import Corrupt
 # Pieces spare copying the whole text for each row, but each step of a delta costs more with them;
 # one number of a step is worth about so many bytes copied.
 _STEP_BYTES = 8 * 1024
+_SHARED_BYTES_MAX = 32 * 1024 * 1024  # that are kept because another state may build on them
 
 
 class BodyRow(NamedTuple):
@@ -53,35 +55,72 @@ def read_chain(rows: Sequence[BodyRow]) -> tuple[bytes, list[tuple[int, int]]]:
     Raises:
         Corrupt: a row fails its checksum, or they are no chain down to a whole state.
     """
-    unzip = zstandard.ZstdDecompressor()
-    sources: list[bytes] = []
-    sizes: list[tuple[int, int]] = []
-    text: Pieces | None = None
-    behind: Pieces | None = None
-    below: int | None = None
-    for row in reversed(rows):
-        payload = payload_of(row, unzip)
-        sizes.append((len(row.body), len(payload)))
-        if row.base != below or (row.form == codec.WHOLE) != (below is None):
-            raise Corrupt(f"a state builds on another one that is missing. seq=`{row.seq}`")
-        below = row.seq
-        number = len(sources)
-        if text is None:
-            sources.append(payload)
-            text = Pieces.whole(number, len(payload))
-            continue
+    chains = Chains()
+    return chains.read(rows), chains.sizes
+
+
+class _Text(NamedTuple):
+    """A state in pieces, and the one that it builds on."""
+
+    text: Pieces
+    below: Pieces | None
+
+
+class Chains:
+    """Reads states one after the other; what several of them build on is unpacked once.
+
+    For rows that do not change meanwhile, as in one transaction that only reads.
+    """
+
+    def __init__(self) -> None:
+        self._unzip = zstandard.ZstdDecompressor()
+        self._known: dict[int, _Text] = {}
+        self._sources: list[bytes] = []
+        self.sizes: list[tuple[int, int]] = []
+
+    def __contains__(self, seq: int | None) -> bool:
+        return seq in self._known
+
+    def read(self, rows: Sequence[BodyRow]) -> bytes:
+        """Return the state at the top of a chain, which may end where it meets what was read.
+
+        Raises:
+            Corrupt: a row fails its checksum, or they are no chain down to a whole state.
+        """
+        fresh = list(takewhile(lambda row: row.seq not in self, rows))
+        bottom = fresh[-1].base if fresh else rows[0].seq if rows else None
+        below = bottom if bottom in self else None
+        for row in reversed(fresh):
+            payload = payload_of(row, self._unzip)
+            self.sizes.append((len(row.body), len(payload)))
+            if row.base != below or (row.form == codec.WHOLE) != (below is None):
+                raise Corrupt(f"a state builds on another one that is missing. seq=`{row.seq}`")
+            self._known[row.seq] = self._text(row, payload)
+            below = row.seq
+        if below is None:
+            raise Corrupt("the state of a snapshot is missing")
+        state = self._known[below].text.joined(self._sources)
+        # At the end, so that what was known when the rows were chosen still is.
+        if sum(map(len, self._sources)) > _SHARED_BYTES_MAX:
+            self._known, self._sources = {}, []
+        return state
+
+    def _text(self, row: BodyRow, payload: bytes) -> _Text:
+        number = len(self._sources)
+        if row.base is None:
+            self._sources.append(payload)
+            return _Text(Pieces.whole(number, len(payload)), None)
+        base = self._known[row.base]
         ops, at = delta.parse_ops(payload)
-        further = behind if row.form == codec.SEALED else None
-        if len(ops) * _STEP_BYTES > len(text):
-            base = text.joined(sources) + (b"" if further is None else further.joined(sources))
-            sources.append(delta.apply(base, delta.Delta(ops, payload[at:])))
-            text, behind = Pieces.whole(number, len(sources[-1])), text
-        else:
-            sources.append(payload)
-            text, behind = text.changed(ops, number, at, behind=further), text
-    if text is None:
-        raise Corrupt("the state of a snapshot is missing")
-    return text.joined(sources), sizes
+        further = base.below if row.form == codec.SEALED else None
+        if len(ops) * _STEP_BYTES > len(base.text):
+            text = base.text.joined(self._sources)
+            if further is not None:
+                text += further.joined(self._sources)
+            self._sources.append(delta.apply(text, delta.Delta(ops, payload[at:])))
+            return _Text(Pieces.whole(number, len(self._sources[-1])), base.text)
+        self._sources.append(payload)
+        return _Text(base.text.changed(ops, number, at, behind=further), base.text)
 
 
 def _address(seq: int, base: int | None) -> bytes:

@@ -36,8 +36,8 @@ _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
 _MARSHAL_VERSION = 4
 _MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
 _FALSE_ALARMS_MAX = 1_000
-_CONTAINERS = frozenset((dict, list, tuple))
-_KINDS = _CONTAINERS | {str, int, float, bool, type(None)}
+_CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
+_KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
 _PARTS_MAX = 16 * 1024  # of a value that is looked at level by level
 _WIDE = b" "
 _SHORT_CHARS = 1024
@@ -121,13 +121,9 @@ def _is_plain(value: JSON) -> bool:
     """
     level, left = [value], _PARTS_MAX
     for _ in range(DEPTH_MAX):
-        kinds = set(map(type, level))
-        if not kinds <= _KINDS:
-            return False
-        if float in kinds and not all(isfinite(each) for each in level if type(each) is float):
-            return False
-        if kinds.isdisjoint(_CONTAINERS):
-            return True
+        found = is_plain_level(level, _KINDS, _CONTAINERS)
+        if found is not None:
+            return found
         level = gc.get_referents(*level)
         left -= len(level)
         if left < 0:
@@ -135,6 +131,16 @@ def _is_plain(value: JSON) -> bool:
     kinds = set(map(type, level))
     # The last level may hold no container; a float there is not worth a second look.
     return kinds <= _KINDS and kinds.isdisjoint(_CONTAINERS | {float})
+
+
+def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[type]) -> bool | None:
+    """Tell whether some values are of these kinds, and finite; None if their parts tell more."""
+    found = set(map(type, level))
+    if not found <= kinds:
+        return False
+    if float in found and not all(isfinite(each) for each in level if type(each) is float):
+        return False
+    return True if found.isdisjoint(inner) else None
 
 
 def _is_plain_and_large(value: JSON) -> bool:

@@ -3,12 +3,17 @@
 from typing import NamedTuple
 
 import orjson
+import zstandard
 
 from holdfast.core import times
 from holdfast.core.codec import checksum_of, decode
 from holdfast.errors import Conflict, Corrupt
 from holdfast.model import ANY, Note
 from holdfast.protocol import NoteWrite
+
+# Those below stay readable in any SQL shell, and would gain little.
+_SQUEEZED_MIN = 512
+_FRAME = b"\x28\xb5\x2f\xfd"  # how a zstd frame begins, and JSON never
 
 
 class NoteRow(NamedTuple):
@@ -25,6 +30,24 @@ class NoteRow(NamedTuple):
     def revision(self) -> str:
         """The token that compare-and-set compares."""
         return f"{self.rev:x}.{self.nonce}"
+
+
+def squeezed(value: bytes) -> bytes:
+    """Return the value of a note as a SQL engine stores it: compressed if that is shorter."""
+    if len(value) < _SQUEEZED_MIN:
+        return value
+    frame = zstandard.ZstdCompressor(level=1).compress(value)
+    return frame if len(frame) < len(value) else value
+
+
+def unsqueezed(stored: bytes) -> bytes:
+    """Return what was given to `squeezed`, or raise Corrupt. Verify it first: a frame can lie."""
+    if not stored.startswith(_FRAME):
+        return stored
+    try:
+        return zstandard.ZstdDecompressor().decompress(stored)
+    except (zstandard.ZstdError, MemoryError) as cause:
+        raise Corrupt(f"a note does not decompress. bytes=`{len(stored)}`") from cause
 
 
 def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:

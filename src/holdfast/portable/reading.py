@@ -98,7 +98,7 @@ def scope_records(scope: Scope, *, skipped: Tell | None = None) -> Iterator[Reco
     """
     head, listing = _look(scope, skipped)
     with closing(listing):
-        kept = _kept(scope, listing, skipped)
+        kept = _kept(scope, listing, head, skipped)
         first = next(kept, None)
         notes = _notes(scope)
         note = next(notes, None)
@@ -187,16 +187,23 @@ def _is_kept(scope: Scope) -> bool:
     return info is not None and info.kept
 
 
-def _kept(scope: Scope, listing: _Listing, skipped: Tell | None) -> Iterator[Snapshot]:
-    """Yield the kept snapshots, the oldest first."""
+def _kept(
+    scope: Scope, listing: _Listing, head: Snapshot | None, skipped: Tell | None
+) -> Iterator[Snapshot]:
+    """Yield the kept snapshots, the oldest first, and the head as it was read, gone or not."""
     chunk: list[str] = []
     size = 0
     for id, length in listing:
-        if chunk and (len(chunk) >= limits.PAGE_STATES_MAX or size + length > _CHUNK_BYTES_MAX):
+        is_head = head is not None and head.id == id
+        is_full = len(chunk) >= limits.PAGE_STATES_MAX or size + length > _CHUNK_BYTES_MAX
+        if chunk and (is_full or is_head):
             yield from _loaded(scope, chunk, skipped)
             chunk, size = [], 0
-        chunk.append(id)
-        size += length
+        if head is not None and is_head:
+            yield head
+        else:
+            chunk.append(id)
+            size += length
     yield from _loaded(scope, chunk, skipped)
 
 

@@ -79,7 +79,7 @@ class RelationalBackend(Leases):
                 return []
             head[:] = [found.head_seq]
             rows = [row for each in ids if (row := tables.named(found, each)) is not None]
-            return [(row, tables.body(row)) for row in rows]
+            return list(zip(rows, tables.bodies(rows), strict=True))
 
         found = self._read(read)
         for row, body in found:

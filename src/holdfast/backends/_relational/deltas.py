@@ -4,13 +4,13 @@ The rules are in `core/trail.py`; an engine brings the rows (`BodyTable`). What 
 on is never removed or changed before that one has been written anew (`rebase.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from holdfast.backends._relational.rebase import BodyTable, rewritten, shortest
 from holdfast.core import codec, delta
-from holdfast.core.chains import BodyRow, body_row, check_row, payload_of, read_chain
+from holdfast.core.chains import BodyRow, Chains, body_row, check_row, payload_of, read_chain
 from holdfast.core.delta import Delta
 from holdfast.core.pieces import BASE, Inverse, Pieces, flatten
 from holdfast.core.trail import LINK_BYTES, SMALL_BYTES, Trail, trail_of
@@ -44,11 +44,24 @@ class Deltas:
         """Return an encoded state, or raise Corrupt."""
         return self._read(seq)[0]
 
-    def _read(self, seq: int) -> tuple[bytes, list[tuple[int, int]]]:
+    def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
+        """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""
+        chains = Chains()
+        for seq in seqs:
+            row = self._table.row(seq)
+            if row is not None and (row.base is None or row.base in chains):
+                yield chains.read([row])
+            else:
+                yield chains.read(self._rows(seq))
+
+    def _rows(self, seq: int) -> list[BodyRow]:
         rows = self._table.chain(seq)
         if not rows:
             raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
-        return read_chain(rows)
+        return rows
+
+    def _read(self, seq: int) -> tuple[bytes, list[tuple[int, int]]]:
+        return read_chain(self._rows(seq))
 
     def resume(self, seq: int, nonce: str) -> tuple[Trail, bytes] | None:
         """Return a trail that begins at a body, and the body; None if it cannot be built on."""

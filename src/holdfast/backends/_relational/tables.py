@@ -4,7 +4,7 @@ A file has one writer at a time; a server has many, who lock what they change. W
 the two are the methods that say so, which an engine may replace.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.backends._relational.bodies import Bodies
@@ -12,7 +12,7 @@ from holdfast.backends._relational.deltas import Deltas
 from holdfast.backends._relational.turn import Turn
 from holdfast.core import codec
 from holdfast.core.leases import LeaseRow
-from holdfast.core.notes import NoteRow, note_checksum, verify_note
+from holdfast.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
 from holdfast.core.rows import EMPTY, Row, row_checksum, verify_row
 from holdfast.core.trail import Trail, parse_trail
 from holdfast.errors import Corrupt
@@ -247,10 +247,12 @@ class Tables:
 
     def body(self, row: Row) -> bytes:
         """Return the encoded state of a snapshot."""
-        body = self.deltas.read(row.seq)
-        if len(body) != row.size:
-            raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
-        return body
+        return of_size(row, self.deltas.read(row.seq))
+
+    def bodies(self, rows: Sequence[Row]) -> Iterator[bytes]:
+        """Yield the encoded states of snapshots, in a transaction that only reads."""
+        for row, body in zip(rows, self.deltas.read_each(row.seq for row in rows), strict=True):
+            yield of_size(row, body)
 
     def _add_labels(self, row: Row) -> None:
         if row.labels != EMPTY:
@@ -266,7 +268,8 @@ class Tables:
 
     def put_note(self, scope: Scope, row: NoteRow) -> None:
         """Add or replace a note."""
-        values = {"pk": scope.pk, **row._asdict(), "checksum": note_checksum(row, scope.pk)}
+        stored = row._replace(value=squeezed(row.value))
+        values = {"pk": scope.pk, **stored._asdict(), "checksum": note_checksum(stored, scope.pk)}
         self.turn.do("put_note", values)
 
     def remove_note(self, scope: Scope, on: str, name: str) -> int:
@@ -278,6 +281,13 @@ class Tables:
         self.turn.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
+def of_size(row: Row, body: bytes) -> bytes:
+    """Return the encoded state of a snapshot if it is as long as it was, or raise Corrupt."""
+    if len(body) != row.size:
+        raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
+    return body
+
+
 def verified(found: Sequence[Any], pk: int) -> Row:
     """Return the row at the beginning of a result, or raise Corrupt."""
     return verify_row(Row._make(found[:_COLUMNS]), pk, found[_COLUMNS])
@@ -285,7 +295,8 @@ def verified(found: Sequence[Any], pk: int) -> Row:
 
 def verified_note(found: Sequence[Any], pk: int) -> NoteRow:
     """Return the note that a result holds, or raise Corrupt."""
-    return verify_note(NoteRow._make(found[:-1]), pk, found[-1])
+    row = verify_note(NoteRow._make(found[:-1]), pk, found[-1])
+    return row._replace(value=unsqueezed(row.value))
 
 
 def is_text(*names: str) -> bool:

@@ -151,7 +151,7 @@ COMMENT ON COLUMN holdfast.notes.rev IS 'How often it was written.';
 COMMENT ON COLUMN holdfast.notes.on_id IS 'The snapshot id that it stands beside; empty: the scope itself.';
 COMMENT ON COLUMN holdfast.notes.name IS 'Its name.';
 COMMENT ON COLUMN holdfast.notes.nonce IS 'Mark of its last write.';
-COMMENT ON COLUMN holdfast.notes.value IS 'JSON.';
+COMMENT ON COLUMN holdfast.notes.value IS 'JSON, or a zstd frame of it.';
 
 -- For people. Nothing reads these views but you. JSON is shown as json, not jsonb, which refuses NUL.
 
@@ -195,9 +195,10 @@ COMMENT ON VIEW holdfast.snapshot_list IS 'The facts of each snapshot, readable.
 
 CREATE VIEW holdfast.note_list AS
 SELECT x.session_id, s.kind, s.scope_id, nullif(o.on_id, '') AS on_id, o.name,
-       convert_from(o.value, 'UTF8')::json AS value,
+       -- What is compressed is a matter for programs.
+       CASE WHEN substring(o.value FOR 4) <> '\x28b52ffd' THEN convert_from(o.value, 'UTF8')::json END AS value,
        to_timestamp(o.updated_at / 1000000.0) AS updated
   FROM holdfast.notes AS o
   JOIN holdfast.scopes AS s ON s.pk = o.scope_pk
   JOIN holdfast.sessions AS x ON x.pk = s.session_pk;
-COMMENT ON VIEW holdfast.note_list IS 'The notes, readable.';
+COMMENT ON VIEW holdfast.note_list IS 'The notes, readable but for long ones.';

@@ -92,7 +92,7 @@ CREATE TABLE notes (
     rev        INTEGER NOT NULL,
     nonce      TEXT NOT NULL,
     updated_at INTEGER NOT NULL,
-    value      BLOB NOT NULL,             -- JSON
+    value      BLOB NOT NULL,             -- JSON, or a zstd frame of it
     checksum   INTEGER NOT NULL,          -- over the whole row
     UNIQUE (scope_pk, on_id, name)
 ) STRICT;
