@@ -36,7 +36,7 @@ lint: $(READY) ## style, types and the contracts of the floors
 	$(BIN)/lint-imports --no-logo
 
 test: lint ## lint and all fast tests: what CI runs
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -45,7 +45,7 @@ full: lint ## everything, also what is slow
 torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
 	$(BIN)/python -m holdfast.testing.simulation --runs 100000 --jobs 2
 
-bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look, 100 s, nothing written)
+bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look of some minutes, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.deltas $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.objects $(if $(QUICK),--quick,--write)

@@ -18,7 +18,7 @@ from tests.cli.test_terminal import on_terminal
 @pytest.fixture(
     params=[
         "sqlite",
-        "folder",
+        pytest.param("folder", marks=pytest.mark.slow),
         pytest.param("postgres", marks=pytest.mark.slow),
         pytest.param("s3", marks=pytest.mark.slow),
     ]

@@ -116,7 +116,13 @@ def rows(conn: Connection, schema: str) -> dict[int, tuple[bytes, Any]]:
     return {pk: (bytes(stamps), rest) for pk, stamps, rest in conn.execute(query).fetchall()}
 
 
-@pytest.mark.parametrize("name", BETWEEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if at % 3 == 0 else pytest.mark.slow)
+        for at, name in enumerate(BETWEEN)
+    ],
+)
 def test_another_one_in_between(
     conn: Connection, schemas: Schemas, stores: tuple[Store, Store], name: str
 ) -> None:

@@ -79,7 +79,14 @@ def some_more(writers: list[Writer]) -> None:
     until(lambda: all(len(w.saved) >= goal for w, goal in zip(writers, goals, strict=True)))
 
 
-@pytest.mark.parametrize("accident", ACCIDENTS)
+# A crash of the server is the hardest of these.
+@pytest.mark.parametrize(
+    "accident",
+    [
+        name if name == "a crash" else pytest.param(name, marks=pytest.mark.slow)
+        for name in ACCIDENTS
+    ],
+)
 def test_writers_go_on(server: PrivatePostgres, url: str, accident: str) -> None:
     """Promises 1, 4 and 6: no error, nothing lost, nothing twice, whatever happens meanwhile."""
     stop = threading.Event()

@@ -88,7 +88,8 @@ def in_threads(url: str) -> None:
             done.result()
 
 
-@pytest.mark.parametrize("write_all", [in_tasks, pytest.param(in_threads, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("write_all", [in_tasks, in_threads])
 def test_a_thousand_sessions_over_sixteen_connections(
     conn: Connection, postgres_url: str, write_all: Callable[[str], None]
 ) -> None:

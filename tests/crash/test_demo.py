@@ -52,6 +52,7 @@ def test_demo_kills_resumes_forks_and_verifies(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_demo_shows_the_fork_the_diff_the_tree_and_the_sizes(tmp_path: Path) -> None:
     shown = run_demo(tmp_path).stdout
 

@@ -21,10 +21,11 @@ _SLOWLY = [
 ]
 
 
+@pytest.mark.parametrize("runs", [RUNS // 3, pytest.param(RUNS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", _SLOWLY)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_promise_holds(scenario: str, mode: str) -> None:
-    for seed in range(RUNS):
+def test_every_promise_holds(scenario: str, mode: str, runs: int) -> None:
+    for seed in range(runs):
         run = simulate(scenario, mode, seed)
         assert not run.broken, run.report()
 

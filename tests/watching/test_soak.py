@@ -324,7 +324,7 @@ def keys() -> list[ScopeKey]:
 @pytest.mark.parametrize(
     ("url", "seconds"),
     [
-        ("sqlite", 4),
+        pytest.param("sqlite", 4, marks=pytest.mark.slow),
         pytest.param("postgres", 4, marks=pytest.mark.slow),
         pytest.param("directory", 4, marks=pytest.mark.slow),
         *(

@@ -53,7 +53,7 @@ class Crowd:
     ("url", "bursts", "count"),
     [
         ("sqlite", 4, 500),
-        ("postgres", 1, 500),
+        pytest.param("postgres", 1, 500, marks=pytest.mark.slow),
         ("directory", 2, 100),
         pytest.param("s3", 1, 20, marks=pytest.mark.slow),
         *(

@@ -26,7 +26,7 @@ Watch = Callable[[Any], Any]
 def on(*engines: str) -> pytest.MarkDecorator:
     """Run a test on these engines: `-k postgres` chooses one."""
     named = [
-        pytest.param(each, marks=pytest.mark.slow) if each == "s3" else each
+        pytest.param(each, marks=pytest.mark.slow) if each in ("directory", "s3") else each
         for each in engines or ENGINES
     ]
     return pytest.mark.parametrize("url", named, indirect=True)
