@@ -1,18 +1,23 @@
 """`holdfast import` from the tables of LangGraph's own savers."""
 
+import importlib
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 import holdfast
+from holdfast.cli._classes import class_named
+from holdfast.compat.langgraph import HoldfastSaver
 from tests.cli.conftest import Command
 from tests.servers.postgres import Postgres
 
@@ -64,6 +69,98 @@ def test_what_is_not_there(command: Command, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (4, 1)
     assert "geheim" not in done.stdout + done.stderr
     assert command("import", "genkit", ".", "--prefix", "a").returncode == 2
+
+
+MODULE = """
+from dataclasses import dataclass
+from enum import Enum
+
+@dataclass
+class Order:
+    item: str
+
+class Shop:
+    class Colour(Enum):
+        RED = 1
+
+number = 5
+"""
+
+
+def fill_with_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Save a value whose class is in a module beside the file; return it."""
+    (path / "own_shop.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(path)
+    shop: Any = importlib.import_module("own_shop")
+    monkeypatch.delitem(sys.modules, "own_shop")
+    value = shop.Order("tea")
+    with closing(sqlite3.connect(path / "old.db", check_same_thread=False)) as conn:
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        made: Any = {**empty_checkpoint(), "channel_values": {"own": value}}
+        at = SqliteSaver(conn).put(config, made, {}, {})
+        SqliteSaver(conn).put_writes(at, [("own", value)], "task")
+    return value
+
+
+def test_classes_of_ones_own(
+    command: Command, any_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = fill_with_own(tmp_path, monkeypatch)
+    words = ("import", "langgraph-sqlite", "old.db", "--url", any_url)
+    done = command(*words)
+    assert done.returncode == 1
+    fact = "a stored value is of a class that is not allowed. class=`own_shop:Order`"
+    assert done.stderr.count(fact) == 2
+    done = command(*words, "--allow", "own_shop:Order", "--allow", "own_shop:Shop.Colour")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("✓ 1 snapshot in ")
+    with holdfast.open(any_url) as store:
+        found = list(HoldfastSaver(store, allow=[type(value)]).list(None))
+    assert [each.checkpoint["channel_values"] for each in found] == [{"own": value}]
+    assert found[0].pending_writes == [("task", "own", value)]
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        ("Order", "--allow takes module:Class. found=`Order`"),
+        ("own_shop:", "--allow takes module:Class. found=`own_shop:`"),
+        (":Order", "--allow takes module:Class. found=`:Order`"),
+        ("./own_shop:Order", "--allow takes module:Class. found=`./own_shop:Order`"),
+        ("own_shop:Nothing", "the module has no such class. class=`own_shop:Nothing`"),
+        ("own_shop:Order.a.b", "the module has no such class. class=`own_shop:Order.a.b`"),
+        ("own_shop:number", "the module has no such class. class=`own_shop:number`"),
+        ("none.at_all:A", "cannot be imported. class=`none.at_all:A` error=`ModuleNotFoundError`"),
+        ("own_broken:A", "cannot be imported. class=`own_broken:A` error=`SystemExit`"),
+    ],
+)
+def test_bad_names_of_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fact: str
+) -> None:
+    (tmp_path / "own_shop.py").write_text(MODULE)
+    (tmp_path / "own_broken.py").write_text("raise SystemExit(0)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(holdfast.InvalidInput) as told:
+        class_named(name)
+    assert fact in str(told.value)
+    for each in ("own_shop", "own_broken"):
+        sys.modules.pop(each, None)
+
+
+def test_a_bad_name_is_told_before_anything_is_done(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "old.db").touch()
+    words = ("import", "langgraph-sqlite", "old.db", "--url", "sqlite:///a.db")
+    done = command(*words, "--allow", "none.at_all:A")
+    fact = "the module cannot be imported. class=`none.at_all:A` error=`ModuleNotFoundError`"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"holdfast: {fact}\n")
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_only_savers_have_classes(command: Command) -> None:
+    done = command("import", "genkit", ".", "--allow", "own_shop:Order")
+    assert done.returncode == 2
+    assert "--allow is for langgraph-sqlite and langgraph-postgres" in done.stderr
 
 
 @pytest.mark.slow

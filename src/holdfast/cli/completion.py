@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from holdfast.cli import _exits
 from holdfast.cli._shared import echo_json, existing_store, json_option
+from holdfast.errors import HoldfastError
 
 _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_HOLDFAST_COMPLETE"
@@ -63,13 +64,13 @@ def complete_session(
 ) -> list[CompletionItem]:
     """Return the sessions that begin with what was typed, for the `shell_complete` of an argument.
 
-    At most 50. Whatever fails, there is just nothing to offer: a person is typing.
+    At most 50. If the store cannot be read there is just nothing to offer: a person is typing.
     """
     try:
         with existing_store(_url(context)) as store:
             names = islice(store.sessions(prefix=incomplete, limit=_NAMES_MAX), _NAMES_MAX)
             return [CompletionItem(name) for name in names if _HARMLESS.fullmatch(name)]
-    except Exception:
+    except (HoldfastError, OSError):
         return []
 
 

@@ -2,21 +2,21 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 import click
 
 import holdfast
 from holdfast import portable
 from holdfast.cli import _exits
+from holdfast.cli._classes import class_named
 from holdfast.cli._progress import progress
 from holdfast.cli._shared import echo_json, json_option, make_console, url_option
 from holdfast.cli._transfer import draw_skipped, findings_json
 from holdfast.compat import genkit, runs, strands
-from holdfast.compat.transfer import Transfer
 from holdfast.views.names import masked_url, visible
 from holdfast.views.sizes import count_text
 
@@ -36,10 +36,21 @@ _LAYOUTS = ("classic", "unified", "messages")
     metavar="TEXT",
     help="strands, langgraph: the sessions or threads whose id begins so.",
 )
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="langgraph: a class of your own that values may be of. May be repeated.",
+)
 @url_option
 @json_option
 def import_(
-    source: tuple[str, ...], layout: str | None, prefix: str, url: str, as_json: bool
+    source: tuple[str, ...],
+    layout: str | None,
+    prefix: str,
+    allow: tuple[str, ...],
+    url: str,
+    as_json: bool,
 ) -> int:
     """Read an export, or the files of other tools, into a store.
 
@@ -48,6 +59,9 @@ def import_(
     run checkpoints), langgraph-sqlite (the file of a SqliteSaver) or langgraph-postgres (the URL of
     a PostgresSaver's database). The store is created if need be. All of them may be stopped and
     repeated, and change nothing where they read.
+
+    Values of classes of your own are left out unless --allow names the class, which is then
+    imported: from what is installed, or else from the current folder.
 
     What cannot be carried over is told and left out; then it ends with 1, and so it does if there
     is nothing. It ends with 3 if something else was saved in a scope of the store, and with 5 if
@@ -62,34 +76,52 @@ def import_(
       holdfast import agents.jsonl
       holdfast import strands ./sessions
       holdfast import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
+      holdfast import langgraph-sqlite checkpoints.db --allow shop.models:Order
     """
-    form, path = _asked(source, layout, prefix)
+    form, path = _asked(source, layout, prefix, allow)
     _check_place(form, path)
+    classes = [class_named(each) for each in allow]
     if form == "jsonl":
-        with (
-            _lines(path) as lines,
-            holdfast.open(url) as store,
-            progress("importing", None) as report,
-        ):
-            done = portable.import_lines(store, lines, report=report)
-        count, written, skipped = done.snapshots, done.written, done.skipped
+        done = _from_export(url, path)
     else:
-        with holdfast.open(url) as store:
-            other = _from_others(store, form, path, layout, prefix)
-        count, skipped = other.count, other.skipped
-        written = None
+        done = _from_others(url, form, path, layout, prefix, classes)
+    _tell(form, url, done, as_json)
+    return _exits.FOUND if done.skipped or (form != "jsonl" and not done.snapshots) else _exits.FINE
+
+
+class _Done(NamedTuple):
+    """What came of it; `written` is None where it is not counted."""
+
+    snapshots: int
+    written: int | None
+    skipped: Sequence[holdfast.Finding]
+
+
+def _tell(form: str, url: str, done: _Done, as_json: bool) -> None:
     if as_json:
-        facts = {"format": form, "snapshots": count, "written": written}
-        echo_json({**facts, "skipped": findings_json(skipped)})
-    else:
-        draw_skipped(skipped)
-        new = "" if written is None else f", {f'{written:,} written' if written else 'nothing new'}"
-        text = f"✓ {count_text(count, 'snapshot')} in {visible(masked_url(url))}{new}"
-        make_console().print(text, soft_wrap=True)
-    return _exits.FOUND if skipped or (form != "jsonl" and not count) else _exits.FINE
+        facts = {"format": form, "snapshots": done.snapshots, "written": done.written}
+        echo_json({**facts, "skipped": findings_json(done.skipped)})
+        return
+    draw_skipped(done.skipped)
+    some = f"{done.written:,} written" if done.written else "nothing new"
+    new = "" if done.written is None else f", {some}"
+    text = f"✓ {count_text(done.snapshots, 'snapshot')} in {visible(masked_url(url))}{new}"
+    make_console().print(text, soft_wrap=True)
 
 
-def _asked(source: tuple[str, ...], layout: str | None, prefix: str) -> tuple[str, str]:
+def _from_export(url: str, path: str) -> _Done:
+    with (
+        _lines(path) as lines,
+        holdfast.open(url) as store,
+        progress("importing", None) as report,
+    ):
+        done = portable.import_lines(store, lines, report=report)
+    return _Done(done.snapshots, done.written, done.skipped)
+
+
+def _asked(
+    source: tuple[str, ...], layout: str | None, prefix: str, allow: tuple[str, ...]
+) -> tuple[str, str]:
     """Return the format and the place, if the options are for that format."""
     form, *places = source if source[0] in _FORMATS else ("jsonl", *source)
     if len(places) != 1:
@@ -98,6 +130,8 @@ def _asked(source: tuple[str, ...], layout: str | None, prefix: str) -> tuple[st
         raise click.UsageError("--layout is for strands")
     if form not in _WITH_PREFIX and prefix:
         raise click.UsageError(f"--prefix is for {' and '.join(_WITH_PREFIX)}")
+    if form not in _SAVERS and allow:
+        raise click.UsageError(f"--allow is for {' and '.join(_SAVERS)}")
     return form, places[0]
 
 
@@ -121,19 +155,21 @@ def _langgraph() -> ModuleType:
 
 
 def _from_others(
-    store: holdfast.Store, form: str, path: str, layout: str | None, prefix: str
-) -> Transfer:
-    if form == "genkit":
-        return genkit.import_sessions(store, path)
-    if form == "go-runs":
-        return runs.import_runs(store, path)
-    if form in _SAVERS:
-        savers = _langgraph()
-        take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
-        done: Transfer = take(store, path, prefix=prefix)
-        return done
-    found = cast(strands.Layout, layout) if layout else strands.find_layout(path)
-    return strands.import_sessions(store, path, layout=found, prefix=prefix)
+    url: str, form: str, path: str, layout: str | None, prefix: str, classes: Sequence[type]
+) -> _Done:
+    with holdfast.open(url) as store:
+        if form == "genkit":
+            done = genkit.import_sessions(store, path)
+        elif form == "go-runs":
+            done = runs.import_runs(store, path)
+        elif form in _SAVERS:
+            savers = _langgraph()
+            take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
+            done = take(store, path, prefix=prefix, allow=classes)
+        else:
+            found = cast(strands.Layout, layout) if layout else strands.find_layout(path)
+            done = strands.import_sessions(store, path, layout=found, prefix=prefix)
+    return _Done(done.count, None, done.skipped)
 
 
 @contextmanager

@@ -91,6 +91,20 @@ def got(saver: HoldfastSaver, number: int | None = None, **where: Any) -> Checkp
     return found
 
 
+class Cipher:
+    """Hides nothing from a child, but shows that it was used; and fails as ciphers do."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """Return it turned."""
+        return "turned", bytes(255 - each for each in plaintext)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        """Return it as it was."""
+        if ciphername != "turned":
+            raise ValueError("no key fits")
+        return self.encrypt(ciphertext)[1]
+
+
 def ids(found: Any) -> list[int]:
     """Return the numbers of checkpoints."""
     return [int(each.checkpoint["id"][3:8], 16) for each in found]

@@ -13,14 +13,15 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command
 from psycopg import sql
 from typing_extensions import TypedDict
 
 from holdfast import Store
 from holdfast.compat.langgraph.transfer import import_postgres, import_sqlite
 from holdfast.compat.transfer import Transfer
+from tests.compat.langgraph.graphs import State, approving, nested
 from tests.servers.postgres import Schemas, with_option
 
 
@@ -63,45 +64,6 @@ def make_origin(kind: str, request: pytest.FixtureRequest, folder: Path) -> Any:
 
 
 # Graphs
-
-
-class State(MessagesState):
-    approved: bool
-    notes: Annotated[list[str], operator.add]
-
-
-def ask(state: State) -> Any:
-    answer = interrupt({"question": ["send it?", len(state["messages"])]})
-    return {"approved": answer, "messages": [AIMessage(f"answer {answer}", id="a1")]}
-
-
-def approving(saver: Any) -> Any:
-    """Two nodes side by side, one that asks, and as many workers as it likes."""
-    graph = StateGraph(State)
-    graph.add_node("ask", ask)
-    graph.add_node("worker", lambda state: {"notes": [f"worker {state['n']}"]})
-    graph.add_node("left", lambda state: {"notes": ["left"]})
-    graph.add_node("right", lambda state: {"notes": ["right"]})
-    graph.add_edge(START, "left")
-    graph.add_edge(START, "right")
-    graph.add_edge(["left", "right"], "ask")
-    sends = [Send("worker", {"n": n}) for n in range(3)]
-    graph.add_conditional_edges("ask", lambda state: sends, ["worker"])
-    graph.add_edge("worker", END)
-    return graph.compile(checkpointer=saver)
-
-
-def nested(saver: Any) -> Any:
-    """A graph inside another one, which asks."""
-    inner = StateGraph(State)
-    inner.add_node("think", lambda state: {"messages": [AIMessage("think", id="i1")]})
-    inner.add_node("ask", ask)
-    inner.add_edge(START, "think")
-    inner.add_edge("think", "ask")
-    outer = StateGraph(State)
-    outer.add_node("inner", inner.compile())
-    outer.add_edge(START, "inner")
-    return outer.compile(checkpointer=saver)
 
 
 def fail(state: State) -> Any:

@@ -7,11 +7,12 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
-from langgraph.types import Command, Send, interrupt
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from holdfast.compat.langgraph import HoldfastSaver
+from tests.compat.langgraph.graphs import approving, nested
 from tests.waiting import until
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -33,40 +34,6 @@ def plain(snapshots: Any) -> list[Any]:
 def settled(result: Any) -> Any:
     """Return a result without what it waits for, of which the ids differ."""
     return {name: value for name, value in result.items() if name != "__interrupt__"}
-
-
-class State(MessagesState):
-    approved: bool
-    notes: Annotated[list[str], operator.add]
-
-
-def ask(state: State) -> Any:
-    answer = interrupt({"question": ["send it?", len(state["messages"])]})
-    return {"approved": answer, "messages": [AIMessage(f"answer {answer}", id="a1")]}
-
-
-def fan(state: State) -> list[Send]:
-    return [Send("worker", {"n": n}) for n in range(3)]
-
-
-def worker(state: Any) -> Any:
-    return {"notes": [f"worker {state['n']}"]}
-
-
-def approving(saver: Any) -> Any:
-    graph = StateGraph(State)
-    graph.add_node("ask", ask)
-    graph.add_node("worker", worker)
-    graph.add_node("left", lambda state: {"notes": ["left"]})
-    graph.add_node("right", lambda state: {"notes": ["right"]})
-    graph.add_node("last", lambda state: {"messages": [AIMessage("done", id="a2")]})
-    graph.add_edge(START, "left")
-    graph.add_edge(START, "right")
-    graph.add_edge(["left", "right"], "ask")
-    graph.add_conditional_edges("ask", fan, ["worker"])
-    graph.add_edge("worker", "last")
-    graph.add_edge("last", END)
-    return graph.compile(checkpointer=saver)
 
 
 def converse(saver: Any, again: Any) -> list[Any]:
@@ -104,18 +71,6 @@ async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
     ours = [state async for state in graph.aget_state_history(CONFIG)]
     assert plain(ours) == plain([state async for state in expected.aget_state_history(CONFIG)])
     assert plain(graph.get_state_history(CONFIG)) == plain(ours)
-
-
-def nested(saver: Any) -> Any:
-    inner = StateGraph(State)
-    inner.add_node("think", lambda state: {"messages": [AIMessage("think", id="i1")]})
-    inner.add_node("ask", ask)
-    inner.add_edge(START, "think")
-    inner.add_edge("think", "ask")
-    outer = StateGraph(State)
-    outer.add_node("inner", inner.compile())
-    outer.add_edge(START, "inner")
-    return outer.compile(checkpointer=saver)
 
 
 def test_subgraphs_wait_and_go_on(saver: HoldfastSaver) -> None:

@@ -15,14 +15,13 @@ import holdfast
 from holdfast import NotFound, Store, Unavailable, Unsupported
 from holdfast.compat.langgraph import HoldfastSaver
 from holdfast.compat.langgraph.transfer import import_postgres, import_sqlite
-from tests.compat.langgraph.kit import Places, checkpoint, config, id_of
+from tests.compat.langgraph.graphs import approving, nested
+from tests.compat.langgraph.kit import Cipher, Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import (
     Origin,
-    approving,
     everything,
     fill,
     make_origin,
-    nested,
     on,
     sqlite_origin,
     threads_of,
@@ -139,13 +138,6 @@ def test_a_file_without_paths_is_read_and_not_changed(tmp_path: Path, target: St
 
 
 def test_what_was_sealed_stays_sealed(tmp_path: Path, target: Store) -> None:
-    class Cipher:
-        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-            return "not", bytes(255 - each for each in plaintext)
-
-        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-            return self.encrypt(ciphertext)[1]
-
     serde = EncryptedSerializer(Cipher())
     with sqlite_origin(tmp_path / "langgraph.db", serde=serde) as origin:
         fill(origin.saver)

@@ -10,8 +10,13 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel, ConfigDict, Field
 
 import holdfast
+from holdfast import InvalidInput
 from holdfast.compat.langgraph import HoldfastSaver
-from tests.compat.langgraph.kit import config, got, put
+from holdfast.compat.langgraph.allowed import Allowed, Shape, default_serde
+from holdfast.compat.langgraph.messages import MessageCache
+from holdfast.compat.langgraph.plain import is_plain
+from holdfast.compat.langgraph.values import Writer
+from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
 
 class Order(BaseModel):
@@ -98,21 +103,11 @@ def test_a_buffer_of_another_kind_is_another_value() -> None:
                 assert repr(found.artifact) == repr(artifact)
 
 
-class Turned:
-    """A cipher that hides nothing from a child, but shows that it was used."""
-
-    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-        return "turned", plaintext[::-1]
-
-    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        return ciphertext[::-1]
-
-
 def test_what_is_sealed_comes_back_as_it_was() -> None:
     value = {"t": (1, ("2", [3])), "wide": 2**70, "lone": "\ud800", "b": b"\x00", 5: {"x": {1, 2}}}
     message = ToolMessage("done", tool_call_id="1", id="m", artifact=("a", b"b"))
     with holdfast.open("memory:") as store:
-        sealing = [HoldfastSaver(store, serde=EncryptedSerializer(Turned())) for _ in range(2)]
+        sealing = [HoldfastSaver(store, serde=EncryptedSerializer(Cipher())) for _ in range(2)]
         put(sealing[0], 1, odd=value, messages=[message], name="alice")
         for saver in sealing:
             values = got(saver).checkpoint["channel_values"]
@@ -140,3 +135,60 @@ def test_names_that_are_no_text_are_refused() -> None:
                 saver.put_writes(at, [(channel, 1)], "task")
         with pytest.raises(holdfast.InvalidInput, match="names no thread"):
             saver.get_tuple({"configurable": {"thread_id": None}})
+
+
+def test_what_holds_itself_is_refused_at_once() -> None:
+    twice: list[Any] = []
+    twice += [twice, twice]
+    members: dict[str, Any] = {}
+    members |= {"a": members, "b": (members,)}
+    after_a_message: list[Any] = [ToolMessage("done", tool_call_id="1", id="m")]
+    after_a_message += [after_a_message, after_a_message]
+    with holdfast.open("memory:") as store:
+        saver, _ = savers(store)
+        for value in (twice, members, after_a_message):
+            with pytest.raises(holdfast.InvalidInput, match="holds itself"):
+                put(saver, 1, x=value)
+        shared = [1, {"a": (2,)}]
+        put(saver, 1, x=[shared, shared, (shared,)])  # twice is not inside
+        assert got(saver).checkpoint["channel_values"]["x"] == [shared, shared, (shared,)]
+
+
+def test_sets_in_sets_are_written_once_each() -> None:
+    value: Any = frozenset({1})
+    for _ in range(60):
+        value = frozenset({value})
+    with holdfast.open("memory:") as store:
+        one, other = savers(store)
+        put(one, 1, x=value, y={"b", "a", (1, frozenset({2}))})
+        assert got(other).checkpoint["channel_values"] == {
+            "x": value,
+            "y": {"b", "a", (1, frozenset({2}))},
+        }
+
+
+def test_large_values_are_written_in_one_go_unless_they_repeat() -> None:
+    assert is_plain([[number] for number in range(150_000)])
+    assert is_plain([1] * 6_000_000)
+    twice: Any = []
+    for _ in range(40):
+        twice = [twice, twice]
+    assert not is_plain(twice)
+
+
+def test_many_small_parts_take_little_memory() -> None:
+    parts: list[bytes] = []
+    writer = Writer(Shape(default_serde(), Allowed()), MessageCache())
+    writer.write([tuple(range(100)) for _ in range(2_000)], parts)
+    assert len(parts) < 5_000
+
+
+def test_a_checkpoint_that_could_not_be_told_from_a_form_is_refused(memory: HoldfastSaver) -> None:
+    odd: Any = {"$set": [], **checkpoint(1, a=1)}
+    with pytest.raises(InvalidInput, match="begins with"):
+        memory.put(config(), odd, {}, {})
+    assert memory.get_tuple(config()) is None
+    last: Any = {**checkpoint(1, a=1), "$set": []}
+    memory.put(config(), last, {}, {})
+    found: Any = got(memory).checkpoint
+    assert found["$set"] == []

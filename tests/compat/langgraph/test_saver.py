@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Any, cast
 
 import pytest
@@ -13,8 +15,27 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from holdfast import InvalidInput, Store
 from holdfast.compat.langgraph import HoldfastSaver
-from tests.compat.langgraph.kit import Places, checkpoint, config, got, id_of, ids, opened, put
-from tests.compat.langgraph.test_values import Colour, Point
+from tests.compat.langgraph.kit import (
+    Cipher,
+    Places,
+    checkpoint,
+    config,
+    got,
+    id_of,
+    ids,
+    opened,
+    put,
+)
+
+
+class Colour(Enum):
+    RED = 1
+
+
+@dataclass
+class Point:
+    x: float
+    tags: tuple[str, ...] = ()
 
 
 def test_exotic_values_come_back_exactly(saver: HoldfastSaver) -> None:
@@ -283,19 +304,8 @@ def test_classes_of_ones_own_are_allowed_by_being_listed(saver: HoldfastSaver) -
         got(loose, 1)
 
 
-class Rot:
-    """A cipher for tests: what is stored is not what was given."""
-
-    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-        return "rot", bytes(each ^ 0x55 for each in plaintext)
-
-    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        assert ciphername == "rot"
-        return bytes(each ^ 0x55 for each in ciphertext)
-
-
 def test_a_serializer_that_encrypts_sees_everything(saver: HoldfastSaver) -> None:
-    sealing = HoldfastSaver(saver._sync, serde=EncryptedSerializer(Rot()))
+    sealing = HoldfastSaver(saver._sync, serde=EncryptedSerializer(Cipher()))
     secret = "CARD 4111"
     messages = [HumanMessage(secret, id="1")]
     metadata: Any = {"step": 1, "secret": secret}

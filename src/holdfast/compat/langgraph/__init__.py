@@ -22,7 +22,7 @@ How the words translate, and where what is saved is seen by others:
 | the parent in the config         | parent; none at a root                                      |
 | the checkpoint without its id    | the state, channels first (`forms` says how values stand)   |
 | metadata                         | `metadata["langgraph"]`                                     |
-| `run_id`, `source`, `step` of it | labels                                                      |
+| `run_id` of it                   | label                                                       |
 | what a task wrote                | a note on the checkpoint id, named as the task              |
 | the latest                       | the head: the checkpoint with the greatest id               |
 

@@ -7,10 +7,11 @@ of the caller's own are allowed by being listed.
 import importlib
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core import messages
 from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from holdfast.errors import InvalidInput
@@ -137,6 +138,17 @@ class Allowed:
 
 def _name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+class Shape(NamedTuple):
+    """How values are written: with which serializer, and which classes are allowed.
+
+    `sealed` says that every value goes through the serializer, since it may encrypt.
+    """
+
+    serde: SerializerProtocol
+    allowed: Allowed
+    sealed: bool = False
 
 
 def default_serde() -> JsonPlusSerializer:

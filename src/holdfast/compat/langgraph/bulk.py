@@ -4,6 +4,19 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_PARTS_MAX = 1024
+
+
+def settled(out: list[bytes], mark: int) -> int:
+    """Join what was added behind a mark, if that is much; return where to go on from.
+
+    A short result of orjson takes 4 KB of memory, however short it is.
+    """
+    if len(out) - mark < _PARTS_MAX:
+        return mark
+    out[mark:] = [b"".join(out[mark:])]
+    return mark + 1
+
 
 @contextmanager
 def many_objects() -> Iterator[None]:

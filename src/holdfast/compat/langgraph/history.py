@@ -13,6 +13,7 @@ from holdfast.compat.langgraph import records
 from holdfast.compat.langgraph.records import Config
 from holdfast.compat.langgraph.verbs import Desk, notes_on
 from holdfast.core import ids, limits
+from holdfast.errors import Corrupt
 from holdfast.model import Note, ScopeKey, SnapshotInfo
 from holdfast.protocol import Backend, Query
 from holdfast.steps import Work
@@ -76,9 +77,12 @@ class _Gathering:
 
     def carried_by(self, backend: Backend, target: SnapshotInfo) -> bool:
         """Take what the checkpoint itself carries; tell whether that is all."""
-        if self.left & {*target.metadata.get(records.CARRIES, ())}:
+        names = _names_in(target, records.CARRIES)
+        if names is None:
+            raise Corrupt(f"the metadata is not that of a checkpoint. id=`{target.id}`")
+        if self.left & names:
             for info, body in backend.read_snapshots(target.scope, [target.id]):
-                self._carried(records.tree_of(info, body))
+                self._carried(carried_in(info, records.tree_of(info, body)))
         return not self.left
 
     def add(self, backend: Backend, scope: ScopeKey, batch: Sequence[SnapshotInfo]) -> None:
@@ -92,26 +96,56 @@ class _Gathering:
                 if channel in self.left:
                     self._writes[channel].append((task_id, tree))
             if self._may_hold(info):
-                self._seeded(states.read(info))
+                self._seeded(info, states.read(info))
             if not self.left:
                 return
 
     def _may_hold(self, info: SnapshotInfo) -> bool:
-        return bool(self.left - {*info.metadata.get(records.ABSENT, ())})
+        # Only a hint: if it makes no sense, the state tells.
+        return bool(self.left - (_names_in(info, records.ABSENT) or set()))
 
-    def _seeded(self, tree: Mapping[str, Any]) -> None:
+    def _seeded(self, info: SnapshotInfo, tree: Mapping[str, Any]) -> None:
         for name in self.left & tree["channel_values"].keys():
             self._seeds[name] = (tree["channel_values"][name],)
             self.left.discard(name)
-        self._carried(tree)
+        self._carried(carried_in(info, tree))
 
-    def _carried(self, tree: Mapping[str, Any]) -> None:
-        carried = tree.get(records.CARRIED, {})
+    def _carried(self, carried: Mapping[str, Past]) -> None:
         for name in self.left & carried.keys():
-            part = carried[name]
-            self._seeds[name] = (part["seed"],) if "seed" in part else ()
-            self._writes[name] += [(task_id, each) for task_id, each in reversed(part["writes"])]
+            self._seeds[name] = carried[name].seed
+            self._writes[name] += reversed(carried[name].writes)
             self.left.discard(name)
+
+
+def carried_in(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, Past]:
+    """Return what the state of a checkpoint carries of ancestors that are gone.
+
+    Raises:
+        Corrupt: it makes no sense.
+    """
+    found: dict[str, Past] = {}
+    match tree.get(records.CARRIED, {}):
+        case dict(carried):
+            for name, part in carried.items():
+                match part:
+                    case {"writes": list(writes)} if all(map(_is_write, writes)):
+                        seed = (part["seed"],) if "seed" in part else ()
+                        found[name] = Past(seed, [(task_id, each) for task_id, each in writes])
+            if len(found) == len(carried):
+                return found
+    raise Corrupt(f"what a checkpoint carries makes no sense. id=`{info.id}`")
+
+
+def _is_write(write: Any) -> bool:
+    return isinstance(write, list) and len(write) == 2 and isinstance(write[0], str)
+
+
+def _names_in(info: SnapshotInfo, key: str) -> set[str] | None:
+    """Return the channels that stand under a key of the metadata; None if it makes no sense."""
+    # What somebody else saved may have such a key as well; there it means nothing.
+    names = info.metadata.get(key, []) if records.FACADE in info.metadata else []
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return set(names) if is_list else None
 
 
 class _States:

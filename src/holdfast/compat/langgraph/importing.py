@@ -15,8 +15,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
 from holdfast.compat.langgraph import records
+from holdfast.compat.langgraph.reading import loaded
 from holdfast.compat.langgraph.saver import HoldfastSaver
 from holdfast.compat.transfer import Transfer
+from holdfast.core import limits
 from holdfast.core.findings import finding
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput, Unsupported
 from holdfast.model import Finding, ScopeKey
@@ -102,7 +104,10 @@ class Import:
         places: dict[int, tuple[str, Any]] = {}
         special: dict[str, Any] = {}
         try:
+            _check_names(thread_id, first.namespace, first.checkpoint_id)
             for row in rows:
+                if type(row.idx) is not int:
+                    raise Corrupt("the place of a write is no number")
                 value = _read(self._serde, row.value)
                 if row.channel in WRITES_IDX_MAP:
                     special[row.channel] = value
@@ -118,11 +123,12 @@ class Import:
     # Checkpoints
 
     def _checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
+        config = _config(thread_id, row.namespace, row.parent_id)
         try:
+            _check_names(thread_id, row.namespace, row.parent_id)
             checkpoint = self._whole(thread_id, row)
             metadata = _metadata_of(row)
             self._check_deltas(row, checkpoint, metadata)
-            config = _config(thread_id, row.namespace, row.parent_id)
             self._saver.put(config, checkpoint, metadata, checkpoint.get("channel_versions", {}))
         except (InvalidInput, Unsupported, Corrupt) as refusal:
             self._skip("snapshot_skipped", thread_id, (row.namespace, row.id), refusal)
@@ -130,7 +136,7 @@ class Import:
             self._count += 1
 
     def _whole(self, thread_id: str, row: CheckpointRow) -> Any:
-        checkpoint = _loaded(lambda: row.load(self._serde))
+        checkpoint = loaded(lambda: row.load(self._serde))
         if not _is_checkpoint(checkpoint):
             raise Corrupt("the row holds something else than a checkpoint")
         checkpoint = {**checkpoint, "id": row.id}
@@ -145,7 +151,7 @@ class Import:
         if found:
             sends = [_read(self._serde, each) for each in found]
             first = self._saver.get_next_version(None)
-            last = _loaded(lambda: max(versions.values(), default=first))
+            last = loaded(lambda: max(versions.values(), default=first))
             checkpoint["channel_values"] = {**checkpoint["channel_values"], TASKS: sends}
             checkpoint["channel_versions"] = {**versions, TASKS: last}
 
@@ -194,6 +200,13 @@ def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
     return {"configurable": named}
 
 
+def _check_names(thread_id: str, namespace: object, checkpoint_id: object) -> None:
+    """Raise InvalidInput if a row does not name what a checkpoint can be named by."""
+    records.scope_of(thread_id, namespace)
+    if checkpoint_id is not None and checkpoint_id != "":
+        limits.check_id("checkpoint_id", checkpoint_id)
+
+
 def _scope_of(thread_id: str, namespace: str) -> ScopeKey | None:
     try:
         return records.scope_of(thread_id, namespace)
@@ -202,7 +215,7 @@ def _scope_of(thread_id: str, namespace: str) -> ScopeKey | None:
 
 
 def _metadata_of(row: CheckpointRow) -> Any:
-    metadata = {} if row.metadata is None else _loaded(lambda: json.loads(row.metadata or ""))
+    metadata = {} if row.metadata is None else loaded(lambda: json.loads(row.metadata or ""))
     if not isinstance(metadata, dict):
         raise Corrupt("the metadata is not that of a checkpoint")
     return metadata
@@ -212,20 +225,11 @@ def _is_checkpoint(found: Any) -> bool:
     if not isinstance(found, dict) or not isinstance(found.get("channel_values"), dict):
         return False
     versions = found.get("channel_versions", {})
-    names: Iterable[Any] = [*found, *found["channel_values"]]
-    return isinstance(versions, dict) and all(isinstance(name, str) for name in names)
+    if not isinstance(versions, dict):
+        return False
+    names: Iterable[Any] = [*found, *found["channel_values"], *versions]
+    return all(isinstance(name, str) for name in names)
 
 
 def _read(serde: SerializerProtocol, value: Typed) -> Any:
-    return _loaded(lambda: serde.loads_typed(value))
-
-
-def _loaded(load: Callable[[], Any]) -> Any:
-    """Return what is loaded. What somebody's serializer raises is an error of ours then."""
-    try:
-        return load()
-    except HoldfastError:
-        raise
-    except Exception as cause:
-        kind = type(cause).__name__
-        raise Corrupt(f"a stored value cannot be read. error=`{kind}`") from cause
+    return loaded(lambda: serde.loads_typed(value))

@@ -188,7 +188,8 @@ def is_same_deep(message: BaseMessage, template: Template) -> bool:
 
 def read_template(tree: dict[str, Any]) -> Template | None:
     """Return the template of a message that is there as JSON, unchanged; None if it takes more."""
-    kind = MESSAGES.get(tree.get(forms.MESSAGE, ""))
+    name = tree.get(forms.MESSAGE)
+    kind = MESSAGES.get(name) if type(name) is str else None
     if kind is None:
         return None
     fields = tree.copy()

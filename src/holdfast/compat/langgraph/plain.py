@@ -1,15 +1,16 @@
 """What can be said of a value without taking it apart."""
 
 import gc
-from math import isfinite
 from typing import Any
 
+from holdfast.core.codec import is_plain_level
 from holdfast.core.limits import DEPTH_MAX
 
-CONTAINERS = frozenset((dict, list))
-TEXTS = frozenset((str, type(None)))
+CONTAINERS: frozenset[type] = frozenset((dict, list))
+TEXTS: frozenset[type] = frozenset((str, type(None)))
 ATOMS = TEXTS | {int, float, bool}
 _PLAIN = CONTAINERS | ATOMS
+_MANY = 100_000  # containers of a level, of which some may be the same
 
 
 def is_plain(value: Any, levels: int = DEPTH_MAX) -> bool:
@@ -19,14 +20,13 @@ def is_plain(value: Any, levels: int = DEPTH_MAX) -> bool:
     """
     level = [value]
     for _ in range(levels):
-        kinds = set(map(type, level))
-        if not kinds <= _PLAIN:
-            return False
-        if float in kinds and not all(isfinite(each) for each in level if type(each) is float):
-            return False
-        if kinds.isdisjoint(CONTAINERS):
-            return True
-        level = gc.get_referents(*[each for each in level if type(each) in CONTAINERS])
+        found = is_plain_level(level, _PLAIN, CONTAINERS)
+        if found is not None:
+            return found
+        inner = [each for each in level if type(each) in CONTAINERS]
+        if len(inner) > _MANY and 2 * len({*map(id, inner)}) < len(inner):
+            return False  # perhaps it holds itself, and then twice as often at each level
+        level = gc.get_referents(*inner)
     return False
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.compat.langgraph import records
-from holdfast.compat.langgraph.history import pasts
+from holdfast.compat.langgraph.history import carried_in, pasts
 from holdfast.compat.langgraph.listing import all_ids, infos, scopes_of
 from holdfast.compat.langgraph.records import Draft
 from holdfast.compat.langgraph.verbs import Desk, notes_on, save
@@ -192,11 +192,13 @@ def _carrying(
         return body, info.metadata
     tree = records.tree_of(info, body)
     counted = records.delta_channels(records.read_metadata(desk.codec, info))
-    carried = tree.get(records.CARRIED, {})
-    wanted = sorted(counted - tree["channel_values"].keys() - carried.keys())
+    known = carried_in(info, tree)
+    missing = counted - tree["channel_values"].keys() - known.keys()
+    wanted = sorted(name for name in missing if isinstance(name, str))
     if not wanted:
         return body, info.metadata
-    for name, past in pasts(backend, info.scope, info.id, wanted).items():
+    carried: dict[str, Any] = {}
+    for name, past in (known | pasts(backend, info.scope, info.id, wanted)).items():
         seed = {"seed": past.seed[0]} if past.seed else {}
         carried[name] = {**seed, "writes": [list(write) for write in past.writes]}
     encoded, _ = prepare.encode_state(

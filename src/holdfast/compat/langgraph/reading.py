@@ -9,11 +9,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
 from holdfast.compat.langgraph import forms
-from holdfast.compat.langgraph.allowed import MESSAGES
+from holdfast.compat.langgraph.allowed import MESSAGES, Shape
 from holdfast.compat.langgraph.messages import FIELDS, make
-from holdfast.compat.langgraph.values import Shape
 from holdfast.core import codec
-from holdfast.errors import Corrupt, InvalidInput
+from holdfast.errors import Corrupt, HoldfastError, InvalidInput
 
 _CONTAINERS = frozenset((dict, list))
 _set = object.__setattr__
@@ -170,11 +169,23 @@ class Reader:
     def _unsealed(self, tree: Any) -> Any:
         match tree:
             case {forms.SEALED: [str(form), str(body)]}:
-                text = self._shape.serde.loads_typed((form, b64decode(body, validate=True)))
+                serde = self._shape.serde
+                text = loaded(lambda: serde.loads_typed((form, b64decode(body, validate=True))))
                 if type(text) is bytes:
                     return self.read(codec.decode(text))
         # Else whoever can write to the store could put in place what was never sealed.
         raise InvalidInput("a stored value was not saved with this serializer")
+
+
+def loaded(load: Callable[[], Any]) -> Any:
+    """Return what is loaded. What somebody's serializer raises, which may be any, is ours then."""
+    try:
+        return load()
+    except HoldfastError:
+        raise
+    except Exception as cause:
+        kind = type(cause).__name__
+        raise Corrupt(f"a stored value cannot be read. error=`{kind}`") from cause
 
 
 def _extra(kind: Any, extra: dict[str, Any]) -> dict[str, Any] | None:

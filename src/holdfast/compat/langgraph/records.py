@@ -13,12 +13,14 @@ import orjson
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointTuple
 
+from holdfast.compat.langgraph.allowed import Shape
 from holdfast.compat.langgraph.bulk import many_objects
 from holdfast.compat.langgraph.forms import MESSAGE, written_name
 from holdfast.compat.langgraph.messages import MessageCache, read_template
 from holdfast.compat.langgraph.reading import Reader
+from holdfast.compat.langgraph.shapes import is_checkpoint, write_in
 from holdfast.compat.langgraph.thread_messages import Run
-from holdfast.compat.langgraph.values import Shape, Writer
+from holdfast.compat.langgraph.values import Writer
 from holdfast.core import codec, limits, prepare, times
 from holdfast.errors import Corrupt, InvalidInput
 from holdfast.model import Note, ScopeKey, SnapshotInfo
@@ -30,7 +32,6 @@ CARRIED = "delta_history"  # in the state: what a checkpoint keeps of ancestors 
 CARRIES = "langgraph_carries"  # of which channels
 RUN = "run_id"
 
-_LABELS = (RUN, "source", "step")
 _VALUES = "channel_values"
 _COUNTERS = "counters_since_delta_snapshot"
 _FIRST_VERSION = f"{1:032}.{0:016}"
@@ -173,6 +174,8 @@ def body_of(
         if key not in (_VALUES, "id", CARRIED):
             rest += (b",", written_name(key), b":")
             writer.write_open(value, rest)
+    if len(rest) > 1 and rest[1].startswith(b'"$'):
+        raise InvalidInput("a checkpoint must not begin with a key that begins with $")
     rest.append(b"}")
     after = b"".join(rest)
     parts: list[bytes] = [b'{"channel_values":']
@@ -240,12 +243,10 @@ def delta_channels(meta: Mapping[str, Any]) -> set[str]:
 
 
 def _labels_of(meta: Mapping[str, Any]) -> dict[str, str]:
-    found = {name: meta[name] for name in _LABELS if name in meta}
-    return {name: label_of(value) for name, value in found.items() if _is_label(value)}
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    """Return what is found by an index: it costs too much for what nobody looks for."""
+    run = meta.get(RUN)
+    is_label = isinstance(run, str | int) and not isinstance(run, bool)
+    return {RUN: label_of(run)} if is_label else {}
 
 
 def label_of(value: Any) -> str:
@@ -357,7 +358,7 @@ def tree_of(info: SnapshotInfo, body: bytes) -> dict[str, Any]:
     """Return the state of a snapshot as JSON, in the form of a checkpoint."""
     tree = codec.decode(body)
     if FACADE in info.metadata:
-        if isinstance(tree, dict) and isinstance(tree.get(_VALUES), dict):
+        if is_checkpoint(tree):
             return tree
         raise Corrupt(f"the state is not that of a checkpoint. id=`{info.id}`")
     # Saved by somebody else: their state is what the channels hold.
@@ -390,10 +391,9 @@ def writes_of(codec_: Codec, notes: Iterable[Note]) -> list[Write]:
 
 def trees_of(notes: Iterable[Note]) -> list[Write]:
     """Return the writes that notes hold as JSON, in the same order."""
-    found: list[tuple[str, str, int, str, Any]] = []
+    found: list[tuple[tuple[str, str, int], Write]] = []
     for note in notes:
         match note.value:
             case {"task_path": str(path), "writes": list(writes)}:
-                found += ((path, note.name, idx, channel, tree) for idx, channel, tree in writes)
-    found.sort(key=lambda each: each[:3])
-    return [(task_id, channel, tree) for _, task_id, _, channel, tree in found]
+                found += [write_in(note, path, each) for each in writes]
+    return [write for _, write in sorted(found, key=lambda each: each[0])]

@@ -18,13 +18,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from holdfast import upkeep
 from holdfast.aio import AsyncStore
-from holdfast.compat.langgraph import history, listing, pruning, records, verbs
-from holdfast.compat.langgraph.allowed import Allow, Allowed, strict_serde
+from holdfast.compat.langgraph import expiring, history, listing, pruning, records, verbs
+from holdfast.compat.langgraph.allowed import Allow, Allowed, Shape, strict_serde
 from holdfast.compat.langgraph.heads import Heads, WarmStates
 from holdfast.compat.langgraph.messages import MessageCache
 from holdfast.compat.langgraph.reading import Reader
 from holdfast.compat.langgraph.records import Codec
-from holdfast.compat.langgraph.values import Shape
 from holdfast.compat.langgraph.verbs import Desk
 from holdfast.errors import InvalidInput
 from holdfast.model import Stats
@@ -278,6 +277,31 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         return pruning.prune(
             self._desk, thread_ids, strategy=strategy, keep_last=keep_last, older_than=older_than
         )
+
+    def expire(
+        self, older_than: timedelta, *, prefix: str = "", limit: int | None = None
+    ) -> Sequence[str]:
+        """Remove whole threads in which nothing was saved for so long, and return their ids.
+
+        Neither a checkpoint, in any namespace, nor a note, as what a task wrote; one that somebody
+        holds stays, too. It counts when something was saved, also if it is older: threads that were
+        imported or copied begin anew. `limit` bounds how many are removed.
+
+        A thread that is saved to meanwhile stays: that is looked at right before it is removed, and
+        a latest checkpoint that comes even then stays. Other things that are saved in that very
+        moment, after so long, go with the thread; and of one that is saved to while its namespaces
+        are removed one by one, those that came before are gone.
+        """
+        return self._sync._drive(
+            expiring.expire(self._desk, older_than, prefix=prefix, limit=limit)
+        )
+
+    async def aexpire(
+        self, older_than: timedelta, *, prefix: str = "", limit: int | None = None
+    ) -> Sequence[str]:
+        """Async twin of `expire`."""
+        verb = expiring.expire(self._desk, older_than, prefix=prefix, limit=limit)
+        return await self._aio._drive(verb)
 
     def get_next_version(self, current: str | float | None, channel: None = None) -> str:
         """Return the version that follows: a count, and chance, so that no two forks share one."""

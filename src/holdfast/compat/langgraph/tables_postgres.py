@@ -11,7 +11,8 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from holdfast.backends._postgres_errors import translated
 from holdfast.compat.langgraph.importing import CheckpointRow, Typed, WriteRow
-from holdfast.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from holdfast.compat.langgraph.tables import check_columns
+from holdfast.errors import Corrupt, InvalidInput
 
 _CONNECT_S = 10
 _BATCH = 16  # rows that the server sends at once: each may hold a large value
@@ -41,11 +42,16 @@ SELECT min(thread_id) FROM (
       ORDER BY thread_id LIMIT 1)) AS found
 """
 
-# Versions come as the text under which their values are stored.
+# Versions come as the text under which their values are stored. What is no object has none: to
+# take it apart would end the import.
 _CHECKPOINTS = """
 SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata::text, checkpoint::text,
-       ARRAY(SELECT key FROM jsonb_each_text(checkpoint -> 'channel_versions')),
-       ARRAY(SELECT value FROM jsonb_each_text(checkpoint -> 'channel_versions'))
+       CASE jsonb_typeof(checkpoint -> 'channel_versions') WHEN 'object'
+            THEN ARRAY(SELECT key FROM jsonb_each_text(checkpoint -> 'channel_versions'))
+            ELSE ARRAY[]::text[] END,
+       CASE jsonb_typeof(checkpoint -> 'channel_versions') WHEN 'object'
+            THEN ARRAY(SELECT value FROM jsonb_each_text(checkpoint -> 'channel_versions'))
+            ELSE ARRAY[]::text[] END
   FROM checkpoints WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id
 """
 
@@ -84,13 +90,7 @@ class PostgresTables:
 
     def _columns(self) -> dict[str, set[str]]:
         found = {name: {each for (each,) in self._all(_COLUMNS_OF, name)} for name in _COLUMNS}
-        for table, columns in _COLUMNS.items():
-            if not found[table]:
-                raise NotFound(f"the database has no tables of a PostgresSaver. table=`{table}`")
-            missing = [each for each in columns if each not in found[table]]
-            if missing:
-                where = f"table=`{table}` column=`{missing[0]}`"
-                raise Unsupported(f"the tables are those of another saver. {where}")
+        check_columns(found, _COLUMNS, "the database has no tables of a PostgresSaver.")
         return found
 
     def threads(self, prefix: str) -> Iterator[str]:

@@ -12,7 +12,8 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from holdfast.backends._sqlite_errors import translated
 from holdfast.compat.langgraph.importing import CheckpointRow, Typed, WriteRow
-from holdfast.errors import NotFound, Unsupported
+from holdfast.compat.langgraph.tables import check_columns
+from holdfast.errors import NotFound
 
 _WAIT_S = 30.0
 _ESCAPE = "surrogateescape"
@@ -81,14 +82,8 @@ class SqliteTables:
     def _columns(self) -> dict[str, set[str]]:
         query = "SELECT name FROM pragma_table_info(CAST(? AS TEXT))"
         found = {name: {each for (each,) in self._rows(query, name)} for name in _COLUMNS}
-        for table, columns in _COLUMNS.items():
-            if not found[table]:
-                where = f"table=`{table}` path=`{self._path}`"
-                raise NotFound(f"the file has no tables of a SqliteSaver. {where}")
-            missing = [each for each in columns if each not in found[table]]
-            if missing:
-                where = f"table=`{table}` column=`{missing[0]}`"
-                raise Unsupported(f"the tables are those of another saver. {where}")
+        nothing = f"the file has no tables of a SqliteSaver. path=`{self._path}`"
+        check_columns(found, _COLUMNS, nothing)
         return found
 
     def threads(self, prefix: str) -> Iterator[str]:

@@ -9,14 +9,14 @@ from base64 import b64encode
 from collections.abc import Iterable
 from enum import Enum
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from pydantic import BaseModel
 
 from holdfast.compat.langgraph import forms
-from holdfast.compat.langgraph.allowed import MESSAGE_NAMES, Allowed
+from holdfast.compat.langgraph.allowed import MESSAGE_NAMES, Shape
+from holdfast.compat.langgraph.bulk import settled
 from holdfast.compat.langgraph.messages import Encoded, MessageCache, Template, template_of
 from holdfast.compat.langgraph.plain import (
     ATOMS,
@@ -35,17 +35,6 @@ from holdfast.errors import InvalidInput
 _ENVELOPE = 6  # levels that stand around a value: those of the checkpoint, or of the writes
 
 
-class Shape(NamedTuple):
-    """How values are written: with which serializer, and which classes are allowed.
-
-    `sealed` says that every value goes through the serializer, since it may encrypt.
-    """
-
-    serde: SerializerProtocol
-    allowed: Allowed
-    sealed: bool = False
-
-
 class Writer:
     """Writes values into a list of byte strings, which joined are JSON.
 
@@ -57,6 +46,7 @@ class Writer:
         self._shape = shape
         self._cache = cache
         self._path = list(path)
+        self._inside: set[int] = set()  # the containers that are being written
 
     def write(self, value: Any, out: list[bytes]) -> None:
         """Add a value.
@@ -116,7 +106,7 @@ class Writer:
         elif depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
         elif kind is list and value and type(value[0]) in MESSAGE_NAMES:
-            self._list(value, out, depth)  # to look whether it is plain would be in vain
+            self._parts(value, kind, out, depth)  # to look whether it is plain would be in vain
         elif kind not in CONTAINERS or not self._whole(value, out, depth):
             self._parts(value, kind, out, depth)
 
@@ -134,6 +124,13 @@ class Writer:
         return True
 
     def _parts(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
+        if id(value) in self._inside:
+            raise self._refuse("holds itself")
+        self._inside.add(id(value))
+        self._part(value, kind, out, depth)
+        self._inside.remove(id(value))
+
+    def _part(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
         if kind is list:
             self._list(value, out, depth)
         elif kind is dict:
@@ -182,8 +179,9 @@ class Writer:
         return str(value).encode()
 
     def _list(self, value: list[Any], out: list[bytes], depth: int) -> None:
-        separator = b"["
+        separator, mark = b"[", len(out)
         for index, each in enumerate(value):
+            mark = settled(out, mark)
             out.append(separator)
             separator = b","
             self._path.append(index)
@@ -206,8 +204,9 @@ class Writer:
     def _members(self, items: Any, out: list[bytes], depth: int, write: Any) -> None:
         if depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
-        separator = b"{"
+        separator, mark = b"{", len(out)
         for key, each in items:
+            mark = settled(out, mark)
             out += (separator, orjson.dumps(key), b":")
             separator = b","
             self._path.append(key)
@@ -226,17 +225,19 @@ class Writer:
         out.append(b"}")
 
     def _sequence(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
-        if kind in forms.UNORDERED:
-            value = sorted(value, key=self._sort_key)  # the same set is always the same bytes
         if getattr(value, "maxlen", None) is not None:
             raise self._refuse("is a deque with a greatest length")
         out.append(orjson.dumps({forms.SEQUENCES[kind]: None})[:-5])
-        self._list(list(value), out, depth + 1)
+        if kind in forms.UNORDERED:  # the same set is always the same bytes
+            each_alone = sorted(self._alone(each, depth + 2) for each in value)
+            out += (b"[", b",".join(each_alone), b"]")
+        else:
+            self._list(list(value), out, depth + 1)
         out.append(b"}")
 
-    def _sort_key(self, value: Any) -> bytes:
+    def _alone(self, value: Any, depth: int) -> bytes:
         parts: list[bytes] = []
-        self._any(value, parts, _ENVELOPE)
+        self._any(value, parts, depth)
         return b"".join(parts)
 
     def _enum(self, value: Enum, out: list[bytes], depth: int) -> None:

@@ -10,10 +10,11 @@ from holdfast.compat.langgraph import records
 from holdfast.compat.langgraph.forms import written_name
 from holdfast.compat.langgraph.heads import Heads, WarmStates
 from holdfast.compat.langgraph.records import Codec, Config, Draft
+from holdfast.compat.langgraph.shapes import is_write
 from holdfast.compat.langgraph.values import Writer
 from holdfast.core import codec, limits
 from holdfast.engine import Tools
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import Conflict, Corrupt, InvalidInput
 from holdfast.model import Expect, Note, ScopeKey, SnapshotInfo
 from holdfast.protocol import Backend, Commit, Found, NoteWrite
 from holdfast.steps import Steps, Work, contend
@@ -75,8 +76,8 @@ def _as_read(desk: Desk, found: Found, *, latest: bool) -> tuple[SnapshotInfo, d
     return info, records.made_again(desk.codec, info, warm)
 
 
-def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str]) -> list[Note]:
-    """Return all notes on some checkpoints."""
+def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> list[Note]:
+    """Return all notes on some checkpoints; None stands for those of the scope itself."""
     places: list[str | None] = list(ids)
     found: list[Note] = []
     after = ""
@@ -232,6 +233,8 @@ def _merged(before: Any, items: dict[int, bytes], wide: bool, *, replace: bool) 
     new = {idx: codec.decode(mark + item) for idx, item in items.items()}
     match before:
         case {"task_path": str(), "writes": list(writes)}:
+            if not all(map(is_write, writes)):
+                raise Corrupt("what a task wrote before makes no sense")
             old = {item[0]: item for item in writes}
         case _:
             raise Conflict("the note of a task holds something else")

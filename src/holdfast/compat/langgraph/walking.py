@@ -1,6 +1,7 @@
 """Reading one state after the other, of which each holds nearly all of the one before."""
 
 from bisect import bisect_right
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -59,11 +60,11 @@ class Walker:
 
 def _same(body: bytes, start: int, seen: _Seen) -> int:
     """Return how many of the messages stand in a body from `start` on, and are all of its list."""
-    ends, joined = seen.ends, seen.joined
+    ends, joined = seen.ends, memoryview(seen.joined)  # whose slices copy nothing
     # Where the list of the body could end: to look at one byte is cheap, and few will do.
     last = bisect_right(ends, len(body) - start - 1)
-    places = [count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END]
-    for count in places[:_TRIES_MAX]:
+    places = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
+    for count in islice(places, _TRIES_MAX):
         if body.startswith(joined[: ends[count - 1]], start):
             return count
     return 0

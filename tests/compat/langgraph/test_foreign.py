@@ -1,0 +1,249 @@
+"""What others put where checkpoints are: it is read, or refused in one clear line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from holdfast import Corrupt, HoldfastError, InvalidInput, Scope
+from holdfast.compat.langgraph import HoldfastSaver, forms
+from tests.compat.langgraph.kit import Cipher, Places, config, id_of, put
+
+OURS = {"langgraph": {"step": 1}}
+CHANNELS = ["a", "b"]
+
+# Words that mean something where they stand, so that the rules are met and not passed by.
+TAGS = sorted(each for each in vars(forms).values() if isinstance(each, str) and each[:1] == "$")
+WORDS = [
+    *CHANNELS,
+    *TAGS,
+    *forms.SEQUENCE_OF,
+    "HumanMessage",
+    "channel_values",
+    "channel_versions",
+    "content",
+    "counters_since_delta_snapshot",
+    "delta_history",
+    "fields",
+    "id",
+    "items",
+    "langgraph",
+    "langgraph_absent",
+    "langgraph_carries",
+    "langgraph.types:Send",
+    "name",
+    "seed",
+    "task_path",
+    "ts",
+    "v",
+    "writes",
+]
+words = st.sampled_from(WORDS) | st.text(max_size=3)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words
+
+
+trees: st.SearchStrategy[Any] = st.recursive(
+    leaves.filter(lambda each: each not in (float("inf"), -float("inf"))),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(words, inner, max_size=3)
+        | st.tuples(st.integers(), words, inner).map(list)
+    ),
+    max_leaves=8,
+)
+
+
+def some(**likely: Any) -> st.SearchStrategy[Any]:
+    """Return objects with some of these members, and with others, in any order; or no object."""
+    members = {name: trees | kind for name, kind in likely.items()}
+    shaped = st.fixed_dictionaries({}, optional=members)
+    first = st.builds(lambda more, known: {**more, **known}, st.dictionaries(words, trees), shaped)
+    return first | shaped | trees
+
+
+names = st.lists(words, max_size=2)
+parts = some(writes=st.lists(st.lists(trees, max_size=3), max_size=2), seed=trees)
+states = some(
+    channel_values=st.dictionaries(words, trees, max_size=3),
+    delta_history=st.dictionaries(words, parts, max_size=2),
+    channel_versions=st.dictionaries(words, trees, max_size=2),
+)
+metadata = st.fixed_dictionaries(
+    {},
+    optional={
+        "langgraph": some(counters_since_delta_snapshot=st.dictionaries(words, trees, max_size=2)),
+        "langgraph_absent": trees | names,
+        "langgraph_carries": trees | names,
+    },
+)
+notes = some(
+    task_path=words,
+    writes=st.lists(st.lists(trees, max_size=4) | trees, max_size=2),
+)
+
+
+@contextmanager
+def only_told() -> Iterator[None]:
+    with suppress(HoldfastError):
+        yield
+
+
+def look(saver: HoldfastSaver) -> None:
+    """Ask for all that can be asked for. What is raised besides `HoldfastError` fails the test."""
+    for number in (None, 1, 2):
+        with only_told():
+            saver.get_tuple(config(number=number))
+        with only_told():
+            saver.get_delta_channel_history(config=config(number=number), channels=CHANNELS)
+    for where in (config(), config(number=2), None):
+        for filter in (None, {"step": 1}):
+            with only_told():
+                for each in saver.list(where, filter=filter):
+                    with only_told():
+                        assert each.checkpoint["channel_values"] is not None
+
+
+def change(saver: HoldfastSaver) -> None:
+    """Do what reads before it writes."""
+    with only_told():
+        saver.copy_thread("t", "copy")
+    with only_told():
+        saver.delete_for_runs(["r"])
+    with only_told():
+        saver.prune(["t"], keep_last=1)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    saved=st.tuples(*[st.tuples(states, metadata, notes)] * 2),
+    ours=st.tuples(st.booleans(), st.booleans()),
+)
+@example(
+    saved=(({"a": 1}, {}, None), ({"channel_values": {}, "$set": [1]}, {}, None)),
+    ours=(True, True),
+)
+def test_nothing_else_than_an_error_of_ours(
+    places: Places, monkeypatch: pytest.MonkeyPatch, large: bool, saved: Any, ours: Any
+) -> None:
+    if large:  # what is made when it is looked at
+        monkeypatch.setattr("holdfast.compat.langgraph.listing.LARGE_MIN", 0)
+    with places.open("memory") as store:
+        scope = store.scope("t", kind="thread")
+        for number, (state, facts, note) in enumerate(saved, 1):
+            known = {**OURS, **facts} if ours[number - 1] else facts
+            labels = {"run_id": "r"} if number == 1 else {}
+            scope.save(state, id=id_of(number), metadata=known, labels=labels)
+            scope.set_note("task", note, on=id_of(number))
+        look(HoldfastSaver(store))
+        change(HoldfastSaver(store))
+        look(HoldfastSaver(store))
+
+
+def saved(saver: HoldfastSaver, **facts: Any) -> Scope:
+    """Save two checkpoints as others could; the second has these facts."""
+    scope = saver._sync.scope("t", kind="thread")
+    state = facts.pop("state", {"channel_values": {}})
+    put(saver, 1, a=[1])
+    scope.save(state, id=id_of(2), metadata={**OURS, **facts})
+    return scope
+
+
+def history(saver: HoldfastSaver, number: int = 2) -> Any:
+    return saver.get_delta_channel_history(config=config(number=number), channels=["a"])
+
+
+@pytest.mark.parametrize("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
+def test_names_of_channels_must_be_a_list_of_text(saver: HoldfastSaver, names: Any) -> None:
+    scope = saved(saver, langgraph_carries=names)
+    with pytest.raises(Corrupt) as told:
+        history(saver)
+    assert str(told.value) == f"the metadata is not that of a checkpoint. id=`{id_of(2)}`"
+    # Where it is not needed it does no harm, and neither does it in what somebody else saved.
+    assert len(list(saver.list(config()))) == 2
+    scope.save({"b": 5}, id=id_of(3), metadata={"langgraph_carries": names})
+    scope.save({"channel_values": {}}, id=id_of(4), metadata={**OURS, "langgraph_absent": names})
+    scope.save({"channel_values": {}}, id=id_of(5), metadata=OURS)
+    for number in (3, 4, 5):
+        assert history(saver, number) == {"a": {"seed": [1], "writes": []}}
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        [],
+        {"a": []},
+        {"a": {"seed": 1}},
+        {"a": {"writes": {}}},
+        {"a": {"writes": [1]}},
+        {"a": {"writes": [["task"]]}},
+        {"a": {"writes": [[1, 2]]}},
+    ],
+)
+def test_what_is_carried_must_make_sense(memory: HoldfastSaver, carried: Any) -> None:
+    state = {"channel_values": {}, "delta_history": carried}
+    saved(memory, state=state, langgraph_carries=["a"])
+    with pytest.raises(Corrupt, match=f"carries makes no sense. id=`{id_of(2)}`"):
+        history(memory)
+
+
+@pytest.mark.parametrize("item", [1, [], [0, "a"], [0, "a", 1, 2], ["0", "a", 1], [0, [], 1]])
+def test_what_a_task_wrote_must_make_sense(saver: HoldfastSaver, item: Any) -> None:
+    scope = saved(saver)
+    scope.set_note("task", {"task_path": "", "writes": [[1, "a", 1], item]}, on=id_of(1))
+    fact = f"what a task wrote makes no sense. task_id=`task` id=`{id_of(1)}`"
+    for ask in (lambda: saver.get_tuple(config(number=1)), lambda: history(saver)):
+        with pytest.raises(Corrupt) as told:
+            ask()
+        assert str(told.value) == fact
+    # A note of another kind is none of LangGraph's.
+    scope.set_note("task", {"writes": [item]}, on=id_of(1))
+    assert history(saver) == {"a": {"seed": [1], "writes": []}}
+
+
+@pytest.mark.parametrize("item", [5, [], [1], ["a", "b", 1], {"0": 1}, [[1], "a", 1]])
+def test_nothing_is_written_over_what_makes_no_sense(memory: HoldfastSaver, item: Any) -> None:
+    scope = saved(memory)
+    note = {"task_path": "", "writes": [item]}
+    scope.set_note("task", note, on=id_of(1))
+    with pytest.raises(Corrupt, match="makes no sense"):
+        memory.put_writes(config(number=1), [("a", 1)], "task")
+    found = scope.note("task", on=id_of(1))
+    assert found is not None
+    assert found.value == note
+
+
+@pytest.mark.parametrize("body", ["no base64", "AAAA", "", "/w=="])
+@pytest.mark.parametrize("form", ["msgpack+turned", "msgpack+theirs", "bytes", "nothing", "+"])
+def test_what_a_cipher_does_not_open(memory: HoldfastSaver, form: str, body: str) -> None:
+    sealing = HoldfastSaver(memory._sync, serde=EncryptedSerializer(Cipher()))
+    scope = saved(memory)
+    for value in ({"$sealed": [form, body]}, [{"$sealed": [form, body]}]):
+        state = {"channel_values": {"a": value}}
+        scope.save(state, id=id_of(2), overwrite=True, metadata={"langgraph": {}})
+        with pytest.raises((Corrupt, InvalidInput)):
+            sealing.get_tuple(config())
+
+
+@pytest.mark.parametrize("name", [[], {}])
+def test_the_class_of_a_message_must_be_text(memory: HoldfastSaver, name: Any) -> None:
+    saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
+    with pytest.raises(Corrupt, match="makes no sense"):
+        memory.get_tuple(config())
+
+
+@pytest.mark.parametrize(
+    "state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}]
+)
+def test_a_state_must_be_that_of_a_checkpoint(memory: HoldfastSaver, state: Any) -> None:
+    saved(memory, state=state)
+    with pytest.raises(Corrupt, match=f"not that of a checkpoint. id=`{id_of(2)}`"):
+        memory.get_tuple(config())
