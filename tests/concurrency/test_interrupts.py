@@ -18,8 +18,17 @@ SCRIPT = textwrap.dedent(
     store = holdfast.open(sys.argv[1], synchronous="off")
     scope = store.scope("s")
     scope.save({"n": 0}, id="kept")
+    ended = threading.Event()
+
+    def write_beside():
+        while not ended.is_set():
+            store.scope("beside").save({"n": 0}, keep=False)
+
+    beside = threading.Thread(target=write_beside)
     interrupts = 0
     while interrupts < 300:
+        if interrupts == 150 and not beside.is_alive():
+            beside.start()  # from here on, most of the time goes into waiting for it
         try:
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(20e-6, 900e-6))
             while True:
@@ -30,6 +39,9 @@ SCRIPT = textwrap.dedent(
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    ended.set()
+    beside.join(20)
+    assert not beside.is_alive(), "another thread waits for good"
     saved = []
     other = threading.Thread(target=lambda: saved.append(scope.save({"n": "after"})))
     other.start()

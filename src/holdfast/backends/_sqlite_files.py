@@ -1,8 +1,9 @@
 """One SQLite file: connections for many threads, transactions, and forks.
 
 Every connection is in WAL mode, so that a reader never blocks a writer, and syncs at each commit.
-Writers, whether threads or processes, take turns by SQLite's own lock on the file: no lock of ours
-can be left behind by an interrupt.
+Writers, whether threads or processes, take turns by SQLite's own lock on the file. Those of one
+process queue up before it (`_queue`), since a waiting one finds it free only by trying again and
+again. That is for speed alone: whoever gets past the queue still waits for the file.
 
 Forks. A connection must not cross a fork: SQLite would believe in the child that it holds locks
 which only the parent holds, and the parent might delete a log that the child still writes. So a
@@ -46,7 +47,7 @@ class SqliteFile:
         self._idle: list[sqlite3.Connection] = []
         self._watching: sqlite3.Connection | None = None
         self._watchings = 0
-        self.renew_lock()
+        self.renew_locks()
         self._closed = False
         with _creating:
             create_private(self._path)
@@ -62,13 +63,13 @@ class SqliteFile:
     def write(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run statements as one step, durable when this returns, or not at all."""
         self._check_open()
-        return self._transact("BEGIN IMMEDIATE", action)
+        return self._in_turn(action)
 
     def compact(self) -> int:
         """Give free pages back to the file system, a few at a time; return the bytes."""
         self._check_open()
         before = self._bytes()
-        while self._transact("BEGIN IMMEDIATE", _vacuum_some):
+        while self._in_turn(_vacuum_some):
             pass
         with _gate:
             conn = self._take()
@@ -98,9 +99,12 @@ class SqliteFile:
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause
 
-    def renew_lock(self) -> None:
-        """Make the lock of the connection that watches, also after a fork."""
-        self._watch_lock = threading.Lock()
+    def renew_locks(self) -> None:
+        """Make the locks, also in a child: a thread that had one at the fork is not there."""
+        self._watch_lock = threading.Lock()  # of the connection that watches
+        # Only ever taken by `with`, which no interrupt leaves locked. A signal handler that writes
+        # while its own thread does so must not wait for itself for good.
+        self._queue = threading.RLock()
 
     def _bytes(self) -> int:
         names = (self._path, self._path + "-wal")
@@ -128,13 +132,23 @@ class SqliteFile:
         if self._closed:
             raise InvalidInput("the store is closed")
 
-    def _transact(self, begin: str, action: Callable[[sqlite3.Connection], T]) -> T:
+    def _in_turn(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        """Write once the other threads of this process have written that came before."""
+        deadline = self._clock.monotonic() + self._lock_wait_s  # of all the waiting
+        with self._queue:
+            return self._transact("BEGIN IMMEDIATE", action, deadline)
+
+    def _transact(
+        self,
+        begin: str,
+        action: Callable[[sqlite3.Connection], T],
+        deadline: float | None = None,
+    ) -> T:
         """Try until it is our turn among the threads and processes that use the file.
 
         SQLite's own waiting doubles its pauses up to a tenth of a second, which starves some
         writers for seconds when there are many; short pauses of random length are fair to all.
         """
-        deadline = None
         pause_s = _PAUSE_S_MIN
         while True:
             try:
@@ -308,7 +322,7 @@ def _after_fork_in_child() -> None:
     _gate = _Gate()
     _creating = threading.Lock()
     for file in list(_open_files):
-        file.renew_lock()
+        file.renew_locks()
 
 
 os.register_at_fork(

@@ -1,0 +1,103 @@
+"""Threads of one process that write to one SQLite file queue up, instead of trying again."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Store, Unavailable
+from holdfast.backends._sqlite_files import SqliteFile
+
+WAIT_S = 0.5
+THREADS = 6
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with holdfast.open(f"sqlite:///{path}", lock_wait_s=WAIT_S) as store:
+        yield store
+
+
+def file_of(store: Store) -> SqliteFile:
+    file = store._engine.backend._file  # type: ignore[attr-defined]
+    assert isinstance(file, SqliteFile)
+    return file
+
+
+def test_nobody_of_the_queue_tries_in_vain(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, pauses = file_of(store), 0
+
+    def pause(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+
+    monkeypatch.setattr(file, "_clock", file._clock._replace(sleep=pause))
+
+    def work(thread: int) -> None:
+        scope = store.scope("s", f"line-{thread}")
+        for number in range(30):
+            scope.save({"n": number})
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
+    assert pauses == 0
+    assert len(list(store.scopes())) == THREADS
+
+
+def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None:
+    """Who waits for the file behind others that do so waits no longer than they do."""
+
+    def work(thread: int) -> float:
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match="other writers hold the file"):
+            store.scope("s", f"line-{thread}").save({})
+        return time.monotonic() - start
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(THREADS) as pool:
+            waited = list(pool.map(work, range(THREADS)))
+        other.execute("ROLLBACK")
+    assert min(waited) >= WAIT_S
+    assert max(waited) < (THREADS - 1) * WAIT_S
+    store.scope("s").save({})
+
+
+def test_a_write_inside_a_write_is_refused(store: Store) -> None:
+    """As that of a signal handler, which would wait for itself for good."""
+
+    def inside(_: sqlite3.Connection) -> str:
+        with pytest.raises(Unavailable, match="other writers hold the file"):
+            store.scope("s").save({})
+        return "done"
+
+    ended: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: ended.append(file_of(store).write(inside)), daemon=True
+    )
+    thread.start()
+    thread.join(20 * WAIT_S)
+    assert ended == ["done"]
+    store.scope("s").save({})
+
+
+def test_a_failed_write_lets_the_next_one_through(store: Store) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        file_of(store).write(fail)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(store.scope("s").save, {"n": 1}).result(timeout=10).id
