@@ -64,8 +64,13 @@ NEXT: dict[str, Verb] = {
     "append": lambda store: store.scope("s", "a").append("items", [7, 8]),
     "draft": lambda store: store.scope("s", "a").save(near(1, 99), id="next", keep=False),
     "aside": lambda store: store.scope("s", "a").save(near(1, 99), id="next", head=False),
+    "overwrite": lambda store: store.scope("s", "a").save(near(1, 99), id="next", overwrite=True),
+    "overwrite a base": lambda store: store.scope("s", "a").save(
+        near(1, 99), id="1", overwrite=True
+    ),
 }
-OTHERS = ("append", "draft", "aside")  # each verb is followed by a save, and by one of these
+# Each verb is followed by a save, one that may overwrite, and by one of these.
+OTHERS = ("append", "draft", "aside", "overwrite a base")
 
 
 def begin(store: Store) -> None:
@@ -129,7 +134,7 @@ def test_another_one_in_between(
     """Whatever the other one did, the next save of the first does what it does in memory."""
     one, two = stores
     with holdfast.open("memory:") as oracle:
-        for at in ("save", OTHERS[len(name) % 3]):
+        for at in ("save", "overwrite", OTHERS[len(name) % len(OTHERS)]):
             for store in (one, oracle):
                 store.delete_session("s")
                 begin(store)

@@ -315,7 +315,11 @@ def save(scope: Scope) -> None:
 
 
 COSTS = [  # in the order of the page's table: what each number of a line is about
-    [Cost(save, three), Cost(lambda s: s.append("messages", ["x"]), three)],
+    [
+        Cost(save, three),
+        Cost(lambda s: s.append("messages", ["x"]), three),
+        Cost(lambda s: s.save(STATE, id="new", overwrite=True), three),
+    ],
     [Cost(save, almost_a_group)],
     [
         Cost(save),
@@ -334,6 +338,8 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
             lambda s: list(s.load_many(["a", "b", "c"])),
             Scope.info,
             lambda s: s.info("b"),
+            lambda s: s.note("title"),
+            lambda s: list(s.notes()),
         )
     ],
     [
@@ -341,8 +347,6 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         for verb in (
             lambda s: list(s.history(limit=20)),
             lambda s: list(s.ids()),
-            lambda s: s.note("title"),
-            lambda s: list(s.notes()),
         )
     ],
     [
@@ -355,8 +359,13 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
             lambda s: list(s._store.scopes(s.session_id)),
         )
     ],
-    [Cost(lambda s: s.set_note("title", 1), three), Cost(lambda s: s.delete_note("title"), three)],
-    [Cost(claim, theirs_first), Cost(renew, claimed), Cost(release, claimed)],
+    [Cost(lambda s: s.delete_note("title"), three)],
+    [
+        Cost(lambda s: s.set_note("title", 1), three),
+        Cost(claim, theirs_first),
+        Cost(renew, claimed),
+        Cost(release, claimed),
+    ],
     [Cost(lambda s: s.update("c", lambda it: it.with_(status="x")), three)],
     [Cost(lambda s: s.update("c", lambda it: it.with_(state="x")), three)],
     [Cost(lambda s: s.fork("b"), three)],

@@ -61,7 +61,7 @@ VALUES: dict[str, Any] = {
     "save_in_one": {
         **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
         "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
-        "fence": None, "listeners": 1,
+        "fence": None, "listeners": 1, "overwrite": True,
     },
     "is_heard": {"listeners": 1}, "put_lease": ("key", "ann", 1, SHORT), "marks": (TARGETS,),
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},
@@ -78,6 +78,7 @@ VALUES: dict[str, Any] = {
     "newest_place": (), "unlisted": {"after": SEQ}, "scopes_above": (SEQ,),
     "lock_scopes": {"pks": [SHORT]},
     "remove_scope": (SHORT,), "remove_empty_session": (SESSION,), "note": NOTE,
+    "note_in_scope": {**SCOPE, **NOTE},
     "put_note": {**NOTE, "rev": 1, "nonce": "n", "updated_at": 1, "value": b"1", "checksum": 0},
     "remove_note": NOTE, "remove_notes_on": {"pk": LONG, "on": ID},
     "bodies.chain": {"seq": SEQ, "until": None}, "bodies.links": (SEQ,), "bodies.row": (SEQ,),
@@ -157,8 +158,9 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "refs of everything": ("find_refs", {"low": "", "high": None}),
     "noted": ("list_noted", {"pk": SHORT, "after": ""}),
     "all notes": ("all_notes", {"pk": SHORT, "on": "", "after": ""}),
-    "notes": ("list_notes", {"pk": SHORT, "on": "", "after": ""}),
-    "notes on an id": ("list_notes", {"on": ID, "after": ""}),
+    "notes": ("list_notes", {"ons": [""], "after": ""}),
+    "notes on an id": ("list_notes", {"ons": [ID], "after": "n"}),
+    "notes on many ids": ("list_notes", {"ons": [*SOME, ID, "x"], "after": ""}),
 }  # fmt: skip
 
 

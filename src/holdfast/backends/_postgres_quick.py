@@ -38,10 +38,20 @@ class Line(NamedTuple):
         return _LINE_BYTES + sum(len(each) for each in facts if isinstance(each, bytes))
 
     @property
+    def head(self) -> Row | None:
+        """The snapshot that it shows."""
+        return None if self.scope.head_seq is None else Row._make(self.scope.shown[:_FACTS])
+
+    @property
     def kept_trail(self) -> Trail | None:
         """What is remembered of its last body, unless a draft is about to be covered."""
-        head = None if self.scope.head_seq is None else Row._make(self.scope.shown[:_FACTS])
+        head = self.head
         return self.scope.trail if head is not None and head.kept else None
+
+    def would_replace(self, commit: Commit) -> bool:
+        """Tell whether a commit stores the head again, as one that overwrites mostly does."""
+        head = self.head
+        return commit.overwrite and head is not None and commit.id == head.id
 
 
 class Quick(NamedTuple):
@@ -57,7 +67,7 @@ class Quick(NamedTuple):
 
 def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
     """Return a commit as one statement, or None if it has to ask the server first."""
-    in_place = commit.replaces is not None or commit.again or commit.overwrite
+    in_place = commit.replaces is not None or commit.again or line.would_replace(commit)
     if in_place or commit.source is not None or isinstance(commit.body, Copy) or not line.alone:
         return None
     recorder = _Recorder()
@@ -85,6 +95,7 @@ def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
         "stamps": moved.stamps,
         "known": line.scope.stamps,
         "fence": commit.fence,
+        "overwrite": commit.overwrite,
         "names": [name for name, _, _ in labels] or _NONE,
         "values": [value for _, value, _ in labels] or _NONE,
     }

@@ -5,7 +5,7 @@ from: such scopes are a family, and who removes or replaces a state locks the wh
 order of keys. A place is a time (`core.ids.place`), so that no counter is shared by all writers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.backends._postgres_bodies import PostgresBodies
@@ -16,8 +16,8 @@ from holdfast.backends._postgres_evidence import (
     Removed,
     Repeatable,
 )
-from holdfast.backends._postgres_turn import PostgresTurn
-from holdfast.backends._relational.tables import Scope, Tables, verified
+from holdfast.backends._postgres_turn import Cursor, PostgresTurn
+from holdfast.backends._relational.tables import Scope, Tables, verified, verified_note
 from holdfast.core import ids
 from holdfast.core.leases import LeaseRow
 from holdfast.core.notes import NoteRow
@@ -101,13 +101,30 @@ class PostgresTables(Tables):
         self._will_mark(key, scope)
         return scope
 
+    def scope_and_note(
+        self, key: ScopeKey, on: str, name: str
+    ) -> tuple[Scope | None, NoteRow | None]:
+        """Return a scope that is locked, and one of its notes, which is asked for along with it."""
+        asked = {**key._asdict(), "on": on, "name": name}
+        scope, note = self._locked(key, lambda: self.turn.later("note_in_scope", asked))
+        self._will_mark(key, scope)
+        found = None if scope is None or note is None else note.fetchone()
+        return scope, None if found is None else verified_note(found[:-1], found[-1])
+
     def scope_to_fork(self, key: ScopeKey) -> Scope | None:
         """Return a scope that is locked, until the fork has become one of its family."""
+        return self._locked(key)[0]
+
+    def _locked(
+        self, key: ScopeKey, then: Callable[[], Cursor] | None = None
+    ) -> tuple[Scope | None, Cursor | None]:
+        """Return a scope that is locked, and the answer to what is said once it is."""
         while True:
             locked = self.turn.later("lock_scope", key._asdict())
+            answer = None if then is None else then()
             scope = self.scope(key)
             if scope is None or locked.fetchone() == (scope.pk,):
-                return scope  # else somebody made it after we had looked
+                return scope, answer  # else somebody made it after we had looked
 
     def _locked_family(self, key: ScopeKey) -> Scope | None:
         self._wide = True

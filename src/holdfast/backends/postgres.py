@@ -7,7 +7,7 @@ changed the scope last and two for others; a load is one.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -26,15 +26,16 @@ from holdfast.backends._postgres_server import (
     check_url,
 )
 from holdfast.backends._postgres_tables import PostgresTables
-from holdfast.backends._relational.backend import RelationalBackend
+from holdfast.backends._relational.backend import RelationalBackend, good_note
 from holdfast.backends._relational.cache import Recent
 from holdfast.backends._relational.commit import Ready, carry_out
-from holdfast.backends._relational.tables import Scope, Tables, verified
+from holdfast.backends._relational.tables import Scope, Tables, verified, verified_note
 from holdfast.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
+from holdfast.core.notes import note_of
 from holdfast.core.rows import Row, info_of
 from holdfast.errors import Unavailable
 from holdfast.listening import Listener
-from holdfast.model import Finding, ScopeKey, SnapshotInfo, Stats
+from holdfast.model import Finding, Note, ScopeKey, SnapshotInfo, Stats
 from holdfast.protocol import Clock, Commit, Found
 
 __all__ = ["PostgresBackend", "check_url"]
@@ -199,6 +200,30 @@ class PostgresBackend(RelationalBackend):
         found = self._look(lambda tables: tables.turn.one("snapshot_info", asked))
         return None if found is None else info_of(scope, verified(found, found[-1]))
 
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        asked = scope._asdict()
+        places = [each or "" for each in on]
+
+        def named(tables: Tables) -> list[Note]:
+            each_of = [{**asked, "on": each, "name": name} for each in places]
+            rows = (tables.turn.one("note_in_scope", each) for each in each_of)
+            found = [verified_note(row[:-1], row[-1]) for row in rows if row is not None]
+            return [note_of(row) for row in found[:limit]]
+
+        def listed(tables: Tables) -> list[Note]:
+            values = {**asked, "ons": places, "after": after}
+            return tables.turn.page("list_notes", values, _good_note, limit)
+
+        return self._look(listed if name is None else named)
+
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:
             totals = tables.turn.one("totals", {"session_id": session_id})
@@ -216,6 +241,10 @@ class PostgresBackend(RelationalBackend):
             return check_some(tables.turn, self._schema, after, repair=repair, limit=limit)
 
         return (self._server.write if repair else self._server.read)(look)
+
+
+def _good_note(found: Any) -> Note | None:
+    return good_note(found[-1], found[:-1])
 
 
 class _Saved(NamedTuple):

@@ -255,7 +255,7 @@ class RelationalBackend(Leases):
             behind = after
             for each in on:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
-                take = partial(_good_note, owner.pk)
+                take = partial(good_note, owner.pk)
                 page += tables.turn.page("list_notes", at, take, limit - len(page))
                 if len(page) >= limit:
                     break
@@ -278,9 +278,8 @@ class RelationalBackend(Leases):
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
-            scope = tables.scope_to_note(write.scope)
+            scope, before = tables.scope_and_note(write.scope, write.on or "", write.name)
             commits.check_fence(write.fence, None if scope is None else scope.fence, write.scope)
-            before = None if scope is None else tables.note(scope, write.on or "", write.name)
             row = written_note(write, before)
             tables.put_note(scope or tables.add_scope(write.scope), row)
             return row
@@ -347,7 +346,8 @@ def _ref(found: Any) -> SnapshotRef | None:
     return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
 
 
-def _good_note(pk: int, found: Any) -> Note | None:
+def good_note(pk: int, found: Any) -> Note | None:
+    """Return the note that a result holds, unless it is damaged."""
     try:
         return note_of(verified_note(found, pk))
     except Corrupt:

@@ -70,6 +70,13 @@ class Tables:
         """Return a scope of whose notes nobody else changes one before this transaction ends."""
         return self.scope(key)
 
+    def scope_and_note(
+        self, key: ScopeKey, on: str, name: str
+    ) -> tuple[Scope | None, NoteRow | None]:
+        """Return such a scope, and the note that is to be changed."""
+        scope = self.scope_to_note(key)
+        return scope, None if scope is None else self.note(scope, on, name)
+
     def scope_to_fork(self, key: ScopeKey) -> Scope | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
         return self.scope(key)

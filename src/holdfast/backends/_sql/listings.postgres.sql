@@ -170,11 +170,20 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum
  LIMIT %(limit)s;
 
 -- name: list_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
-  FROM holdfast.notes
- WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
-   AND on_id = %(on)s AND name > %(after)s
- ORDER BY name
+-- Those of a scope on several ids, in the order of these; `after` is a name on the first of them.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+ CROSS JOIN unnest(%(ons)s::text[]) WITH ORDINALITY AS o (on_id, at)
+ CROSS JOIN LATERAL (
+       SELECT i.* FROM holdfast.notes AS i
+        WHERE i.scope_pk = s.pk
+          AND hashtextextended(i.on_id, 0) = hashtextextended(o.on_id COLLATE "C", 0)
+          AND i.on_id = o.on_id AND i.name > CASE o.at WHEN 1 THEN %(after)s::text ELSE '' END
+        ORDER BY i.name
+        LIMIT %(limit)s) AS n
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+ ORDER BY o.at, n.name
  LIMIT %(limit)s;
 
 -- name: marks

@@ -112,6 +112,8 @@ WITH moved AS (
            floor = %(floor)s, codec = %(codec)s, stamps = %(stamps)s
      WHERE pk = %(pk)s AND stamps = %(known)s
        AND (%(fence)s::text IS NULL OR fence = %(fence)s)
+       AND NOT (%(overwrite)s
+                AND EXISTS (SELECT 1 FROM holdfast.snapshots WHERE scope_pk = %(pk)s AND id = %(id)s))
     RETURNING pk
 ), told AS (
     INSERT INTO holdfast.snapshots
@@ -357,6 +359,16 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum
   FROM holdfast.notes
  WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
    AND on_id = %(on)s AND name = %(name)s;
+
+-- name: note_in_scope
+-- The same by the name of its scope, and the key of that.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+  FROM holdfast.sessions AS x
+  JOIN holdfast.scopes AS s ON s.session_pk = x.pk
+  JOIN holdfast.notes AS n
+    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND n.on_id = %(on)s AND n.name = %(name)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
 
 -- name: put_note
 WITH changed AS (
