@@ -8,6 +8,7 @@ is.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -95,16 +96,19 @@ def test_a_statement_that_takes_too_long(server: PrivatePostgres, url: str, verb
 def test_all_connections_are_in_use(server: PrivatePostgres, url: str) -> None:
     with opened(server, url, connections=2, retry_s=0.1) as store:
         fill(store.scope("s"))
+        others = [store.scope("s", f"other-{number}") for number in range(2)]
+        for each in others:
+            each.set_note("a", 0)
         with holding(server, url):
-            waiting = [Background(lambda: store.scope("s").set_note("a", 1)) for _ in range(2)]
+            waiting = [Background(partial(each.set_note, "a", 1)) for each in others]
             until(lambda: waiters(server) == 2)
             verbs: list[Callable[[Scope], object]] = [*WRITES.values(), lambda scope: scope.load()]
             for verb in verbs:
                 with pytest.raises(Unavailable, match="connections=`2`") as caught:
                     verb(store.scope("s"))
                 assert caught.value.outcome_known
-        for each in waiting:
-            each.result()
+        for one in waiting:
+            one.result()
         store.scope("s").save({})
 
 

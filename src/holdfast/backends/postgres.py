@@ -104,12 +104,15 @@ class PostgresBackend(RelationalBackend):
             found = tables.found
             return result, found, b"" if found is None else tables.stamped(found)
 
-        result, found, stamps = self._server.write(write)
-        line = self._lines.get(scope)
-        if line is not None and found is not None and line.scope.stamps == found.stamps:
-            # The mark is our own, so that the next save of this process is still one statement.
-            self._lines.keep(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
-        return result
+        def in_turn() -> T:
+            result, found, stamps = self._server.write(write)
+            line = self._lines.get(scope)
+            if line is not None and found is not None and line.scope.stamps == found.stamps:
+                # The mark is our own, so that the next save of this process is one statement.
+                self._lines.keep(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
+            return result
+
+        return self._server.in_turn(scope, in_turn)
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
         # Not as a note is: what is remembered of the scope must not outlive another lease.
@@ -125,6 +128,9 @@ class PostgresBackend(RelationalBackend):
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
+        return self._server.in_turn(commit.scope, lambda: self._commit(commit))
+
+    def _commit(self, commit: Commit) -> SnapshotInfo:
         ready = self._prepare(commit)
         line = self._lines.get(commit.scope)
         quick = None if line is None else quick_save(line, commit, ready)

@@ -1,0 +1,138 @@
+"""Threads of one process that change one scope on PostgreSQL queue up, and nobody else waits."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Scope, Unavailable
+from tests.servers.pg_proxy import PgProxy
+from tests.servers.postgres import Connection, Schemas
+
+THREADS = 4
+ROUNDS = 12
+WAIT_S = 0.5
+
+
+@pytest.fixture
+def schema(schemas: Schemas) -> str:
+    return schemas.name()
+
+
+def together(count: int, work: Any) -> list[Any]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
+def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
+    """Each save stays one statement, whoever of this process came before."""
+    with PgProxy(postgres_url) as proxy, holdfast.open(proxy.url) as store:
+        scope = store.scope("s")
+        scope.save({"n": -1})
+
+        def work(thread: int) -> None:
+            for number in range(ROUNDS):
+                scope.save({"n": number}, id=f"{thread}-{number}", overwrite=True)
+                scope.set_note(f"{thread}-{number}", number)
+
+        together(THREADS, work)
+        proxy.forget()
+        together(THREADS, lambda thread: work(THREADS + thread))
+        sent = [text for batch in proxy.batches() for text in batch]
+        alone = [text for text in sent if "WITH moved AS" in text]
+        asked = [text for text in sent if "e.checksum" in text]  # `scope_to_commit`
+        assert len(alone) >= THREADS * ROUNDS - len(asked)
+        assert len(asked) <= 2 * THREADS * ROUNDS // 33 + 2  # a group of deltas ends now and then
+        assert len(list(scope.history())) == 1 + 2 * THREADS * ROUNDS
+        assert len(list(scope.notes())) == 2 * THREADS * ROUNDS
+
+
+@contextmanager
+def locked(conn: Connection, schema: str) -> Iterator[None]:
+    """Hold the rows of all scopes."""
+    conn.execute("BEGIN")
+    conn.execute(f"SELECT pk FROM {schema}.scopes FOR UPDATE")
+    try:
+        yield
+    finally:
+        conn.execute("ROLLBACK")
+
+
+def test_the_queue_does_not_add_up_the_waiting(
+    conn: Connection, schema: str, postgres_url: str
+) -> None:
+    options: Any = {"lock_wait_s": WAIT_S, "retry_s": WAIT_S}
+    with holdfast.open(postgres_url, **options) as store:
+        store.scope("s").save({})
+
+        def work(_: int) -> float:
+            start = time.monotonic()
+            with pytest.raises(Unavailable):
+                store.scope("s").save({})
+            return time.monotonic() - start
+
+        with locked(conn, schema):
+            waited = together(2 * THREADS, work)
+        assert max(waited) < THREADS * WAIT_S
+        store.scope("s").save({"n": "after"})
+
+
+def test_who_changes_another_scope_does_not_queue(
+    conn: Connection, schema: str, postgres_url: str
+) -> None:
+    with holdfast.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
+        store.scope("s").save({})
+        with locked(conn, schema):
+            waiting = pool.submit(store.scope("s").save, {"n": 1})
+            store.scope("s", "other").save({"n": 2})
+            assert not waiting.done()
+        waiting.result(timeout=20)
+
+
+def test_a_thread_does_not_wait_for_itself(postgres_url: str) -> None:
+    """As the handler of a signal would that comes in the middle of a write."""
+    with holdfast.open(postgres_url) as store:
+        scope = store.scope("s")
+        scope.save({})
+        ended: list[str] = []
+
+        def inside() -> None:
+            backend: Any = store._engine.backend
+            ended.append(backend._server.in_turn(scope.key, lambda: scope.save({"n": 1}).id))
+
+        thread = threading.Thread(target=inside, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert len(ended) == 1
+
+
+def test_a_child_does_not_wait_for_a_thread_of_its_parent(
+    conn: Connection, schema: str, postgres_url: str
+) -> None:
+    with holdfast.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
+        scope = store.scope("s")
+        scope.save({"n": 0})
+        with locked(conn, schema):
+            waiting = pool.submit(scope.save, {"n": "parent"})
+            time.sleep(0.2)
+            child = os.fork()
+            if not child:
+                os._exit(_in_child(scope))
+        waiting.result(timeout=20)
+        assert os.waitpid(child, 0)[1] == 0
+        assert {each.labels.get("by") for each in scope.history()} == {"child", None}
+
+
+def _in_child(scope: Scope) -> int:
+    threading.Timer(20, os._exit, (3,)).start()
+    try:
+        scope.save({"n": "child"}, labels={"by": "child"})
+        return 0
+    except BaseException:  # whatever it is, the parent is told
+        return 1
