@@ -75,6 +75,28 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
     store.scope("s").save({})
 
 
+def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> None:
+    """As one in whose middle a signal handler asks another thread to save, and waits for it."""
+
+    def inside(_: sqlite3.Connection) -> float:
+        start = time.monotonic()
+        with ThreadPoolExecutor(1) as pool, pytest.raises(Unavailable, match="other writers"):
+            pool.submit(store.scope("s").save, {}).result(timeout=20)
+        return time.monotonic() - start
+
+    assert file_of(store).write(inside) < 4 * WAIT_S
+    store.scope("s").save({})
+
+
+def test_a_turn_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
+    queue = file_of(store)._queue
+    left = queue._turn
+    left.acquire()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(store.scope("s").save, {}).result(timeout=20)
+    assert queue._turn is not left
+
+
 def test_a_write_inside_a_write_is_refused(store: Store) -> None:
     """As that of a signal handler, which would wait for itself for good."""
 

@@ -8,11 +8,10 @@ them again.
 """
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -25,13 +24,12 @@ from holdfast.backends._postgres_pool import Pool
 from holdfast.backends._postgres_tables import Again, Landed, PostgresTables, Wider
 from holdfast.backends._postgres_telling import channel_of, tell
 from holdfast.backends._postgres_turn import Connection, PostgresTurn, statements_of
+from holdfast.backends._relational.queue import Queue
 from holdfast.errors import InvalidInput, Unavailable
 from holdfast.model import ScopeKey
 from holdfast.protocol import Clock
 
 T = TypeVar("T")
-# A signal handler that writes while its own thread does so must not wait for itself for good.
-Queue: TypeAlias = "threading.RLock"
 
 _PAUSE_S_MIN = 0.002
 _PAUSE_S_MAX = 0.1
@@ -50,7 +48,6 @@ _DEFAULTS = {
 }
 _ALWAYS = {"client_encoding": "utf8", "fallback_application_name": "holdfast"}
 _HARMLESS = {*_DEFAULTS, *_ALWAYS, "host", "hostaddr", "port", "dbname", "user", "service"}
-_TOO_LONG = "other writers were in the way for too long"
 _IDLE_S_MAX = 60  # inside a transaction: then the server lets the scope go that a client holds
 
 
@@ -70,7 +67,6 @@ class PostgresServer:
 
     def __init__(self, conninfo: str, settings: Settings, clock: Clock) -> None:
         self._settings = settings
-        self._wait_s_max = max(settings.lock_wait_s, settings.retry_s)
         self._clock = clock
         self._conninfo = _complete(conninfo)
         self._secrets = _secrets(self._conninfo)
@@ -130,20 +126,15 @@ class PostgresServer:
     # Transactions
 
     def in_turn(self, scope: ScopeKey, action: Callable[[], T]) -> T:
-        """Do something once the other threads of this process have changed a scope.
+        """Change a scope, one thread of this process after the other.
 
         They would wait for each other at its row anyway, each with a connection in its hands. In
         turn, what this process knows of the scope stays true, so that a save is one statement.
         """
-        start = self._clock.monotonic()
         queue = self._queues.get(scope)
         if queue is None:
-            # If two do this at once, one is on its own: nothing but speed depends on it.
-            queue = self._queues.setdefault(scope, threading.RLock())
-        with queue:  # and nothing else, so that no interrupt leaves it locked
-            if self._clock.monotonic() - start > self._wait_s_max:
-                raise Unavailable(_TOO_LONG)
-            return action()
+            queue = self._queues.setdefault(scope, Queue())
+        return queue.pass_(self._settings.lock_wait_s, action)
 
     def look(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements of which each sees a moment of its own."""
@@ -262,7 +253,7 @@ class PostgresServer:
                 continue
             except Again:
                 if waited_s >= self._settings.lock_wait_s:
-                    raise Unavailable(_TOO_LONG) from None
+                    raise Unavailable("other writers were in the way for too long") from None
             except psycopg.Error as cause:
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s

@@ -2,8 +2,7 @@
 
 Every connection is in WAL mode, so that a reader never blocks a writer, and syncs at each commit.
 Writers, whether threads or processes, take turns by SQLite's own lock on the file. Those of one
-process queue up before it (`_queue`), since a waiting one finds it free only by trying again and
-again. That is for speed alone: whoever gets past the queue still waits for the file.
+process queue up before it, since a waiting one finds it free only by trying again and again.
 
 Forks. A connection must not cross a fork: SQLite would believe in the child that it holds locks
 which only the parent holds, and the parent might delete a log that the child still writes. So a
@@ -21,6 +20,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
+from holdfast.backends._relational.queue import Queue
 from holdfast.backends._sqlite_errors import NO_CODE, is_busy, primary_code, translated
 from holdfast.backends._sqlite_schema import create_private, make_ready
 from holdfast.errors import InvalidInput
@@ -102,9 +102,7 @@ class SqliteFile:
     def renew_locks(self) -> None:
         """Make the locks, also in a child: a thread that had one at the fork is not there."""
         self._watch_lock = threading.Lock()  # of the connection that watches
-        # Only ever taken by `with`, which no interrupt leaves locked. A signal handler that writes
-        # while its own thread does so must not wait for itself for good.
-        self._queue = threading.RLock()
+        self._queue = Queue()
 
     def _bytes(self) -> int:
         names = (self._path, self._path + "-wal")
@@ -133,10 +131,11 @@ class SqliteFile:
             raise InvalidInput("the store is closed")
 
     def _in_turn(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Write once the other threads of this process have written that came before."""
+        """Write, one thread of this process after the other."""
         deadline = self._clock.monotonic() + self._lock_wait_s  # of all the waiting
-        with self._queue:
-            return self._transact("BEGIN IMMEDIATE", action, deadline)
+        return self._queue.pass_(
+            self._lock_wait_s, lambda: self._transact("BEGIN IMMEDIATE", action, deadline)
+        )
 
     def _transact(
         self,

@@ -44,6 +44,7 @@ T = TypeVar("T")
 
 _CONNECTIONS = 16
 _POLL_S = 1.0
+_PLACES = 256  # of notes that are listed by one statement, which looks at all of them
 
 
 class PostgresBackend(RelationalBackend):
@@ -225,8 +226,15 @@ class PostgresBackend(RelationalBackend):
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
-            values = {**asked, "ons": places, "after": after}
-            return tables.turn.page("list_notes", values, _good_note, limit)
+            page: list[Note] = []
+            behind = after
+            for start in range(0, len(places), _PLACES):
+                values = {**asked, "ons": places[start : start + _PLACES], "after": behind}
+                page += tables.turn.page("list_notes", values, _good_note, limit - len(page))
+                if len(page) >= limit:
+                    break
+                behind = ""
+            return page
 
         return self._look(listed if name is None else named)
 
