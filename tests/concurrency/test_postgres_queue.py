@@ -54,6 +54,18 @@ def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
         assert len(list(scope.notes())) == 2 * THREADS * ROUNDS
 
 
+def has_turn(scope: Scope) -> bool:
+    """Tell whether a thread has its turn in a scope."""
+    backend: Any = scope._store._engine.backend
+    queue = backend._server._queues.get(scope.key)
+    if queue is None:
+        return False
+    if queue._turn.acquire(blocking=False):
+        queue._turn.release()
+        return False
+    return True
+
+
 @contextmanager
 def locked(conn: Connection, schema: str) -> Iterator[None]:
     """Hold the rows of all scopes."""
@@ -91,6 +103,7 @@ def test_who_changes_another_scope_does_not_queue(
         store.scope("s").save({})
         with locked(conn, schema):
             waiting = pool.submit(store.scope("s").save, {"n": 1})
+            until(lambda: has_turn(store.scope("s")))
             store.scope("s", "other").save({"n": 2})
             assert not waiting.done()
         waiting.result(timeout=20)
@@ -166,7 +179,7 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(
         scope.save({"n": 0})
         with locked(conn, schema):
             waiting = pool.submit(scope.save, {"n": "parent"})
-            time.sleep(0.2)
+            until(lambda: has_turn(scope))
             child = os.fork()
             if not child:
                 os._exit(_in_child(scope))

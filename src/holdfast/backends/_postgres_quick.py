@@ -50,8 +50,8 @@ class Line(NamedTuple):
 
     def would_replace(self, commit: Commit) -> bool:
         """Tell whether a commit stores the head again, as one that overwrites mostly does."""
-        head = self.head
-        return commit.overwrite and head is not None and commit.id == head.id
+        head = self.head if commit.overwrite else None
+        return head is not None and commit.id == head.id
 
 
 class Quick(NamedTuple):
