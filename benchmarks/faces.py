@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import holdfast
+import limpet
 from benchmarks.material import state_of
 from benchmarks.measuring import Run, Times, order_of
 from benchmarks.plan import Plan
@@ -33,12 +33,12 @@ def measure(plan: Plan) -> Iterator[Result]:
     with plan.place() as place:
         for durability in ("full", "off"):
             url = f"sqlite:///{place}/{durability}.db"
-            with holdfast.open(url, synchronous=durability) as store:
+            with limpet.open(url, synchronous=durability) as store:
                 for pair in _pairs(store, durability):
                     yield from _compared(pair, asyncio.run(_take_turns(pair, plan)))
 
 
-def _pairs(store: holdfast.Store, durability: str) -> Iterator[Pair]:
+def _pairs(store: limpet.Store, durability: str) -> Iterator[Pair]:
     state = state_of(0, size_bytes=STATE_BYTES)
     scope, twin = store.scope("benchmark"), store.aio.scope("benchmark")
     scope.save(state)

@@ -8,7 +8,7 @@ from functools import cache
 import orjson
 
 from benchmarks.prose import prose
-from holdfast import JSON
+from limpet import JSON
 
 MESSAGE_CHARS = 500
 

@@ -28,7 +28,7 @@ class Plan:
     @contextmanager
     def place(self) -> Iterator[Path]:
         """Give an empty folder, which is removed afterwards."""
-        with TemporaryDirectory(dir=self.folder, prefix="holdfast-bench-") as name:
+        with TemporaryDirectory(dir=self.folder, prefix="limpet-bench-") as name:
             yield Path(name)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-import holdfast
+import limpet
 from benchmarks.material import messages
 from benchmarks.measuring import Clock, Run, take_turns
 from benchmarks.plan import Plan
@@ -31,7 +31,7 @@ def build(path: Path, count: int) -> float:
     """Save a history of small states, not durably; return the seconds of one save."""
     prose = messages()
     start = perf_counter()
-    with holdfast.open(url_of(path), synchronous="off") as store:
+    with limpet.open(url_of(path), synchronous="off") as store:
         scope = store.scope("benchmark")
         for number in range(count):
             state = {"step": number, "last": prose[number % len(prose)]["content"][:60]}
@@ -46,7 +46,7 @@ def measure(plan: Plan) -> Iterator[Result]:
         build(place / "short.db", plan.short_history)
         each = build(place / "long.db", plan.long_history)
         short, long = (
-            stack.enter_context(holdfast.open(url_of(place / name))).scope("benchmark")
+            stack.enter_context(limpet.open(url_of(place / name))).scope("benchmark")
             for name in ("short.db", "long.db")
         )
         run = take_turns(
@@ -65,7 +65,7 @@ def measure(plan: Plan) -> Iterator[Result]:
     )
 
 
-def page(scope: holdfast.Scope, number: int) -> None:
+def page(scope: limpet.Scope, number: int) -> None:
     """Read the newest snapshots of a history, and check that they are there."""
     found = sum(1 for _ in scope.history(limit=PAGE))
     if found != PAGE:
@@ -90,7 +90,7 @@ def _compared(run: Run, clock: Clock, plan: Plan) -> Result:
     )
 
 
-def _informed(long: holdfast.Scope, plan: Plan) -> Iterator[Result]:
+def _informed(long: limpet.Scope, plan: Plan) -> Iterator[Result]:
     for deep in long.history(limit=plan.long_history // 2):
         middle = deep
     run = take_turns(

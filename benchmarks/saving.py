@@ -7,12 +7,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import median
 
-import holdfast
+import limpet
 from benchmarks.material import state_of
 from benchmarks.measuring import Average, Call, Clock, Run, take_turns
 from benchmarks.plan import Plan
 from benchmarks.report import TIMES, Result, milliseconds, spread
-from holdfast.core.codec import encode
+from limpet.core.codec import encode
 
 RATIO_MAX = 2.0
 SYNC_BYTES = 12 * 1024
@@ -21,7 +21,7 @@ NAMES: dict[Average, str] = {"fast": "fast call", "median": "median", "mean": "m
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a plain database that promises what Holdfast's promises: durable at each commit."""
+    """Open a plain database that promises what Limpet's promises: durable at each commit."""
     conn = sqlite3.connect(path, isolation_level=None)
     conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
     conn.execute("PRAGMA journal_mode = WAL")
@@ -59,7 +59,7 @@ def measure(plan: Plan) -> Iterator[Result]:
     bodies = [encode(state) for state in states]
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
-        store = stack.enter_context(holdfast.open(f"sqlite:///{place}/ours.db"))
+        store = stack.enter_context(limpet.open(f"sqlite:///{place}/ours.db"))
         conn = stack.enter_context(closing(connect(place / "bare.db")))
         scope = store.scope("benchmark")
         sides: dict[str, Call] = {

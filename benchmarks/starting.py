@@ -1,4 +1,4 @@
-"""What `import holdfast` costs a new interpreter."""
+"""What `import limpet` costs a new interpreter."""
 
 import os
 import resource
@@ -16,8 +16,8 @@ from benchmarks.report import Result, milliseconds, spread
 IMPORT_S_MAX = 0.150
 PROGRAMS = {
     "bare": "pass",
-    "import": "import holdfast",
-    "sqlite": "import holdfast, holdfast.backends.sqlite",
+    "import": "import limpet",
+    "sqlite": "import limpet, limpet.backends.sqlite",
     "asyncio": "import asyncio",
 }
 
@@ -47,7 +47,7 @@ def measure(plan: Plan) -> Iterator[Result]:
                 extra[name].append((cpu - bare_cpu, wall - bare_wall))
     walls = [1000 * wall for _, wall in extra["import"]]
     yield Result(
-        measure="`import holdfast` in a new interpreter, minus a bare start, wall",
+        measure="`import limpet` in a new interpreter, minus a bare start, wall",
         goal=f"< {milliseconds(IMPORT_S_MAX)}",
         measured=spread(walls, "ms", 0),
         met=median(walls) < 1000 * IMPORT_S_MAX,
@@ -55,6 +55,6 @@ def measure(plan: Plan) -> Iterator[Result]:
     for name, what in (
         ("import", "the same, CPU"),
         ("asyncio", "`import asyncio` alone, for comparison, CPU"),
-        ("sqlite", "`import holdfast` and its SQLite engine, CPU"),
+        ("sqlite", "`import limpet` and its SQLite engine, CPU"),
     ):
         yield Result(what, spread([1000 * cpu for cpu, _ in extra[name]], "ms", 0))

@@ -14,11 +14,11 @@ from statistics import median
 from time import perf_counter
 from typing import NamedTuple
 
-import holdfast
+import limpet
 from benchmarks.report import Result, facts, milliseconds, table
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "terminal.md"
-EXECUTABLE = Path(sys.executable).with_name("holdfast")
+EXECUTABLE = Path(sys.executable).with_name("limpet")
 MEMORY_MB_MAX = 150
 PREFACE = """# The command line: time and memory
 
@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
     count, times = (10_000, 3) if options.quick else (100_000, 7)
     machine = "; ".join(facts())
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="limpet-bench-") as folder:
         rows = list(_rows(Path(folder), count, times, judged=not options.quick))
     text = f"{PREFACE.format(count=count, times=times, machine=machine)}\n{table(rows)}\n"
     print(text)
@@ -67,7 +67,7 @@ def _rows(folder: Path, count: int, times: int, *, judged: bool) -> Iterator[Res
     ):
         taken = run(arguments)
         yield Result(
-            f"`holdfast {arguments[0]}`: {name}",
+            f"`limpet {arguments[0]}`: {name}",
             f"{taken.memory_mb:.0f} MB; {taken.seconds:.0f} s, {count / taken.seconds:,.0f}/s",
             goal=f"< {MEMORY_MB_MAX} MB",
             met=taken.memory_mb < MEMORY_MB_MAX if judged else None,
@@ -87,12 +87,12 @@ def _rows(folder: Path, count: int, times: int, *, judged: bool) -> Iterator[Res
         shown = " ".join(each for each in arguments if each not in ("--url", source))
         seconds = median(each.seconds for each in runs)
         memory = max(each.memory_mb for each in runs)
-        yield Result(f"`holdfast {shown}`", f"{milliseconds(seconds)}; {memory:.0f} MB")
+        yield Result(f"`limpet {shown}`", f"{milliseconds(seconds)}; {memory:.0f} MB")
 
 
 def fill(url: str, count: int) -> None:
     """Save so many snapshots."""
-    with holdfast.open(url, synchronous="off") as store:
+    with limpet.open(url, synchronous="off") as store:
         long = store.scope("long")
         for number in range(count // 2):
             long.save({"n": number, "messages": [{"role": "user", "content": "hello " * 20}]})

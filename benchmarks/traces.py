@@ -20,7 +20,7 @@ import orjson
 import zstandard
 
 from benchmarks.prose import passage, passages, prose, sources
-from holdfast import JSON
+from limpet import JSON
 
 MESSAGE_CHARS = 1024
 LEVEL = 3

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import orjson
 
-import holdfast
+import limpet
 from benchmarks.material import messages, state_of
 from benchmarks.measuring import Call, Run, take_turns
 from benchmarks.plan import Plan
@@ -37,7 +37,7 @@ def _loads(plan: Plan, name: str, size: int) -> Result:
     state = state_of(0, size_bytes=size)
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
-        scope = stack.enter_context(holdfast.open(f"sqlite:///{place}/ours.db")).scope("benchmark")
+        scope = stack.enter_context(limpet.open(f"sqlite:///{place}/ours.db")).scope("benchmark")
         conn = stack.enter_context(closing(connect(place / "bare.db")))
         scope.save(state)
         insert(conn, orjson.dumps(state))
@@ -67,12 +67,12 @@ def _changes(plan: Plan, name: str, size: int) -> Iterator[Result]:
     prose = messages()
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
-        store = stack.enter_context(holdfast.open(f"sqlite:///{place}/ours.db"))
+        store = stack.enter_context(limpet.open(f"sqlite:///{place}/ours.db"))
         chat, document = store.scope("chat"), store.scope("document")
         chat.save(state_of(0, size_bytes=size))
         saved = document.save(state_of(0, size_bytes=size))
 
-        def step(found: holdfast.Snapshot) -> holdfast.Snapshot:
+        def step(found: limpet.Snapshot) -> limpet.Snapshot:
             return found.with_(state={**found.state, "step": found.state["step"] + 1})
 
         sides: dict[str, Call] = {
@@ -90,13 +90,13 @@ def _both(run: Run, side: str) -> str:
     return f"{milliseconds(cpu)} CPU, {milliseconds(wall)} wall"
 
 
-def _count(found: holdfast.Snapshot) -> holdfast.Snapshot:
+def _count(found: limpet.Snapshot) -> limpet.Snapshot:
     return found.with_(state={"count": found.state["count"] + 1})
 
 
 def work(url: str, snapshot_id: str, updates: int, begin: Barrier) -> None:
     """Make the updates of one process, when all are ready."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope("benchmark")
         begin.wait()
         for _ in range(updates):
@@ -107,7 +107,7 @@ def _processes(plan: Plan) -> Result:
     context = multiprocessing.get_context("spawn")
     with plan.place() as place:
         url = f"sqlite:///{place}/ours.db"
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             saved = store.scope("benchmark").save({"count": 0})
         begin = context.Barrier(plan.processes + 1)
         args = (url, saved.id, plan.updates, begin)
@@ -119,7 +119,7 @@ def _processes(plan: Plan) -> Result:
         for process in processes:
             process.join()
         seconds = perf_counter() - start
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             last = store.scope("benchmark").load(saved.id)
     total = plan.processes * plan.updates
     if last is None or last.state["count"] != total:
@@ -143,7 +143,7 @@ def _threads(plan: Plan, threads: int) -> Result:
     for _ in range(1 if plan.quick else min(3, plan.repetitions)):
         with (
             plan.place() as place,
-            holdfast.open(f"sqlite:///{place}/ours.db") as store,
+            limpet.open(f"sqlite:///{place}/ours.db") as store,
             ThreadPoolExecutor(threads) as pool,
         ):
             scopes = [store.scope(f"benchmark-{number}") for number in range(threads)]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-import holdfast
+import limpet
 
 
 def peak_bytes() -> int:
@@ -25,7 +25,7 @@ def peak_bytes() -> int:
 
 def main() -> None:
     """Read one page first, so that opening and the caches of a first read do not count."""
-    with holdfast.open(sys.argv[1]) as store:
+    with limpet.open(sys.argv[1]) as store:
         scope = store.scope("benchmark")
         for _ in scope.history(limit=20):
             pass

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
-import holdfast
-from holdfast.compat.agentos import Checkpoint, CheckpointStore
+import limpet
+from limpet.compat.agentos import Checkpoint, CheckpointStore
 
 State = dict[str, Any]
 
@@ -172,7 +172,7 @@ class Progress:
 class Runner:
     """Runs one graph over a store. One runner at a time has a run; others wait for it."""
 
-    def __init__(self, store: holdfast.Store, graph: Graph, *, lease_s: float = 2.0) -> None:
+    def __init__(self, store: limpet.Store, graph: Graph, *, lease_s: float = 2.0) -> None:
         self.checkpoints = CheckpointStore(store)
         self._store = store.aio
         self._graph = graph
@@ -193,7 +193,7 @@ class Runner:
         async with run.claim(owner="graph_runner", ttl_s=self._lease_s, wait_s=wait_s):
             last = await self.checkpoints.latest(run_id)
             if last is None:
-                raise holdfast.NotFound(f"the run has no checkpoint. run_id=`{run_id}`")
+                raise limpet.NotFound(f"the run has no checkpoint. run_id=`{run_id}`")
             if last.extra.get("fingerprint") != self._graph.fingerprint():
                 raise GraphChanged(f"the checkpoint is of another graph. run_id=`{run_id}`")
             progress = Progress(
@@ -294,7 +294,7 @@ def say(line: str) -> None:
 async def build(call: Call) -> Update:
     version = call.state["input"]["version"]
     say(f"  build {version}")
-    return Update(f"holdfast-{version}.whl", {"version": version})
+    return Update(f"limpet-{version}.whl", {"version": version})
 
 
 async def test(call: Call) -> str:
@@ -351,11 +351,11 @@ RELEASE = Graph(
 def begin(url: str) -> None:
     """Be a process that does not live to see the end of its run."""
     TROUBLE.add("docs")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         asyncio.run(Runner(store, RELEASE).start({"version": "1.0"}))
 
 
-async def tell(store: holdfast.Store) -> None:
+async def tell(store: limpet.Store) -> None:
     runner = Runner(store, RELEASE)
     (last,) = await runner.checkpoints.list("release", limit=1)
     say(f"another process resumes behind {last.node_id}")
@@ -387,7 +387,7 @@ def main(url: str) -> None:
     process = multiprocessing.get_context("spawn").Process(target=begin, args=(url,))
     process.start()
     process.join()
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         asyncio.run(tell(store))
 
 

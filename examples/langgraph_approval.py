@@ -22,11 +22,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-import holdfast
-from holdfast.compat.langgraph import HoldfastSaver
+import limpet
+from limpet.compat.langgraph import LimpetSaver
 
 TRIP: Any = {"configurable": {"thread_id": "trip-to-lisbon"}}
-HOLDFAST = Path(sys.executable).with_name("holdfast")
+LIMPET = Path(sys.executable).with_name("limpet")
 WAIT_S_MAX = 60.0
 SLOW: set[str] = set()  # what does not answer in this process
 
@@ -89,8 +89,8 @@ def report(state: State) -> dict[str, Any]:
     return {"messages": [model(state["messages"])]}
 
 
-def agent(store: holdfast.Store) -> Any:
-    """Return the graph over a store: `HoldfastSaver` is all that LangGraph needs to know of it."""
+def agent(store: limpet.Store) -> Any:
+    """Return the graph over a store: `LimpetSaver` is all that LangGraph needs to know of it."""
     graph = StateGraph(State)
     nodes: list[Any] = [plan, approve, book, report]
     for node in nodes:
@@ -98,7 +98,7 @@ def agent(store: holdfast.Store) -> Any:
     graph.add_edge(START, "plan")
     graph.add_edge("plan", "approve")
     graph.add_edge("book", "report")
-    return graph.compile(checkpointer=HoldfastSaver(store))
+    return graph.compile(checkpointer=LimpetSaver(store))
 
 
 # The processes
@@ -106,7 +106,7 @@ def agent(store: holdfast.Store) -> Any:
 
 def ask(url: str) -> None:
     """Be the process that asks, and that nobody answers in its lifetime."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         agent(store).invoke({"messages": [HumanMessage("Two days in Lisbon?")]}, TRIP)
         time.sleep(WAIT_S_MAX)
 
@@ -114,9 +114,9 @@ def ask(url: str) -> None:
 def answer(url: str) -> None:
     """Be the process that is given the answer, and hangs in the middle of the bookings."""
     SLOW.add("hotel")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         trip = agent(store)
-        for thread_id in HoldfastSaver(store).threads():
+        for thread_id in LimpetSaver(store).threads():
             waiting = trip.get_state({"configurable": {"thread_id": thread_id}}).interrupts
             say(f"  {thread_id} waits for an answer: {waiting[0].value}")
         trip.invoke(Command(resume="yes"), TRIP)
@@ -136,7 +136,7 @@ def killed(work: Callable[[str], None], url: str, when: Callable[[], bool]) -> N
     say(f"  the process is killed: {process.exitcode}")
 
 
-def has_booked(saver: HoldfastSaver, name: str) -> bool:
+def has_booked(saver: LimpetSaver, name: str) -> bool:
     """Tell whether a booking is stored, though the step that it belongs to is not over."""
     found = saver.get_tuple(TRIP)
     writes = found.pending_writes if found is not None else None
@@ -144,8 +144,8 @@ def has_booked(saver: HoldfastSaver, name: str) -> bool:
 
 
 def main(url: str) -> None:
-    with holdfast.open(url) as store:
-        trip, saver = agent(store), HoldfastSaver(store)
+    with limpet.open(url) as store:
+        trip, saver = agent(store), LimpetSaver(store)
         saver.delete_thread("trip-to-lisbon")
 
         say("A process plans a trip, and asks")
@@ -174,9 +174,9 @@ def main(url: str) -> None:
 
         say("\nThe same store on the command line")
         for arguments in (["log", "trip-to-lisbon", "--graph", "-m"], ["show", "trip-to-lisbon"]):
-            say(f"\n$ holdfast {' '.join(arguments)} --url {url}")
-            subprocess.run([HOLDFAST, *arguments, "--url", url], check=True)
+            say(f"\n$ limpet {' '.join(arguments)} --url {url}")
+            subprocess.run([LIMPET, *arguments, "--url", url], check=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or [f"sqlite:///{tempfile.mkdtemp(prefix='holdfast-')}/trip.db"])
+    main(*sys.argv[1:] or [f"sqlite:///{tempfile.mkdtemp(prefix='limpet-')}/trip.db"])

@@ -10,17 +10,17 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import holdfast
-from holdfast.compat.agentos import CheckpointStore
-from holdfast.compat.genkit import SessionSnapshot, SessionStore
-from holdfast.compat.runs import AsyncRunStore, Checkpoint
-from holdfast.compat.strands import Snapshot, SnapshotLocation, StoreStorage
+import limpet
+from limpet.compat.agentos import CheckpointStore
+from limpet.compat.genkit import SessionSnapshot, SessionStore
+from limpet.compat.runs import AsyncRunStore, Checkpoint
+from limpet.compat.strands import Snapshot, SnapshotLocation, StoreStorage
 
 PLANNER = SnapshotLocation("chat-42", "agent", "planner")
 MOMENT = "019c9bf1-14e5-7eef-96fb-cc07ae54210f"
 
 
-async def tell(store: holdfast.AsyncStore) -> list[str]:
+async def tell(store: limpet.AsyncStore) -> list[str]:
     """Let a conversation go through all of them, and return what happened."""
     story: list[str] = []
 
@@ -72,7 +72,7 @@ async def tell(store: holdfast.AsyncStore) -> list[str]:
 
 
 async def main() -> None:
-    async with holdfast.open_async("memory:") as store:
+    async with limpet.open_async("memory:") as store:
         for line in await tell(store):
             print(line)
 

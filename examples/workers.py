@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-import holdfast
-from holdfast import runs
+import limpet
+from limpet import runs
 
 WORKERS = ["ann", "ben", "cleo"]
 PAGES = 6
@@ -37,7 +37,7 @@ def write_report(me: str, run: runs.Run) -> None:
         run.step(report)
 
 
-def is_done(store: holdfast.Store, name: str) -> bool:
+def is_done(store: limpet.Store, name: str) -> bool:
     found = runs.get(store, report_of(name))
     return found is not None and found.status == "completed"
 
@@ -45,7 +45,7 @@ def is_done(store: holdfast.Store, name: str) -> bool:
 def work(url: str, me: str) -> None:
     """Be one worker: write a report, then finish those of workers that died."""
     options: dict[str, Any] = {"owner": me, "ttl_s": TTL_S, "on_success": "keep"}
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         with runs.start(store, report_of(me), task="report", **options) as run:
             write_report(me, run)
         while not all(is_done(store, name) for name in WORKERS):
@@ -56,7 +56,7 @@ def work(url: str, me: str) -> None:
                             f"{me}: adopts {dead.run_id}, saved by {dead.owner}: {dead.steps} pages"
                         )
                         write_report(me, run)
-                except holdfast.Conflict:
+                except limpet.Conflict:
                     pass  # another worker was faster
             time.sleep(0.05)
 
@@ -64,7 +64,7 @@ def work(url: str, me: str) -> None:
 def main(url: str) -> None:
     """Start the workers, kill one in the middle of a page, and look at what is there at the end."""
     spawn = multiprocessing.get_context("spawn")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for name in WORKERS:
             store.delete_session(report_of(name))
         workers = {name: spawn.Process(target=work, args=(url, name)) for name in WORKERS}

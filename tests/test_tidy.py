@@ -12,12 +12,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-import holdfast
-from holdfast import AsyncLease, AsyncScope, AsyncStore, Lease, Scope, Store
-from holdfast.protocol import Backend
+import limpet
+from limpet import AsyncLease, AsyncScope, AsyncStore, Lease, Scope, Store
+from limpet.protocol import Backend
 
 ROOT = Path(__file__).resolve().parent.parent
-SRC = ROOT / "src" / "holdfast"
+SRC = ROOT / "src" / "limpet"
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 
@@ -251,12 +251,12 @@ def test_an_async_twin_points_to_its_sync_twin(sync: Any, aio: Any) -> None:
 
 
 def test_the_async_faces_point_to_the_sync_ones() -> None:
-    pairs: list[tuple[Any, Any]] = [*FACES, (holdfast.open, holdfast.open_async)]
+    pairs: list[tuple[Any, Any]] = [*FACES, (limpet.open, limpet.open_async)]
     for sync, aio in pairs:
         assert (aio.__doc__ or "").startswith(f"Async twin of `{sync.__name__}`")
     taken, taken_async = (
         [(p.name, p.kind, p.default) for p in inspect.signature(opener).parameters.values()]
-        for opener in (holdfast.open, holdfast.open_async)
+        for opener in (limpet.open, limpet.open_async)
     )
     assert taken == taken_async
 

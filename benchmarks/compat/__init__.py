@@ -1,1 +1,1 @@
-"""What the foreign interfaces cost over Holdfast, and what the tools that they come from cost."""
+"""What the foreign interfaces cost over Limpet, and what the tools that they come from cost."""

@@ -11,17 +11,17 @@ from strands.models import Model
 from strands.session import SnapshotSessionManager
 from strands.storage import LocalFileStorage
 
-import holdfast
+import limpet
 from benchmarks.compat.counting import Lap, Place, Side, event_loop, in_folder, race
 from benchmarks.plan import Plan
 from benchmarks.postgres.disk import TOTAL
 from benchmarks.postgres.server import schema
 from benchmarks.traces import conversation
-from holdfast.compat.strands import ByteStorage
+from limpet.compat.strands import ByteStorage
 from tests.servers.postgres import Connection, Postgres, one, with_option
 
 SDK, NOTHING = "the SDK's `LocalFileStorage`", "no session manager"
-SQLITE, FOLDER, POSTGRES = "Holdfast, SQLite", "Holdfast, folder", "Holdfast, PostgreSQL"
+SQLITE, FOLDER, POSTGRES = "Limpet, SQLite", "Limpet, folder", "Limpet, PostgreSQL"
 Spoken = Sequence[Sequence[str]]
 WAL = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
 
@@ -87,7 +87,7 @@ def _lap(plan: Plan, server: Postgres, spoken: Spoken, way: Way) -> Lap:
             SDK: side(files, LocalFileStorage(files.url)),
         }
         for title, place in _places(folder, connection, name, server):
-            store = stack.enter_context(holdfast.open(place.url))
+            store = stack.enter_context(limpet.open(place.url))
             sides[title] = side(place, ByteStorage(store), store.close)
         return race(sides, steps=len(spoken))
 

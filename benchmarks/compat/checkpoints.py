@@ -9,17 +9,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Protocol
 
-import holdfast
+import limpet
 from benchmarks.compat.counting import Lap, Side, in_folder, race, read_bytes, timed, tree_bytes
 from benchmarks.measuring import order_of
 from benchmarks.plan import Plan
 from benchmarks.traces import conversation
-from holdfast import JSON
-from holdfast.compat.runs import Checkpoint, GoRunStore, RunStore, go_format
+from limpet import JSON
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go_format
 
 WHOLE = "by hand, as the Go store does it"
-GO = "Holdfast, `GoRunStore`"
-SQLITE, FOLDER = "Holdfast, `RunStore` on SQLite", "Holdfast, `RunStore` in a folder"
+GO = "Limpet, `GoRunStore`"
+SQLITE, FOLDER = "Limpet, `RunStore` on SQLite", "Limpet, `RunStore` in a folder"
 TURN_BYTES = 2_000
 TURNS_MAX = 700  # then the texts come again
 RUNS_APART = 17  # a run begins so many turns after the one before
@@ -92,7 +92,7 @@ def laps(plan: Plan, *, iterations: int, bytes_max: int, loads: int) -> Sequence
             database = in_folder(folder / "sqlite", f"sqlite:///{folder / 'sqlite' / 'runs.db'}")
             ours = {SQLITE: RunStore(database.url), FOLDER: RunStore(files.url)}
             for runs in ours.values():
-                with suppress(holdfast.NotFound):
+                with suppress(limpet.NotFound):
                     runs.load("run-1")  # opens the store, which then has its tables
             sides = {
                 WHOLE: side(whole, WholeFiles(folder / "whole")),
@@ -115,8 +115,8 @@ def listing(plan: Plan, *, runs: int, run_bytes: int, calls: int) -> Mapping[str
         with ExitStack() as stack:
             # Nothing is synced while it is filled, which is not what is measured.
             stores = [
-                stack.enter_context(holdfast.open(files, sync=False)),
-                stack.enter_context(holdfast.open(database, synchronous="off")),
+                stack.enter_context(limpet.open(files, sync=False)),
+                stack.enter_context(limpet.open(database, synchronous="off")),
             ]
             sides: list[Runs] = [WholeFiles(folder / "go"), *map(RunStore, stores)]
             for number in range(runs):

@@ -9,7 +9,7 @@ from benchmarks.compat.sizes import Sizes
 from benchmarks.report import NONE, TIMES, Result, milliseconds, spread, table
 
 PREFACE = """\
-# Foreign interfaces: what they cost over Holdfast
+# Foreign interfaces: what they cost over Limpet
 
 Written by `make bench` (`python -m benchmarks.compat --write`). The sides did the same in turn,
 step by step, in the same run, so that what counts are the ratios. Repetitions: {repetitions}. A
@@ -22,7 +22,7 @@ figure is their median; in brackets stand the least and the greatest of them.
   what goes into the server's log. To open an empty store is not counted.
 - **CPU** is that of all threads of the process, a mean over the steps; that of the PostgreSQL
   server is not in it.
-- Holdfast syncs each save to the disk before it returns. The SDKs and the Go store never do:
+- Limpet syncs each save to the disk before it returns. The SDKs and the Go store never do:
   a power cut takes what they have acknowledged. Wall times compare the two as they are.
 - A goal that is missed stays in the table, marked **no**.
 """

@@ -38,7 +38,7 @@ some 40 KB of pages for each commit, however little changes, into its log and ag
 in a short conversation as many bytes as the SDK's files, in a long one a part of them; what stays
 is small in either case. PostgreSQL's tables and indexes take a third of a megabyte when empty.
 
-In a folder Holdfast writes the same whole documents as the SDK, for other tools to read: there it
+In a folder Limpet writes the same whole documents as the SDK, for other tools to read: there it
 saves no bytes, and adds the sync and the safety of a compare-and-set. `ByteStorage` parses what it
 is given and makes sure that the same bytes will come back, which is a good part of the CPU that it
 adds.

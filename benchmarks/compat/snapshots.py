@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-import holdfast
+import limpet
 from benchmarks.compat.counting import (
     Await,
     Cost,
@@ -25,10 +25,10 @@ from benchmarks.compat.node import Sdk
 from benchmarks.measuring import order_of
 from benchmarks.plan import Plan
 from benchmarks.traces import conversation
-from holdfast.compat.strands import FileStorage, Snapshot, SnapshotLocation, StoreStorage
+from limpet.compat.strands import FileStorage, Snapshot, SnapshotLocation, StoreStorage
 
 SDK = "the SDK's `FileStorage`, TypeScript"
-SQLITE, FILES = "Holdfast, `StoreStorage` on SQLite", "Holdfast, `FileStorage`"
+SQLITE, FILES = "Limpet, `StoreStorage` on SQLite", "Limpet, `FileStorage`"
 LOCATION = SnapshotLocation("chat-42", "agent", "planner")
 STEP_BYTES = 2_000
 CREATED_AT = "2026-03-01T12:00:00.250Z"
@@ -73,7 +73,7 @@ def _lap(plan: Plan, sdk: Sdk, first: int, steps: int, loads: int) -> Lap:
         run = stack.enter_context(event_loop())
         files, database = in_folder(folder / "files"), folder / "sqlite"
         rows = in_folder(database, f"sqlite:///{database / 'agents.db'}")
-        storage, store = FileStorage(files.url), stack.enter_context(holdfast.open(rows.url))
+        storage, store = FileStorage(files.url), stack.enter_context(limpet.open(rows.url))
         turns = first + steps
         sides = {
             SDK: _theirs(sdk, folder / "sdk", first, turns),
@@ -132,8 +132,8 @@ def listing(plan: Plan, sdk: Sdk, *, ids: int, calls: int) -> Mapping[str, list[
         files, database = folder / "files", f"sqlite:///{folder / 'agents.db'}"
         # Nothing is synced while it is filled, which is not what is measured.
         stores = {
-            FILES: stack.enter_context(holdfast.open(str(files), root="", sync=False)),
-            SQLITE: stack.enter_context(holdfast.open(database, synchronous="off")),
+            FILES: stack.enter_context(limpet.open(str(files), root="", sync=False)),
+            SQLITE: stack.enter_context(limpet.open(database, synchronous="off")),
         }
         sides: dict[str, Callable[[], Cost | None]] = {SDK: partial(_list_theirs, sdk, files, ids)}
         for name, store in stores.items():

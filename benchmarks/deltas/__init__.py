@@ -1,1 +1,1 @@
-"""What keeping every step costs: Holdfast beside its peers and beside the bare floor."""
+"""What keeping every step costs: Limpet beside its peers and beside the bare floor."""

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import limpet
 from benchmarks.deltas.bare import SESSION, file_bytes, opened_scope, url_of
 from benchmarks.deltas.outcome import Outcome, limit, ratios, raw_run, seconds, within
 from benchmarks.measuring import SYNC, Bare, Call, Cold, Run, Times, repeated, take_cold_turns
@@ -31,12 +31,12 @@ class Bench:
     turns: list[list[dict[str, str]]]
     begun: int = 0
 
-    def append(self, scope: holdfast.Scope, turn: int) -> None:
+    def append(self, scope: limpet.Scope, turn: int) -> None:
         """Append the messages of one turn."""
         items: list[Any] = [*self.turns[turn % len(self.turns)]]
         scope.append(MESSAGES, items)
 
-    def begin_short(self, store: holdfast.Store, turns: int) -> holdfast.Scope:
+    def begin_short(self, store: limpet.Store, turns: int) -> limpet.Scope:
         """Begin another short chat, with so many turns."""
         self.begun += 1
         scope = store.scope(f"{SESSION}-{self.begun}")
@@ -50,7 +50,7 @@ def measure(plan: Plan) -> Outcome:
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
         bench = Bench(place / "long.db", place / "short.db", list(long_conversation(2_500)))
-        with holdfast.open(url_of(bench.long), synchronous="off") as store:
+        with limpet.open(url_of(bench.long), synchronous="off") as store:
             scope = store.scope(SESSION)
             for turn in range(plan.appends):
                 bench.append(scope, turn)
@@ -58,8 +58,8 @@ def measure(plan: Plan) -> Outcome:
         sync = stack.enter_context(syncing(place / "sync.bin"))
         calls = plan.cold_calls * 5 // 2
         with (
-            holdfast.open(url_of(bench.long)) as late,
-            holdfast.open(url_of(bench.short)) as early,
+            limpet.open(url_of(bench.long)) as late,
+            limpet.open(url_of(bench.short)) as early,
         ):
             # The logs of both reach their full length first: to sync a growing file takes longer.
             for turn in range(LOG_APPENDS):
@@ -93,13 +93,13 @@ def _row(run: Run, how: str, plan: Plan) -> Result:
 
 
 def _warm(
-    bench: Bench, long: holdfast.Store, short: holdfast.Store, sync: Call, calls: int
+    bench: Bench, long: limpet.Store, short: limpet.Store, sync: Call, calls: int
 ) -> Mapping[str, Times]:
     scopes = [bench.begin_short(short, _early(number) - 2) for number in range(calls)]
     chat = long.scope(SESSION)
 
     @contextmanager
-    def warmed(scope: holdfast.Scope, number: int) -> Iterator[Bare]:
+    def warmed(scope: limpet.Scope, number: int) -> Iterator[Bare]:
         bench.append(scope, number)
         yield partial(bench.append, scope, number + 1)
 
@@ -119,7 +119,7 @@ def _cold(bench: Bench, sync: Call, calls: int) -> Mapping[str, Times]:
 
     @contextmanager
     def early(number: int) -> Iterator[Bare]:
-        with holdfast.open(url_of(bench.short), synchronous="off") as store:
+        with limpet.open(url_of(bench.short), synchronous="off") as store:
             session = bench.begin_short(store, _early(number) - 1).session_id
         with opened_scope(bench.short, session) as scope:
             yield partial(bench.append, scope, number)

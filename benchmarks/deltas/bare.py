@@ -1,4 +1,4 @@
-"""What Holdfast is compared with: the floor of a save, and one whole compressed blob."""
+"""What Limpet is compared with: the floor of a save, and one whole compressed blob."""
 
 import marshal
 import os
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import zstandard
 
-import holdfast
+import limpet
 from benchmarks.saving import connect, insert
 
 LEVEL = 3
@@ -75,8 +75,8 @@ def opened_blob(path: Path) -> Iterator[Callable[[], Any]]:
 
 
 @contextmanager
-def opened_scope(path: Path, session: str = SESSION) -> Iterator[holdfast.Scope]:
+def opened_scope(path: Path, session: str = SESSION) -> Iterator[limpet.Scope]:
     """Open a store anew: nothing of the scope is cached, but the file is open and in use."""
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         store.scope("somebody else").info()
         yield store.scope(session)

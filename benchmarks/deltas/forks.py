@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
-import holdfast
+import limpet
 from benchmarks.deltas.bare import SESSION, url_of, used_bytes
 from benchmarks.deltas.outcome import Outcome, limit, ratios, raw_run, seconds, within
 from benchmarks.measuring import SYNC, Call, Run, Times, repeated, take_turns
@@ -28,7 +28,7 @@ def measure(plan: Plan) -> Outcome:
         place = stack.enter_context(plan.place())
         scopes, sizes = {}, {}
         for name, size in SIZES.items():
-            store = stack.enter_context(holdfast.open(url_of(place / f"{name}.db")))
+            store = stack.enter_context(limpet.open(url_of(place / f"{name}.db")))
             scopes[name], sizes[name] = _grown(store, size)
         grown = {name: _fork_bytes(place / f"{name}.db", scopes[name]) for name in SIZES}
         sync = stack.enter_context(syncing(place / "sync.bin"))
@@ -40,7 +40,7 @@ def measure(plan: Plan) -> Outcome:
     )
 
 
-def _grown(store: holdfast.Store, size: int) -> tuple[holdfast.Scope, int]:
+def _grown(store: limpet.Store, size: int) -> tuple[limpet.Scope, int]:
     """Save a chat of about so many bytes, then some turns more: the head is no lone whole row."""
     *turns, last, end = long_conversation(max(5, size // TURN_BYTES))
     scope = store.scope(SESSION)
@@ -53,11 +53,11 @@ def _grown(store: holdfast.Store, size: int) -> tuple[holdfast.Scope, int]:
     return scope, info.size
 
 
-def _fork(scope: holdfast.Scope, id: str, number: int) -> None:
+def _fork(scope: limpet.Scope, id: str, number: int) -> None:
     scope.fork(id)
 
 
-def _one(plan: Plan, scopes: Mapping[str, holdfast.Scope], sync: Call) -> Mapping[str, Times]:
+def _one(plan: Plan, scopes: Mapping[str, limpet.Scope], sync: Call) -> Mapping[str, Times]:
     sides = {name: partial(_fork, scope, _head(scope)) for name, scope in scopes.items()}
     calls = 10 if plan.quick else 40
     both: dict[str, Call] = {**sides, SYNC: sync}
@@ -65,14 +65,14 @@ def _one(plan: Plan, scopes: Mapping[str, holdfast.Scope], sync: Call) -> Mappin
     return run.repetitions[0]
 
 
-def _head(scope: holdfast.Scope) -> str:
+def _head(scope: limpet.Scope) -> str:
     info = scope.info()
     if info is None:
         raise AssertionError("what was saved is not there")
     return info.id
 
 
-def _fork_bytes(path: Path, scope: holdfast.Scope) -> float:
+def _fork_bytes(path: Path, scope: limpet.Scope) -> float:
     """Return how many bytes of pages each fork takes, the mean over several.
 
     Pages that were free before count as well: a fork that fills them takes them from a later save.

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-import holdfast
+import limpet
 from benchmarks.deltas.bare import SESSION, page_bytes, url_of
 from benchmarks.deltas.outcome import Outcome, limit, ratios, raw_run, seconds, within
 from benchmarks.measuring import take_turns
@@ -44,7 +44,7 @@ def _sizes(plan: Plan, turns: int) -> list[int]:
     sizes, messages = [], list[Any]()
     with ExitStack() as stack:
         path = stack.enter_context(plan.place()) / "ours.db"
-        store = stack.enter_context(holdfast.open(url_of(path), synchronous="off"))
+        store = stack.enter_context(limpet.open(url_of(path), synchronous="off"))
         conn = stack.enter_context(closing(sqlite3.connect(path)))
         scope = store.scope(SESSION)
         for turn, new in enumerate(long_conversation(turns), 1):
@@ -77,7 +77,7 @@ def measure_history(plan: Plan) -> Outcome:
         sides = {}
         for name, count in counts.items():
             build(place / f"{name}.db", count)
-            store = stack.enter_context(holdfast.open(url_of(place / f"{name}.db")))
+            store = stack.enter_context(limpet.open(url_of(place / f"{name}.db")))
             sides[name] = partial(page, store.scope("benchmark"))
         run = take_turns(sides, calls=plan.calls, repetitions=plan.repetitions)
     goal = Result(

@@ -14,7 +14,7 @@ PREFACE = """\
 # What keeping every step costs
 
 Written by `make bench` (`python -m benchmarks.deltas --write`); the raw results are in
-[deltas.json](deltas.json). Holdfast, its peers and the bare floor ran side by side, on the same
+[deltas.json](deltas.json). Limpet, its peers and the bare floor ran side by side, on the same
 data and the same disk. Timings differ from machine to machine, so what counts are the ratios, which
 are formed inside each repetition: the sides of a comparison took turns, call by call in one
 process, or (the peers) lap by lap in processes of their own. A figure is the median of
@@ -97,8 +97,8 @@ def _peers(runners: Mapping[str, Runner], plan: Plan) -> str:
 A chat of {plan.turns} turns, 1 KB + 1 KB each, with a counter of the turns; everything is kept.
 Disk is what is there after the last turn. Times are those at turn {plan.turns}: the median of the
 last 20 saves, and of 5 loads of the newest state. A ratio says how many times as much a store needs
-as Holdfast does for the same work (the last column: what is given only the new messages is compared
-with `append`); where it is bold, Holdfast loses.
+as Limpet does for the same work (the last column: what is given only the new messages is compared
+with `append`); where it is bold, Limpet loses.
 
 {peertable.table(runners, plan)}
 

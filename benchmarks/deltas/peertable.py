@@ -1,4 +1,4 @@
-"""The tables of the peers: ratios to Holdfast, and what stands behind them."""
+"""The tables of the peers: ratios to Limpet, and what stands behind them."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -13,9 +13,9 @@ from benchmarks.traces import conversation
 FASTER_MIN = 6.0
 LANGGRAPH = "langgraph-sqlite"
 HEAD = (
-    *("store", "disk", f"{TIMES} text", f"{TIMES} Holdfast"),
-    *("save, CPU", f"{TIMES} Holdfast", "save, wall", f"{TIMES} Holdfast"),
-    *("load, wall", f"{TIMES} Holdfast", "against"),
+    *("store", "disk", f"{TIMES} text", f"{TIMES} Limpet"),
+    *("save, CPU", f"{TIMES} Limpet", "save, wall", f"{TIMES} Limpet"),
+    *("load, wall", f"{TIMES} Limpet", "against"),
 )
 
 
@@ -56,7 +56,7 @@ def _both(runner: Runner, turn: int) -> str:
 
 
 def table(runners: Mapping[str, Runner], plan: Plan) -> str:
-    """Return all peers with their ratios to Holdfast, as a Markdown table."""
+    """Return all peers with their ratios to Limpet, as a Markdown table."""
     text = text_bytes(plan.turns)
     rows: list[Sequence[str]] = [HEAD, ["---", *["---:"] * (len(HEAD) - 2), "---"]]
     for runner in runners.values():

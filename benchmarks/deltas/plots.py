@@ -112,7 +112,7 @@ def draw_traces(raw: dict[str, Any]) -> Any:
     names = [each["name"].replace("_", " ") for each in traces]
     files = [median(each["file_bytes"]) / each["ideal_bytes"] for each in traces]
     allowed = [each["allowed_bytes"] / each["ideal_bytes"] for each in traces]
-    bars = axes.barh(names, files, color=OURS, height=0.56, label="Holdfast's file")
+    bars = axes.barh(names, files, color=OURS, height=0.56, label="Limpet's file")
     axes.bar_label(bars, [f"{value:.2f}" for value in files], padding=4, fontsize=8)
     rows = range(len(names))
     axes.scatter(

@@ -7,7 +7,7 @@ from statistics import median
 
 import orjson
 
-import holdfast
+import limpet
 from benchmarks.deltas.bare import SESSION, floor_save, url_of
 from benchmarks.deltas.outcome import (
     CLOCKS,
@@ -75,7 +75,7 @@ def _one(plan: Plan, first: int, last: int) -> Mapping[str, Times]:
     spent = {name: Spent() for name in ("save", "floor", SYNC)}
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
-        scope = stack.enter_context(holdfast.open(url_of(place / "ours.db"))).scope(SESSION)
+        scope = stack.enter_context(limpet.open(url_of(place / "ours.db"))).scope(SESSION)
         conn = stack.enter_context(closing(connect(place / "bare.db")))
         sync = stack.enter_context(syncing(place / "sync.bin"))
         for number, step in enumerate(chat(last)):

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-import holdfast
+import limpet
 from benchmarks.deltas.bare import (
     SESSION,
     file_bytes,
@@ -108,7 +108,7 @@ def _walked(trace: Trace, plan: Plan, place: Path) -> Mapping[str, Times]:
     spent = {name: Spent() for name in ("save", "floor", SYNC)}
     count = 0
     with ExitStack() as stack:
-        scope = stack.enter_context(holdfast.open(url_of(place / "ours.db"))).scope(SESSION)
+        scope = stack.enter_context(limpet.open(url_of(place / "ours.db"))).scope(SESSION)
         conn: sqlite3.Connection = stack.enter_context(closing(connect(place / "bare.db")))
         sync = stack.enter_context(syncing(place / "sync.bin"))
         for count, step in enumerate(trace.steps(plan.trace_saves), 1):
@@ -126,7 +126,7 @@ def _walked(trace: Trace, plan: Plan, place: Path) -> Mapping[str, Times]:
 
 def _sample(trace: Trace, plan: Plan, path: Path) -> list[tuple[str, Any]]:
     """Return the ids and states of some snapshots all along the trace; the last is the head's."""
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         ids = [info.id for info in store.scope(SESSION).history()][::-1]
     chosen = {round(at * (len(ids) - 1) / plan.cold_calls) for at in range(plan.cold_calls)}
     chosen.add(len(ids) - 1)

@@ -15,7 +15,7 @@ WALK_MB_MAX = 150
 PAIRS = (("ours", "sqlite"), ("ours-postgres", "postgres"))
 
 PREFACE = """\
-# LangGraph: `HoldfastSaver` against its own checkpointers
+# LangGraph: `LimpetSaver` against its own checkpointers
 
 Written by `make bench` (`python -m benchmarks.langgraph --write`). A graph of one node with
 `MessagesState` has a conversation of {turns} turns in one thread: a message of 1 KB and an answer

@@ -69,9 +69,9 @@ def sides(folder: Path, server: Postgres) -> Iterator[dict[str, Side]]:
             ALONE: Side("LangGraph alone", ALONE, "", lambda: 0),
             "sqlite": Side("`SqliteSaver`", "sqlite", *_file(files["theirs"])),
             "delta": Side("`SqliteSaver`, `DeltaChannel`", "sqlite-delta", *_file(files["delta"])),
-            "ours": Side("Holdfast, SQLite", "holdfast", *_file(files["ours"], "sqlite:///")),
+            "ours": Side("Limpet, SQLite", "limpet", *_file(files["ours"], "sqlite:///")),
             "postgres": Side("`PostgresSaver`", "postgres", *_database(theirs)),
-            "ours-postgres": Side("Holdfast, PostgreSQL", "holdfast", *_database(ours)),
+            "ours-postgres": Side("Limpet, PostgreSQL", "limpet", *_database(ours)),
         }
 
 

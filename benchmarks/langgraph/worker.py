@@ -22,8 +22,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
-import holdfast
-from holdfast.compat.langgraph import HoldfastSaver
+import limpet
+from limpet.compat.langgraph import LimpetSaver
 
 ALONE = "alone"
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -58,9 +58,9 @@ class LastInMemory(BaseCheckpointSaver[int]):
 @contextmanager
 def opened(name: str, place: str) -> Iterator[Any]:
     """Open a saver as its documentation does."""
-    if name == "holdfast":
-        with holdfast.open(place) as store:
-            yield HoldfastSaver(store)
+    if name == "limpet":
+        with limpet.open(place) as store:
+            yield LimpetSaver(store)
     elif name == "postgres":
         with PostgresSaver.from_conn_string(place) as postgres:
             postgres.setup()

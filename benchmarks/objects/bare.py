@@ -13,7 +13,7 @@ FIRST_BYTES = 16 * 1024  # of the head, which says whether a copy counts
 
 
 def bare_store(service: Service) -> S3Store:
-    """Open the bucket as Holdfast does, without retries."""
+    """Open the bucket as Limpet does, without retries."""
     return S3Store(
         service.name,
         config={

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-import holdfast
+import limpet
 
 SESSION = "benchmark"
 
@@ -18,12 +18,12 @@ class Place:
     url: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def open(self) -> holdfast.Store:
+    def open(self) -> limpet.Store:
         """Open it."""
-        return holdfast.open(self.url, **self.options)
+        return limpet.open(self.url, **self.options)
 
 
-def _count(found: holdfast.Snapshot) -> holdfast.Snapshot:
+def _count(found: limpet.Snapshot) -> limpet.Snapshot:
     return found.with_(state={"count": found.state["count"] + 1})
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import holdfast
+import limpet
 from benchmarks.deltas.outcome import limit, ratios, within
 from benchmarks.measuring import SYNC, Call, Run, Times, repeated, take_turns
 from benchmarks.objects.hand import Hand
@@ -36,7 +36,7 @@ def _one(plan: Plan, calls: int, material: Material, sync: bool) -> Mapping[str,
     with ExitStack() as stack:
         place = stack.enter_context(plan.place())
         ours, book, least = (place / name for name in ("ours", "book", "least"))
-        scope = stack.enter_context(holdfast.open(f"file://{ours}", sync=sync)).scope(*SCOPE)
+        scope = stack.enter_context(limpet.open(f"file://{ours}", sync=sync)).scope(*SCOPE)
         by_book, by_least = (Hand(each, keys[0], sync=sync) for each in (book, least))
         sides: dict[str, Call] = {
             "save": lambda number: scope.save(material.state(number)),

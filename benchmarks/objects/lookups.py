@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 
-import holdfast
+import limpet
 from benchmarks.objects.bare import bare_store
 from benchmarks.objects.crowd import SESSION, Place, work
 from benchmarks.objects.material import SCOPE
@@ -44,7 +44,7 @@ def measure(plan: Plan, sizes: Sizes, service: Service) -> Iterator[Result]:
 
 def _fill(folder: Path, sizes: Sizes) -> list[str]:
     """Make a long history in a folder; return its ids."""
-    with holdfast.open(f"file://{folder}", sync=False) as store:
+    with limpet.open(f"file://{folder}", sync=False) as store:
         scope = store.scope(*SCOPE)
         return [
             scope.save({"n": n}, labels={"every": "50"} if n % LABEL_EVERY == 0 else None).id

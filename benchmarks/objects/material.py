@@ -1,4 +1,4 @@
-"""The four objects of a kept save: the same keys and the same bytes as Holdfast writes."""
+"""The four objects of a kept save: the same keys and the same bytes as Limpet writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import holdfast
+import limpet
 from benchmarks.material import state_of
-from holdfast.core import ids, layout
-from holdfast.core.layout import Layout
-from holdfast.opening import draw
+from limpet.core import ids, layout
+from limpet.core.layout import Layout
+from limpet.opening import draw
 
-SCOPE = holdfast.ScopeKey("benchmark", "main")
+SCOPE = limpet.ScopeKey("benchmark", "main")
 HEAD = Layout().head_key(SCOPE)
 BYTES_MAX = 8 * 1024 * 1024  # of different states in memory
 STATES_MAX = 40
@@ -30,12 +30,12 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """States, and the documents that Holdfast makes of them."""
+    """States, and the documents that Limpet makes of them."""
 
-    states: Sequence[holdfast.JSON]
+    states: Sequence[limpet.JSON]
     documents: Sequence[bytes]
 
-    def state(self, number: int) -> holdfast.JSON:
+    def state(self, number: int) -> limpet.JSON:
         """Return what is saved by a call."""
         return self.states[number % len(self.states)]
 
@@ -51,8 +51,8 @@ def material_of(size_bytes: int) -> Material:
     states = [state_of(number, size_bytes=size_bytes) for number in range(count)]
     documents: dict[int, bytes] = {}
     with (
-        TemporaryDirectory(prefix="holdfast-bench-") as name,
-        holdfast.open(f"file://{name}", sync=False) as store,
+        TemporaryDirectory(prefix="limpet-bench-") as name,
+        limpet.open(f"file://{name}", sync=False) as store,
     ):
         for number in range(TRAIL_SAVES + count):
             store.scope(*SCOPE).save(states[number % count])
@@ -65,7 +65,7 @@ def new_keys(count: int) -> list[Keys]:
     made = []
     for number in range(count):
         now, nonce, bits = draw()
-        ref = holdfast.SnapshotRef(SCOPE, ids.mint(now, bits, ""))
+        ref = limpet.SnapshotRef(SCOPE, ids.mint(now, bits, ""))
         made.append(
             Keys(
                 Layout().copy_key(*ref),

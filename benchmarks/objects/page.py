@@ -7,23 +7,23 @@ from benchmarks.objects.tried import TRIED
 from benchmarks.report import Result, table
 
 PREFACE = """\
-# Folders and S3: what Holdfast adds to the writes themselves
+# Folders and S3: what Limpet adds to the writes themselves
 
 Written by `make bench` (`python -m benchmarks.objects --write`). Timings differ from machine to
-machine, so what counts are the ratios: Holdfast and the bare writes took turns, call by call, in
+machine, so what counts are the ratios: Limpet and the bare writes took turns, call by call, in
 the same run. A figure is the median of {repetitions} repetitions; in brackets stand the least and
 the greatest of them. A goal that is missed stays in the table, marked **no**.
 
 - A **kept save** is one with a minted id, by a writer that continues its own line: the head is
   replaced, two empty pointers and a copy are created, and in a folder one directory for a pointer.
-  Holdfast encodes the state, checks its types, makes two checksums and compares the head;
+  Limpet encodes the state, checks its types, makes two checksums and compares the head;
   the bare side is given the finished bytes.
 - **By hand** in a folder: the same four files, with `os` and nothing else. *Each written aside*
   is how files are written durably: a temporary file, `fsync`, rename, `fsync` of the folder.
   *By the fewest steps* creates the empty ones in place. Nothing is compared and nothing locked.
-- **Bare requests** on S3: the same bytes and conditions through obstore, the client that Holdfast
+- **Bare requests** on S3: the same bytes and conditions through obstore, the client that Limpet
   uses, from one thread. The service is SeaweedFS on this machine, so a request takes about
-  a millisecond, and what Holdfast adds shows more than it would across a network.
+  a millisecond, and what Limpet adds shows more than it would across a network.
 - *Contended* counts the repetitions in which the sync of a small file took more than 1 ms in the
   median. A wall ratio within its goal is then *not judged*, if most were: both sides waited for
   the same disk. CPU is that of the calling thread.

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from functools import partial
 from statistics import median
 
-import holdfast
+import limpet
 from benchmarks.deltas.outcome import limit
 from benchmarks.measuring import Bare, Call, Run, take_turns
 from benchmarks.objects.bare import BareWriter, bare_store, load
 from benchmarks.objects.material import HEAD, SCOPE, Material, material_of, new_keys
 from benchmarks.objects.sizes import STATES, Sizes
 from benchmarks.report import NONE, Result, milliseconds, spread
-from holdfast.core.layout import Layout
+from limpet.core.layout import Layout
 from tests.servers.service import Service
 
 RATIO_MAX = 1.3
@@ -49,7 +49,7 @@ class _Comparison:
         """Yield the rows."""
         with ExitStack() as stack:
             url = f"s3://{self._service.name}/{self._root}{OURS}"
-            store = stack.enter_context(holdfast.open(url, **self._service.options))
+            store = stack.enter_context(limpet.open(url, **self._service.options))
             pool = stack.enter_context(ThreadPoolExecutor(2))
             yield from self._kept(store.scope(*SCOPE), pool)
             yield self._draft(store.scope("drafts"), pool)
@@ -58,7 +58,7 @@ class _Comparison:
     def _turns(self, sides: dict[str, Call]) -> Run:
         return take_turns(sides, calls=self._calls, repetitions=self._repetitions, warmup=WARMUP)
 
-    def _kept(self, scope: holdfast.Scope, pool: ThreadPoolExecutor) -> Iterator[Result]:
+    def _kept(self, scope: limpet.Scope, pool: ThreadPoolExecutor) -> Iterator[Result]:
         material, keys = self._material, self._keys
         line, best = (BareWriter(self._bare, f"{self._root}{at}/", pool) for at in ("line", "best"))
         run = self._turns(
@@ -73,7 +73,7 @@ class _Comparison:
         yield self._row(run, "save", "line", f"{what}, one after the other", RATIO_MAX)
         yield self._row(run, "save", "best", f"{what}, the two pointers at once")
 
-    def _draft(self, scope: holdfast.Scope, pool: ThreadPoolExecutor) -> Result:
+    def _draft(self, scope: limpet.Scope, pool: ThreadPoolExecutor) -> Result:
         material = self._material
         bare = BareWriter(self._bare, f"{self._root}draft/", pool)
         run = self._turns(
@@ -85,7 +85,7 @@ class _Comparison:
         what = f"S3: `save(…, keep=False)` of {self._name} against one bare PUT"
         return self._row(run, "save", "put", what, RATIO_MAX)
 
-    def _loads(self, scope: holdfast.Scope) -> Iterator[Result]:
+    def _loads(self, scope: limpet.Scope) -> Iterator[Result]:
         *_, first = scope.history(limit=2)  # below the head
         head = f"{self._root}{OURS}{HEAD}"
         copy = f"{self._root}{OURS}{Layout().copy_key(SCOPE, first.id)}"

@@ -30,9 +30,9 @@ class Entry:
     about: str
     variant: str = ""
     venv: str = ""
-    """Where its packages are; empty: beside Holdfast."""
+    """Where its packages are; empty: beside Limpet."""
     against: str = "save"
-    """The entry of Holdfast that does the same work: `save`, `append`, or one as little durable."""
+    """The entry of Limpet that does the same work: `save`, `append`, or one as little durable."""
     postgres: bool = False
     quick: bool = False
     """Whether it takes part in a quick run."""
@@ -48,7 +48,7 @@ _GRAPH = (
 ENTRIES = (
     Entry(
         "save",
-        "Holdfast `save`",
+        "Limpet `save`",
         "ours",
         "the whole state is given, every turn can be loaded again",
         "save",
@@ -56,7 +56,7 @@ ENTRIES = (
     ),
     Entry(
         "save-off",
-        "Holdfast `save`, `synchronous=off`",
+        "Limpet `save`, `synchronous=off`",
         "ours",
         "the same without waiting for the disk, for peers that never do",
         "save-off",
@@ -64,7 +64,7 @@ ENTRIES = (
     ),
     Entry(
         "append",
-        "Holdfast `append`",
+        "Limpet `append`",
         "ours",
         "only what is new is given, every turn can be loaded again",
         "append",

@@ -1,6 +1,6 @@
-"""Holdfast, the floor, and the whole JSON in a row of plain SQLite.
+"""Limpet, the floor, and the whole JSON in a row of plain SQLite.
 
-Variants: `save`, `save-off` (without waiting for the disk) and `append` of Holdfast; `floor`;
+Variants: `save`, `save-off` (without waiting for the disk) and `append` of Limpet; `floor`;
 `json` and `orjson`, the whole state as a row.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-import holdfast
+import limpet
 from benchmarks.deltas.bare import floor_save
 from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 from benchmarks.saving import connect
@@ -27,14 +27,14 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         connections.append(arguments[0])
 
 
-class Holdfast(Peer):
+class Limpet(Peer):
     """`save` of the whole state, or `append` of what is new."""
 
-    packages = ("holdfast",)
-    store: holdfast.Store | None = None
+    packages = ("limpet",)
+    store: limpet.Store | None = None
 
     def __init__(self, job: Job) -> None:
-        self.path = f"{job.folder}/holdfast.db"
+        self.path = f"{job.folder}/limpet.db"
         self.appending = job.variant == "append"
         self.synchronous = "off" if job.variant == "save-off" else "full"
         self.reopen()
@@ -55,7 +55,7 @@ class Holdfast(Peer):
     def reopen(self) -> None:
         """Open the store anew."""
         self.close()
-        self.store = holdfast.open(f"sqlite:///{self.path}", synchronous=self.synchronous)
+        self.store = limpet.open(f"sqlite:///{self.path}", synchronous=self.synchronous)
         self.store.scope("somebody else").info()
         self.scope = self.store.scope("session")
 
@@ -138,7 +138,7 @@ class Plain(Peer):
 
 def make(job: Job) -> Peer:
     """Return the side that the variant names."""
-    return Holdfast(job) if job.variant in ("save", "save-off", "append") else Plain(job)
+    return Limpet(job) if job.variant in ("save", "save-off", "append") else Plain(job)
 
 
 if __name__ == "__main__":

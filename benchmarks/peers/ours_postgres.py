@@ -1,14 +1,14 @@
-"""Holdfast on PostgreSQL. Variants: `save` and `append`."""
+"""Limpet on PostgreSQL. Variants: `save` and `append`."""
 
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-import holdfast
+import limpet
 from benchmarks.peers.harness import Job, Message, Peer, drive
 
-SCHEMA = "holdfast_bench"
+SCHEMA = "limpet_bench"
 BYTES = """
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
       FROM pg_class AS c
@@ -16,11 +16,11 @@ BYTES = """
 """
 
 
-class Holdfast(Peer):
+class Limpet(Peer):
     """`save` of the whole state, or `append` of what is new."""
 
-    packages = ("holdfast", "psycopg")
-    store: holdfast.Store | None = None
+    packages = ("limpet", "psycopg")
+    store: limpet.Store | None = None
 
     def __init__(self, job: Job) -> None:
         self.dsn = job.dsn
@@ -47,7 +47,7 @@ class Holdfast(Peer):
         """Open the store anew, with a connection."""
         if self.store is not None:
             self.store.close()
-        self.store = holdfast.open(self.dsn, schema=SCHEMA)
+        self.store = limpet.open(self.dsn, schema=SCHEMA)
         self.store.scope("somebody else").info()
         self.scope = self.store.scope("session")
 
@@ -79,4 +79,4 @@ class Holdfast(Peer):
 
 
 if __name__ == "__main__":
-    drive(Holdfast)
+    drive(Limpet)

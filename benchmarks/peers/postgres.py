@@ -57,7 +57,7 @@ def _free_port() -> int:
 def running(folder: Path) -> Iterator[str]:
     """Start a server with its data in a new folder; give its address."""
     servant = _servant()
-    place = Path(tempfile.mkdtemp(dir=folder, prefix="holdfast-bench-postgres-"))
+    place = Path(tempfile.mkdtemp(dir=folder, prefix="limpet-bench-postgres-"))
     try:
         binaries = _reachable(_binaries(), place, bool(servant))
         if servant:

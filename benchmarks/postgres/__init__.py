@@ -1,1 +1,1 @@
-"""What Holdfast on a PostgreSQL server costs: against bare inserts, LangGraph and the network."""
+"""What Limpet on a PostgreSQL server costs: against bare inserts, LangGraph and the network."""

@@ -1,4 +1,4 @@
-"""Goal 2: a long conversation on one server, saved by Holdfast and by LangGraph."""
+"""Goal 2: a long conversation on one server, saved by Limpet and by LangGraph."""
 
 from collections.abc import Iterator, Mapping
 from statistics import median
@@ -13,9 +13,9 @@ from tests.servers.postgres import Postgres
 FASTER_MIN = 10.0
 OURS, APPEND, THEIRS, THEIR_DELTA = "save", "append", "langgraph", "langgraph-delta"
 ENTRIES = (
-    Entry(OURS, "Holdfast `save`", "ours_postgres", "", "save", postgres=True),
+    Entry(OURS, "Limpet `save`", "ours_postgres", "", "save", postgres=True),
     Entry(THEIRS, "LangGraph `put`", "langgraph_put", "", "postgres", "langgraph", postgres=True),
-    Entry(APPEND, "Holdfast `append`", "ours_postgres", "", "append", postgres=True),
+    Entry(APPEND, "Limpet `append`", "ours_postgres", "", "append", postgres=True),
     Entry(
         THEIR_DELTA,
         "LangGraph, DeltaChannel",

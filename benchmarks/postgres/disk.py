@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-import holdfast
+import limpet
 from benchmarks.deltas.peertable import text_bytes
 from benchmarks.peers.race import Runner
 from benchmarks.postgres.chat import THEIR_DELTA, THEIRS
@@ -115,14 +115,14 @@ def _filled(
 ) -> Filled:
     """Have some conversations, a turn of each at a time."""
     spoken = list(conversation(turns))
-    with holdfast.open(server.url, schema=schema) as store:
+    with limpet.open(server.url, schema=schema) as store:
         empty = _relations(connection, schema)
         messages: list[list[dict[str, str]]] = [[] for _ in range(sessions)]
         for turn in range(turns):
             for number in range(sessions):
                 said = spoken[(turn + number * APART) % turns]
                 messages[number] = [*messages[number], *said]
-                state: holdfast.JSON = {"turn": turn, "messages": [*messages[number]]}
+                state: limpet.JSON = {"turn": turn, "messages": [*messages[number]]}
                 store.scope(f"session {number}").save(state)
     before = _relations(connection, schema)
     for table in sorted({each.table for each in before}):

@@ -16,16 +16,16 @@ import psycopg
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool
 
-import holdfast
-from holdfast.backends._postgres_quick import Line, quick_save
-from holdfast.backends._postgres_tables import PostgresTables
-from holdfast.backends._postgres_turn import PostgresTurn, statements_of
-from holdfast.backends._relational.commit import Ready, carry_out
-from holdfast.backends.postgres import PostgresBackend
-from holdfast.core import prepare
-from holdfast.core.rows import info_of
-from holdfast.opening import CLOCK, draw
-from holdfast.protocol import Commit
+import limpet
+from limpet.backends._postgres_quick import Line, quick_save
+from limpet.backends._postgres_tables import PostgresTables
+from limpet.backends._postgres_turn import PostgresTurn, statements_of
+from limpet.backends._relational.commit import Ready, carry_out
+from limpet.backends.postgres import PostgresBackend
+from limpet.core import prepare
+from limpet.core.rows import info_of
+from limpet.opening import CLOCK, draw
+from limpet.protocol import Commit
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -127,13 +127,13 @@ class NativeStore:
         self._statements = statements
         self._threads = ThreadPoolExecutor(workers)
 
-    async def save(self, key: holdfast.ScopeKey, state: holdfast.JSON) -> holdfast.SnapshotInfo:
+    async def save(self, key: limpet.ScopeKey, state: limpet.JSON) -> limpet.SnapshotInfo:
         """Save a state as `Scope.save` does without options."""
         commit = prepare.save(
             key,
             state,
             id=None,
-            parent=holdfast.HEAD,
+            parent=limpet.HEAD,
             keep=True,
             head=True,
             overwrite=False,
@@ -142,14 +142,14 @@ class NativeStore:
             metadata=None,
             created_at=None,
             forked_from=None,
-            expect=holdfast.ANY,
+            expect=limpet.ANY,
             fence=None,
             stamp=draw(),
             state_bytes_max=STATE_BYTES_MAX,
         )
         return await self._commit(commit)
 
-    async def _commit(self, commit: Commit) -> holdfast.SnapshotInfo:
+    async def _commit(self, commit: Commit) -> limpet.SnapshotInfo:
         backend = self._backend
         ready = backend._prepare(commit)
         line = backend._lines.get(commit.scope)

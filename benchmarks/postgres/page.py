@@ -28,7 +28,7 @@ the client alone. A goal that is missed stays in the table, marked **no**.
   line, and maps. **Text** is the text of the messages, once.
 - **A round trip** is counted by a proxy that lets each direction take longer. *Alone* is a writer
   that continues its own line; else somebody else has saved in the scope just before each call.
-- **Async**: the face of Holdfast hands each call to one of {connections} threads. *asyncio alone*
+- **Async**: the face of Limpet hands each call to one of {connections} threads. *asyncio alone*
   is a prototype that sends the same statements by psycopg's own async connections
   ([decision 0020](../decisions/0020-async-on-postgres.md)). Latencies at once are those of a queue:
   everybody waits for the same connections.

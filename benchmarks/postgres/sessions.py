@@ -8,7 +8,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-import holdfast
+import limpet
 from benchmarks.material import state_of
 from benchmarks.measuring import order_of
 from benchmarks.postgres.native import open_native
@@ -25,7 +25,7 @@ TICK_S = 0.01
 SINGLE = 300  # saves of a session that is alone
 PACE = 200  # saves a second, which leaves both sides time to spare
 POOLED, NATIVE = "pooled", "native"
-Save = Callable[[holdfast.ScopeKey, holdfast.JSON], Awaitable[object]]
+Save = Callable[[limpet.ScopeKey, limpet.JSON], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class Found(NamedTuple):
 async def _measure(dsn: str, pooled: str, native: str, sizes: Sizes) -> Found:
     options = {"schema": pooled, "workers": CONNECTIONS, "connections": CONNECTIONS}
     async with (
-        holdfast.open_async(dsn, **options) as store,
+        limpet.open_async(dsn, **options) as store,
         open_native(dsn, native, CONNECTIONS) as prototype,
     ):
 
-        async def save(key: holdfast.ScopeKey, state: holdfast.JSON) -> object:
+        async def save(key: limpet.ScopeKey, state: limpet.JSON) -> object:
             return await store.scope(*key).save(state)
 
         sides = {POOLED: Side(save, sizes.sessions), NATIVE: Side(prototype.save, sizes.sessions)}
@@ -91,7 +91,7 @@ class Side:
     def __init__(self, save: Save, sessions: int) -> None:
         self._save = save
         self._states = [state_of(number, size_bytes=STATE_BYTES) for number in range(STATES)]
-        self._keys = [holdfast.ScopeKey(f"session {number}", "main") for number in range(sessions)]
+        self._keys = [limpet.ScopeKey(f"session {number}", "main") for number in range(sessions)]
         self._turns = [number * APART for number in range(sessions)]
         self._waits: list[float] = []
 

@@ -8,10 +8,10 @@ from functools import partial
 import psycopg
 from psycopg import sql
 
-import holdfast
+import limpet
 from benchmarks.material import state_of
 from benchmarks.postgres.threads import Crowd, Work
-from holdfast.core.codec import encode
+from limpet.core.codec import encode
 
 SESSIONS = 4  # of each thread, in turn
 STATES = 200
@@ -24,7 +24,7 @@ SAVE = "save"
 class Material:
     """States of one size, and their encodings."""
 
-    states: Sequence[holdfast.JSON]
+    states: Sequence[limpet.JSON]
     bodies: Sequence[bytes]
 
 
@@ -51,7 +51,7 @@ def crowds(
     """Yield the sides, each with connections of its own, one for each thread."""
     with ExitStack() as stack:
         url = f"{dsn}?schema={schema}"
-        store = stack.enter_context(holdfast.open(url, connections=threads))
+        store = stack.enter_context(limpet.open(url, connections=threads))
         found = {SAVE: Crowd([_saving(store, material, f"{name}{n}") for n in range(threads)])}
         for table in (BARE, EXTERNAL):
             works = []
@@ -62,7 +62,7 @@ def crowds(
         yield found
 
 
-def _saving(store: holdfast.Store, material: Material, name: str) -> Work:
+def _saving(store: limpet.Store, material: Material, name: str) -> Work:
     scopes = [store.scope(f"session {name} {number}") for number in range(SESSIONS)]
     states = material.states
 

@@ -7,7 +7,7 @@ from functools import cache
 from statistics import median
 from time import perf_counter
 
-import holdfast
+import limpet
 from benchmarks.material import messages, state_of
 from benchmarks.postgres.server import place
 from benchmarks.postgres.sizes import Sizes
@@ -27,8 +27,8 @@ class Call:
     """What a verb works on: a scope over the slow network, and the snapshot it shows."""
 
     number: int
-    scope: holdfast.Scope
-    last: holdfast.SnapshotInfo
+    scope: limpet.Scope
+    last: limpet.SnapshotInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class Trips:
 
 
 @cache
-def _state(number: int) -> holdfast.JSON:
+def _state(number: int) -> limpet.JSON:
     return state_of(number, size_bytes=STATE_BYTES)
 
 
-def _changed(found: holdfast.Snapshot) -> holdfast.Snapshot:
+def _changed(found: limpet.Snapshot) -> limpet.Snapshot:
     return found.with_(state={**found.state, "changed": True})
 
 
@@ -101,7 +101,7 @@ def measure(server: Postgres, sizes: Sizes) -> Iterator[Result]:
     """Yield the round trips of each verb, for one who writes alone and for one who does not."""
     with PgProxy(server.url) as proxy, place(server) as url:
         slow = url.replace(server.url, proxy.url)
-        with holdfast.open(url) as other, holdfast.open(slow, connections=1) as store:
+        with limpet.open(url) as other, limpet.open(slow, connections=1) as store:
             proxy.delay(DELAY_S)
             yield _row("the first `save` of a session", [_first(proxy, store, sizes)], judged=True)
             for verb in VERBS:
@@ -115,7 +115,7 @@ def measure(server: Postgres, sizes: Sizes) -> Iterator[Result]:
 
 
 def _taken(
-    proxy: PgProxy, verb: Verb, calls: int, scope: holdfast.Scope, other: holdfast.Scope | None
+    proxy: PgProxy, verb: Verb, calls: int, scope: limpet.Scope, other: limpet.Scope | None
 ) -> Trips:
     """Call a verb again and again. Somebody else saves before each call, or its own writer."""
     counts, seconds = [], []
@@ -135,7 +135,7 @@ def _taken(
     return Trips(counts, seconds)
 
 
-def _first(proxy: PgProxy, store: holdfast.Store, sizes: Sizes) -> Trips:
+def _first(proxy: PgProxy, store: limpet.Store, sizes: Sizes) -> Trips:
     counts, seconds = [], []
     for number in range(WARMUP + sizes.trips // RARER):
         proxy.forget()

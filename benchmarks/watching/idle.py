@@ -6,7 +6,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-import holdfast
+import limpet
 
 START_S_MAX = 300
 
@@ -28,13 +28,13 @@ def measure(
     far: Connection, url: str, options: dict[str, Any], watchers: int, seconds: float
 ) -> None:
     """Watch, and say what it costs."""
-    with holdfast.open(url, **options) as store:
+    with limpet.open(url, **options) as store:
         for number in range(watchers):
             store.scope(f"idle-{number}").save({"n": number})
         far.send(asyncio.run(_watching(store, watchers, seconds)))
 
 
-async def _watching(store: holdfast.Store, watchers: int, seconds: float) -> float:
+async def _watching(store: limpet.Store, watchers: int, seconds: float) -> float:
     begun = 0
 
     async def watch(number: int) -> None:

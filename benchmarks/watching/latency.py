@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-import holdfast
+import limpet
 
 SCOPE = ("watched", "main")
 START_S_MAX = 60
@@ -24,7 +24,7 @@ def latencies(
     near, far = context.Pipe()
     heard: dict[str, float] = {}
     begun = threading.Event()
-    with holdfast.open(url, **options) as store:
+    with limpet.open(url, **options) as store:
         scope = store.scope(*SCOPE)
         scope.save({"n": -1})
 
@@ -58,7 +58,7 @@ def _received(near: Connection, count: int) -> Iterator[tuple[str, float]]:
 def write(far: Connection, url: str, options: dict[str, Any], count: int, pause_s: float) -> None:
     """Save again and again, and say when each save was done."""
     chance = random.Random(count)
-    with holdfast.open(url, **options) as store:
+    with limpet.open(url, **options) as store:
         scope = store.scope(*SCOPE)
         for number in range(count):
             time.sleep(pause_s + chance.uniform(*PAUSE_S))

@@ -59,7 +59,7 @@ Written by `make bench` (`python -m benchmarks.watching --write`).
 - **Idle**: {watchers} watchers in one process, each of a scope of its own, for {seconds:g} s in
   which nothing is saved: the CPU time of that process, all threads together. The memory engine has
   no other processes; its latency is that of another thread, and too small to be a row.
-- PostgreSQL tells by NOTIFY, folders by inotify (`holdfast[watch]`), SQLite is asked 50 times in a
+- PostgreSQL tells by NOTIFY, folders by inotify (`limpet[watch]`), SQLite is asked 50 times in a
   second for a number that every commit changes. On S3, and in folders without the extra, everything
   that is watched is looked at again, at least every `poll_s` ({poll_s:g} s here): one conditional
   request for each target, so what it costs there grows with what is watched.
@@ -123,7 +123,7 @@ def _engines(folder: Path) -> Iterator[list[Engine]]:
         remote = {**weed.options, "poll_s": POLL_S}
         yield [
             Engine("memory", "memory:", {}, 0),
-            Engine("SQLite", f"sqlite:///{below / 'holdfast.db'}", {}, LATENCY_S_MAX),
+            Engine("SQLite", f"sqlite:///{below / 'limpet.db'}", {}, LATENCY_S_MAX),
             Engine("folder, inotify", f"file://{below / 'folder'}", {}, LATENCY_S_MAX),
             Engine("PostgreSQL", stack.enter_context(place(server)), {}, LATENCY_S_MAX),
             Engine("S3", bucket, remote, POLL_S + OVER_POLL_S_MAX, None, POLL_S),

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from docs._make.pictures import PICTURES
-from holdfast import refs
-from holdfast.cli._app import GROUPS, VERBS, app
+from limpet import refs
+from limpet.cli._app import GROUPS, VERBS, app
 
 PAGE = Path(__file__).resolve().parent.parent / "cli.md"
 _INTRODUCTION = Path(__file__).with_name("cli.md.in")
@@ -30,7 +30,7 @@ def page() -> str:
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
     """Yield every verb in the order of the help, with its name, and after it those below it."""
-    root = click.Context(app, info_name="holdfast")
+    root = click.Context(app, info_name="limpet")
     for name in VERBS:
         verb = app.get_command(root, name)
         if verb is None:
@@ -43,7 +43,7 @@ def verbs() -> Iterator[tuple[str, click.Command]]:
 def help_of(path: str, command: click.Command) -> str:
     """Return the help of a verb as `--help` prints it in a terminal of 100 columns."""
     context = click.Context(
-        app, info_name="holdfast", terminal_width=_COLUMNS, **app.context_settings
+        app, info_name="limpet", terminal_width=_COLUMNS, **app.context_settings
     )
     *groups, name = path.split()
     for group in groups:
@@ -63,7 +63,7 @@ def _contents() -> Iterator[str]:
 
 
 def _section(path: str, command: click.Command) -> Iterator[str]:
-    yield f"### holdfast {path}\n"
+    yield f"### limpet {path}\n"
     for picture in PICTURES:
         if picture.verb == path:
             yield f"![{picture.about}](images/{picture.name}.svg)\n"
@@ -71,7 +71,7 @@ def _section(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _anchor(path: str) -> str:
-    return f"holdfast-{path.replace(' ', '-')}"
+    return f"limpet-{path.replace(' ', '-')}"
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import shake_256
 from typing import NamedTuple
 
-import holdfast
-from holdfast.model import JSON, ScopeKey, SnapshotRef
+import limpet
+from limpet.model import JSON, ScopeKey, SnapshotRef
 
 NOW = datetime(2026, 5, 4, 18, 30, tzinfo=UTC)
 SESSION = "ana/balcony-garden"
@@ -55,7 +55,7 @@ _OTHERS = (
 
 def build(url: str) -> None:
     """Fill an empty store."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for at, line in enumerate(_OTHERS):
             _fill(store, line, 0x20 + at)
         _Garden(store).grow()
@@ -69,7 +69,7 @@ def _id(moment: datetime, number: int) -> str:
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{tail[:3]}-8{tail[3:6]}-{tail[4:]}"
 
 
-def _fill(store: holdfast.Store, line: Line, number: int) -> None:
+def _fill(store: limpet.Store, line: Line, number: int) -> None:
     scope = store.scope(line.session_id, kind=line.kind)
     messages: list[JSON] = []
     for step in range(line.snapshots):
@@ -113,7 +113,7 @@ def _result(id: str, text: str, *, is_error: bool = False) -> JSON:
 class _Garden:
     """The session that is looked at: an agent plans a garden, fails, goes back, and branches."""
 
-    def __init__(self, store: holdfast.Store) -> None:
+    def __init__(self, store: limpet.Store) -> None:
         self._store = store
         self._count = 0
         self._moment = NOW - timedelta(minutes=57)
@@ -179,7 +179,7 @@ class _Garden:
         saved = self._store.scope(*key).save(
             {**plan, "messages": list(messages)},
             id=_id(self._moment, self._count),
-            parent=holdfast.HEAD if parent is None else parent,
+            parent=limpet.HEAD if parent is None else parent,
             status=status,
             created_at=self._moment,
             forked_from=forked_from,

@@ -15,9 +15,9 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from docs._make import garden
-from holdfast.cli import _app, _tables, _terminal
-from holdfast.core.times import to_us
-from holdfast.protocol import Stamp
+from limpet.cli import _app, _tables, _terminal
+from limpet.core.times import to_us
+from limpet.protocol import Stamp
 
 FOLDER = Path(__file__).resolve().parent.parent / "images"
 COLUMNS = 100
@@ -115,7 +115,7 @@ def text_of(svg: str) -> str:
 
 def _draw(picture: Picture, url: str) -> str:
     with _recorded() as console:
-        prompt = Text.assemble((_PROMPT, "good"), ("holdfast ", "title"), " ".join(picture.command))
+        prompt = Text.assemble((_PROMPT, "good"), ("limpet ", "title"), " ".join(picture.command))
         console.print(prompt)
         console.print()
         _app.run([*picture.command, "--url", url])

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.backends._bucket.protocol import Bucket, Moved
-from holdfast.model import ANY
-from holdfast.opening import CLOCK
-from holdfast.testing.conformance._kit import together
+from limpet.backends._bucket.protocol import Bucket, Moved
+from limpet.model import ANY
+from limpet.opening import CLOCK
+from limpet.testing.conformance._kit import together
 
 NAMES = ["a", "a-b", "a.json", "a/b", "a/b-c", "a/b/c", "ab", "b", "b/+c3+a4", "z_~0"]
 

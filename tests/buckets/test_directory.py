@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput, Unavailable
-from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends._bucket.protocol import Moved, Stored
-from holdfast.model import ANY
+from limpet import InvalidInput, Unavailable
+from limpet.backends._bucket.directory import DirectoryBucket
+from limpet.backends._bucket.protocol import Moved, Stored
+from limpet.model import ANY
 from tests.buckets.suite import BucketSuite, listed
 
 
@@ -124,7 +124,7 @@ def test_names_that_are_odd_elsewhere(tmp_path: Path, name: str) -> None:
     assert files(tmp_path) == []
 
 
-KEYS = ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", "a\0", ".holdfast-x", "a/\ud800"]
+KEYS = ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", "a\0", ".limpet-x", "a/\ud800"]
 
 
 @pytest.mark.parametrize("key", [*KEYS, "/".join("a" * 65)])

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import HoldfastError, Unavailable, Unsupported
-from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends._bucket.protocol import Moved
-from holdfast.model import ANY, Expect
+from limpet import LimpetError, Unavailable, Unsupported
+from limpet.backends._bucket.directory import DirectoryBucket
+from limpet.backends._bucket.protocol import Moved
+from limpet.model import ANY, Expect
 from tests.buckets.test_directory import datas, files, make, now_us
 
 HOUR_US = 3_600_000_000
@@ -88,15 +88,15 @@ def test_every_step_may_fail(
         bucket.put("k/old", b"old", expect=None)
         faults = Faults(code, at, STEPS)
         held = handles()
-        error: HoldfastError | None = None
+        error: LimpetError | None = None
         with monkeypatch.context() as patched:
             faults.install(patched)
             try:
                 act(bucket)
-            except HoldfastError as raised:
+            except LimpetError as raised:
                 error = raised
         assert handles() == held
-        assert [each for each in files(root) if ".holdfast-" in each] == []
+        assert [each for each in files(root) if ".limpet-" in each] == []
         if not faults.failed:
             assert error is None
             assert {"open", "fsync"} <= failed
@@ -109,7 +109,7 @@ def test_every_step_may_fail(
 
 
 def check_after(
-    bucket: DirectoryBucket, act: Any, error: HoldfastError | None, step: str, code: int
+    bucket: DirectoryBucket, act: Any, error: LimpetError | None, step: str, code: int
 ) -> None:
     if act is remove and error is None:  # empty folders are removed if that can be done
         assert bucket.get(["k/old"]) == [None]

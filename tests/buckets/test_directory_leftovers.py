@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends._bucket import _tree
-from holdfast.model import ANY
+from limpet.backends._bucket import _tree
+from limpet.model import ANY
 from tests.buckets.suite import listed
 from tests.buckets.test_directory import files, make, now_us
 
@@ -25,26 +25,26 @@ def old(file: Path, *, hours: float = 2) -> Path:
 def test_leftovers_are_reported_and_swept(tmp_path: Path) -> None:
     bucket = make(tmp_path)
     bucket.put("a/b", b"1", expect=None)
-    old(tmp_path / "a" / ".holdfast-left")
-    old(tmp_path / "a" / ".holdfast-young", hours=0.5)
-    old(tmp_path / "c" / ".holdfast-alone")
-    (tmp_path / ".holdfast-link").symlink_to(tmp_path / "a" / "b")
-    (tmp_path / ".holdfast-folder").mkdir()
+    old(tmp_path / "a" / ".limpet-left")
+    old(tmp_path / "a" / ".limpet-young", hours=0.5)
+    old(tmp_path / "c" / ".limpet-alone")
+    (tmp_path / ".limpet-link").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / ".limpet-folder").mkdir()
     old(tmp_path / "a" / "foreign")
     assert listed(bucket) == ["a/b", "a/foreign"]
     assert [each.key for each in sorted(bucket.leftovers(limit=10))] == [
-        ".holdfast-folder",
-        ".holdfast-link",
-        "a/.holdfast-left",
-        "c/.holdfast-alone",
+        ".limpet-folder",
+        ".limpet-link",
+        "a/.limpet-left",
+        "c/.limpet-alone",
     ]
     assert bucket.sweep() == 2
     assert bucket.sweep() == 0
     assert files(tmp_path) == [
-        ".holdfast-folder",
-        ".holdfast-link",
+        ".limpet-folder",
+        ".limpet-link",
         "a",
-        "a/.holdfast-young",
+        "a/.limpet-young",
         "a/b",
         "a/foreign",
     ]
@@ -53,15 +53,15 @@ def test_leftovers_are_reported_and_swept(tmp_path: Path) -> None:
 def test_the_clock_is_given(tmp_path: Path) -> None:
     bucket = make(tmp_path, now=lambda: now_us() + 3 * HOUR_US)
     bucket.put("a/b", b"1", expect=None)
-    old(tmp_path / "a" / ".holdfast-young", hours=0)
+    old(tmp_path / "a" / ".limpet-young", hours=0)
     assert bucket.sweep() == 1
 
 
 @pytest.mark.parametrize("write", ["put", "delete"])
 def test_the_first_write_into_a_folder_sweeps_it(tmp_path: Path, write: str) -> None:
     make(tmp_path).put("a/b", b"1", expect=None)
-    leftover = old(tmp_path / "a" / ".holdfast-left")
-    young = old(tmp_path / "a" / ".holdfast-young", hours=0.5)
+    leftover = old(tmp_path / "a" / ".limpet-left")
+    young = old(tmp_path / "a" / ".limpet-young", hours=0.5)
     bucket = make(tmp_path)
     if write == "put":
         bucket.put("a/b", b"2", expect=ANY)
@@ -79,7 +79,7 @@ def test_no_more_folders_are_remembered_than_a_limit(
 ) -> None:
     """After so many the rest is left to `sweep`, lest a server with many scopes scan for ever."""
     monkeypatch.setattr(_tree, "_TIDIED_MAX", 3)
-    left = [old(tmp_path / str(number) / ".holdfast-left") for number in range(5)]
+    left = [old(tmp_path / str(number) / ".limpet-left") for number in range(5)]
     bucket = make(tmp_path)
     for _ in range(2):
         for number in range(5):

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Unavailable
-from holdfast.backends._bucket import directory
-from holdfast.backends._bucket._folders import locked
-from holdfast.backends._bucket.protocol import Moved
-from holdfast.model import ANY
+from limpet import Unavailable
+from limpet.backends._bucket import directory
+from limpet.backends._bucket._folders import locked
+from limpet.backends._bucket.protocol import Moved
+from limpet.model import ANY
 from tests.buckets.test_directory import datas, files, make
 
 # Six processes, of which three are forks that go on with the same bucket, and draw the same names
@@ -26,8 +26,8 @@ from tests.buckets.test_directory import datas, files, make
 STORM = """
     import os, sys, time
     from itertools import count
-    from holdfast.backends._bucket.directory import DirectoryBucket
-    from holdfast.backends._bucket.protocol import Moved
+    from limpet.backends._bucket.directory import DirectoryBucket
+    from limpet.backends._bucket.protocol import Moved
 
     root, me = sys.argv[1:]
     name = me

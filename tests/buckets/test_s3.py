@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.backends._bucket.protocol import Moved
-from holdfast.backends._bucket.s3 import ObjectStoreBucket
-from holdfast.errors import InvalidInput, Unavailable
-from holdfast.model import ANY
-from holdfast.testing.conformance._kit import together
+from limpet.backends._bucket.protocol import Moved
+from limpet.backends._bucket.s3 import ObjectStoreBucket
+from limpet.errors import InvalidInput, Unavailable
+from limpet.model import ANY
+from limpet.testing.conformance._kit import together
 from tests.buckets.suite import BucketFunctions, BucketSuite, by_names, listed
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -146,11 +146,11 @@ def test_a_probe_that_stands_there_is_left_alone(service: Service, proxy: Proxy)
     """It is another process's, which would take its disappearance for a broken promise."""
     prefix = uuid4().hex
     with_probe = service.open(prefix)
-    with_probe.put(".holdfast/probe", b"", expect=ANY)
+    with_probe.put(".limpet/probe", b"", expect=ANY)
     bucket = service.open(prefix, endpoint_url=proxy.url)
     bucket.put("k", b"1", expect=None)
     assert proxy.counts() == {"PUT": 3}
-    assert listed(bucket) == [".holdfast/probe", "k"]
+    assert listed(bucket) == [".limpet/probe", "k"]
     for each in (with_probe, bucket):
         each.close()
 
@@ -293,9 +293,9 @@ def test_bad_credentials_are_an_error_at_once(seaweedfs: Service, wrong: str) ->
 
 FORK = """
     import json, os, sys
-    from holdfast.backends._bucket.s3 import s3_bucket
-    from holdfast.errors import Unsupported
-    from holdfast.opening import CLOCK
+    from limpet.backends._bucket.s3 import s3_bucket
+    from limpet.errors import Unsupported
+    from limpet.opening import CLOCK
 
     options = json.loads(sys.argv[1])
 

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.backends._bucket.protocol import Moved
-from holdfast.backends._bucket.s3 import ObjectStoreBucket
-from holdfast.errors import Unavailable, Unsupported
-from holdfast.model import ANY
-from holdfast.protocol import Clock
+from limpet.backends._bucket.protocol import Moved
+from limpet.backends._bucket.s3 import ObjectStoreBucket
+from limpet.errors import Unavailable, Unsupported
+from limpet.model import ANY
+from limpet.protocol import Clock
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service, free_port
 from tests.servers.stub import Stub

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends._bucket import s3
-from holdfast.backends._bucket._s3_order import before, start_of
-from holdfast.backends._bucket._s3_profile import Keys, read_profile
-from holdfast.backends._bucket.s3 import azure_bucket, gcs_bucket, normal_prefix, s3_bucket
-from holdfast.errors import InvalidInput, Unavailable, Unsupported
-from holdfast.model import ANY
-from holdfast.opening import CLOCK
+from limpet.backends._bucket import s3
+from limpet.backends._bucket._s3_order import before, start_of
+from limpet.backends._bucket._s3_profile import Keys, read_profile
+from limpet.backends._bucket.s3 import azure_bucket, gcs_bucket, normal_prefix, s3_bucket
+from limpet.errors import InvalidInput, Unavailable, Unsupported
+from limpet.model import ANY
+from limpet.opening import CLOCK
 from tests.servers.service import Service, free_port
 from tests.servers.stub import Stub
 
@@ -77,7 +77,7 @@ def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         lambda: azure_bucket("b", clock=CLOCK),
     ]
     for call in calls:
-        with pytest.raises(Unsupported, match=r"pip install 'holdfast\[s3\]'"):
+        with pytest.raises(Unsupported, match=r"pip install 'limpet\[s3\]'"):
             call()
 
 

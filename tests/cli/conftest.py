@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
-EXECUTABLE = Path(sys.executable).with_name("holdfast")
+EXECUTABLE = Path(sys.executable).with_name("limpet")
 
 
 def mind_ctrl_c() -> None:
@@ -22,8 +22,8 @@ def mind_ctrl_c() -> None:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
-    """Return a function that runs `holdfast` with arguments, piped, in an empty folder."""
-    inherited = {k: v for k, v in os.environ.items() if k not in ("HOLDFAST_URL", "NO_COLOR")}
+    """Return a function that runs `limpet` with arguments, piped, in an empty folder."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("LIMPET_URL", "NO_COLOR")}
 
     def run(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -44,7 +44,7 @@ def command(tmp_path: Path) -> Command:
 def url(tmp_path: Path) -> str:
     """Return the URL of a store with two sessions, in a file `agents.db`."""
     url = f"sqlite:///{tmp_path / 'agents.db'}"
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         chat = store.scope("alice/chat-1", "planner")
         chat.save({"messages": ["hello" * 100], "mood": "calm"})
         chat.save({"messages": ["hello" * 200], "mood": "bold"})

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.cli._app import run
-from holdfast.cli.prune import duration
+import limpet
+from limpet.cli._app import run
+from limpet.cli.prune import duration
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.cli.test_grep import damage
 
@@ -23,21 +23,21 @@ Says = Callable[..., Any]
 
 def fill(url: str, session: str = ODD, snapshots: int = 3) -> list[str]:
     """Save the states 0, 1, 2, …; return the ids."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         chat = store.scope(session)
         return [chat.save({"n": n, "mood": "calm"}).id for n in range(snapshots)]
 
 
 def states(url: str, session: str = ODD, scope: str = "main") -> list[Any]:
     """Return what the history holds, the oldest first."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         line = store.scope(session, scope)
         ids = [info.id for info in line.history()]
         return [snapshot.state["n"] for snapshot in line.load_many(reversed(ids))]
 
 
 def sessions(url: str) -> list[str]:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         return list(store.sessions())
 
 
@@ -82,11 +82,11 @@ def test_fork(command: Command, any_url: str) -> None:
     (name,) = done.stdout.splitlines()
     session, _, scope = name.rpartition(":")
     assert session == "o d'd\"\\n\\x1b[2J$(x)"
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         head = store.scope(ODD, scope).load()
     assert head is not None
     assert head.state == {"n": 7, "mood": "b=d"}
-    assert head.forked_from == (holdfast.ScopeKey(ODD), ids[1])
+    assert head.forked_from == (limpet.ScopeKey(ODD), ids[1])
     assert states(any_url) == [0, 1, 2]
 
 
@@ -102,7 +102,7 @@ def test_fork_to_another_session(any_url: str, says: Says) -> None:
 
 
 def test_fork_of_a_draft(url: str, says: Says) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("alice/chat-1", "planner").save({"n": "draft"}, keep=False)
     assert says(url, "fork", "alice/chat-1", "--to", "new")[:2] == (0, "new:planner\n")
     assert states(url, "new", "planner") == ["draft"]
@@ -150,7 +150,7 @@ def test_restore_tells_programs(any_url: str, says: Says) -> None:
 
 def test_a_draft_is_not_lost_unasked(url: str, says: Says) -> None:
     ids = fill(url, "chat")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("chat").save({"n": "draft"}, keep=False)
     code, _, err = says(url, "restore", ids[0])
     assert code == 2
@@ -225,7 +225,7 @@ def test_rm_what_is_named_clearly(any_url: str, says: Says) -> None:
 
 
 def test_what_is_damaged_can_be_deleted(any_url: str, says: Says) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         for session in ("a", "b", "c"):
             store.scope(session).save({"text": "a fox"})
     for session in ("a", "b"):
@@ -239,7 +239,7 @@ def test_what_is_damaged_can_be_deleted(any_url: str, says: Says) -> None:
 def test_rm_a_scope_and_a_prefix(any_url: str, says: Says) -> None:
     for session in ("t/1", "t/2", "u"):
         fill(any_url, session)
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         store.scope("u", "side").save({"n": 1})
         store.scope("u", "side", "graph").save({"n": 1})
         store.scope("u").set_note("a", 1)
@@ -312,7 +312,7 @@ def test_prune(command: Command, any_url: str) -> None:
 
 def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
     old = datetime.now(UTC) - timedelta(days=31)
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         for session in ("a", "b/1", "b/2"):
             for n in range(3):
                 store.scope(session).save({"n": n}, created_at=old)
@@ -348,7 +348,7 @@ def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
 )
 def test_prune_never_guesses(arguments: list[str], code: int, url: str, says: Says) -> None:
     assert says(url, "prune", "--yes", *arguments)[0] == code
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         assert store.stats().snapshots == 3
 
 

@@ -1,4 +1,4 @@
-"""`holdfast check`: findings, repair, and the exit codes that follow from them."""
+"""`limpet check`: findings, repair, and the exit codes that follow from them."""
 
 import json
 import sqlite3
@@ -6,26 +6,26 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
-from holdfast.cli._app import run
+import limpet
+from limpet.cli._app import run
 from tests.cli.conftest import Command
 
-SCOPE = holdfast.ScopeKey("alice", "planner")
-ERROR = holdfast.Finding("error", "body-checksum", "the body fails its check", SCOPE, "a1")
-MENDED = holdfast.Finding("error", "label-index", "a label is missing", SCOPE, repaired=True)
-WARNING = holdfast.Finding("warning", "foreign-table", "this table is not ours")
+SCOPE = limpet.ScopeKey("alice", "planner")
+ERROR = limpet.Finding("error", "body-checksum", "the body fails its check", SCOPE, "a1")
+MENDED = limpet.Finding("error", "label-index", "a label is missing", SCOPE, repaired=True)
+WARNING = limpet.Finding("warning", "foreign-table", "this table is not ours")
 
 
 @pytest.fixture
-def findings(monkeypatch: pytest.MonkeyPatch) -> list[holdfast.Finding]:
+def findings(monkeypatch: pytest.MonkeyPatch) -> list[limpet.Finding]:
     """Let every store find what the test puts into this list."""
-    found: list[holdfast.Finding] = []
+    found: list[limpet.Finding] = []
 
-    def told(store: holdfast.Store) -> Iterator[holdfast.Finding]:
+    def told(store: limpet.Store) -> Iterator[limpet.Finding]:
         return iter(found)
 
-    monkeypatch.setattr(holdfast.Store, "check", told)
-    monkeypatch.setattr(holdfast.Store, "repair", told)
+    monkeypatch.setattr(limpet.Store, "check", told)
+    monkeypatch.setattr(limpet.Store, "repair", told)
     return found
 
 
@@ -38,7 +38,7 @@ def test_nothing_wrong_is_0(command: Command, url: str) -> None:
 
 
 def test_an_error_is_5(
-    findings: list[holdfast.Finding], url: str, capsys: pytest.CaptureFixture[str]
+    findings: list[limpet.Finding], url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     findings[:] = [WARNING, ERROR]
     assert run(["check", "--url", url]) == 5
@@ -50,14 +50,14 @@ def test_an_error_is_5(
     ]
 
 
-def test_a_warning_is_1(findings: list[holdfast.Finding], url: str) -> None:
+def test_a_warning_is_1(findings: list[limpet.Finding], url: str) -> None:
     findings[:] = [WARNING]
     assert run(["check", "--url", url]) == 1
     assert run(["check", "--json", "--url", url]) == 1
 
 
 def test_what_is_repaired_does_not_count(
-    findings: list[holdfast.Finding], url: str, capsys: pytest.CaptureFixture[str]
+    findings: list[limpet.Finding], url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     findings[:] = [MENDED]
     assert run(["check", "--repair", "--url", url]) == 0
@@ -69,7 +69,7 @@ def test_what_is_repaired_does_not_count(
 
 
 def test_json_is_a_line_for_each_finding(
-    findings: list[holdfast.Finding], url: str, capsys: pytest.CaptureFixture[str]
+    findings: list[limpet.Finding], url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     findings[:] = [ERROR, WARNING]
     assert run(["check", "--json", "--url", url]) == 5

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.cli import _exits
-from holdfast.cli._app import VERBS, run
+import limpet
+from limpet.cli import _exits
+from limpet.cli._app import VERBS, run
 from tests.cli.conftest import EXECUTABLE, Command
 
 SECRET = "hunter2"
@@ -25,8 +25,8 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
-sys.argv = ["holdfast", *{arguments!r}]
-from holdfast.cli import main
+sys.argv = ["limpet", *{arguments!r}]
+from limpet.cli import main
 sys.exit(main())
 """
 
@@ -37,17 +37,17 @@ def test_help(command: Command) -> None:
     for verb in VERBS:
         assert f"\n  {verb} " in done.stdout
     for verb in ("stats", "import"):
-        assert command(verb, "-h").stdout.startswith(f"Usage: holdfast {verb} ")
+        assert command(verb, "-h").stdout.startswith(f"Usage: limpet {verb} ")
 
 
 def test_version(command: Command) -> None:
-    assert command("--version").stdout == f"holdfast {holdfast.__version__}\n"
+    assert command("--version").stdout == f"limpet {limpet.__version__}\n"
 
 
 def test_without_a_verb_is_usage(command: Command) -> None:
     done = command()
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Usage: holdfast ")
+    assert done.stderr.startswith("Usage: limpet ")
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["stats", "--nonsense"], ["stats", "a", "b"]])
@@ -68,7 +68,7 @@ def test_without_the_extra_one_line_tells_how_to_get_it(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "the command line is an extra: pip install 'holdfast[cli]'\n"
+    assert done.stderr == "the command line is an extra: pip install 'limpet[cli]'\n"
 
 
 def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
@@ -84,35 +84,35 @@ def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (holdfast.NotFound, 1),
-        (holdfast.InvalidInput, 2),
-        (holdfast.Unsupported, 2),
-        (holdfast.AlreadyExists, 3),
-        (holdfast.Conflict, 3),
-        (holdfast.Unavailable, 4),
-        (holdfast.Corrupt, 5),
+        (limpet.NotFound, 1),
+        (limpet.InvalidInput, 2),
+        (limpet.Unsupported, 2),
+        (limpet.AlreadyExists, 3),
+        (limpet.Conflict, 3),
+        (limpet.Unavailable, 4),
+        (limpet.Corrupt, 5),
     ],
 )
 def test_each_error_has_its_exit_code_and_one_line(
-    error: type[holdfast.HoldfastError],
+    error: type[limpet.LimpetError],
     code: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(store: holdfast.Store, session_id: str | None = None) -> None:
+    def fail(store: limpet.Store, session_id: str | None = None) -> None:
         raise error(f"this\nfailed. url=`s3://key:{SECRET}@bucket/x` id=`\x1b[2J`")
 
-    monkeypatch.setattr(holdfast.Store, "stats", fail)
+    monkeypatch.setattr(limpet.Store, "stats", fail)
     assert run(["stats", "--url", "memory:"]) == code
     assert capsys.readouterr().err == (
-        "holdfast: this failed. url=`s3://***@bucket/x` id=`\\x1b[2J`\n"
+        "limpet: this failed. url=`s3://***@bucket/x` id=`\\x1b[2J`\n"
     )
 
 
 def test_every_error_has_an_exit_code() -> None:
-    tree = holdfast.HoldfastError.__subclasses__()
+    tree = limpet.LimpetError.__subclasses__()
     # Those of foreign interfaces never reach the command line.
-    ours = {each for each in tree if each.__module__ == "holdfast.errors"}
+    ours = {each for each in tree if each.__module__ == "limpet.errors"}
     assert ours == _exits._CODES.keys()
 
 
@@ -135,7 +135,7 @@ def test_secrets_never_appear(command: Command, arguments: list[str]) -> None:
 
 def test_secrets_in_the_environment_never_appear(command: Command) -> None:
     for arguments in (["stats"], ["stats", "--help"], ["doctor"]):
-        done = command(*arguments, HOLDFAST_URL=f"postgres://bob:{SECRET}@127.0.0.1:1/db")
+        done = command(*arguments, LIMPET_URL=f"postgres://bob:{SECRET}@127.0.0.1:1/db")
         assert SECRET not in done.stdout + done.stderr
 
 
@@ -195,7 +195,7 @@ def test_a_closed_pipe_ends_quietly(url: str) -> None:
         line = f"'{EXECUTABLE}' {arguments} | true"
         done = subprocess.run(
             ["sh", "-c", line],
-            env={**os.environ, "HOLDFAST_URL": url},
+            env={**os.environ, "LIMPET_URL": url},
             capture_output=True,
             text=True,
             check=False,
@@ -204,10 +204,10 @@ def test_a_closed_pipe_ends_quietly(url: str) -> None:
 
 
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(store: holdfast.Store, session_id: str | None = None) -> None:
+    def interrupted(store: limpet.Store, session_id: str | None = None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(holdfast.Store, "stats", interrupted)
+    monkeypatch.setattr(limpet.Store, "stats", interrupted)
     assert run(["stats", "--url", "memory:"]) == 130
     assert capsys.readouterr().err.strip() == ""
 

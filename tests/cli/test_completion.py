@@ -1,4 +1,4 @@
-"""`holdfast completion`: the scripts, and what the Tab key offers."""
+"""`limpet completion`: the scripts, and what the Tab key offers."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-import holdfast
-from holdfast.cli._app import app, run
+import limpet
+from limpet.cli._app import app, run
 from tests.cli.conftest import EXECUTABLE, Command
 
 HOSTILE = [
@@ -30,7 +30,7 @@ def offered(command: Command, line: str, **env: str) -> list[str]:
     """Return what is offered behind the last word of a line."""
     words = line.split(" ")
     done = command(
-        _HOLDFAST_COMPLETE="bash_complete",
+        _LIMPET_COMPLETE="bash_complete",
         COMP_WORDS=line,
         COMP_CWORD=str(len(words) - 1),
         **env,
@@ -43,31 +43,31 @@ def offered(command: Command, line: str, **env: str) -> list[str]:
 def test_the_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     script = capsys.readouterr().out
-    assert f"_HOLDFAST_COMPLETE={shell}_complete" in script
+    assert f"_LIMPET_COMPLETE={shell}_complete" in script
     assert run(["completion", shell, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"shell": shell, "script": script[:-1]}
     assert run(["completion", "csh"]) == 2
 
 
 def test_sessions_are_completed(command: Command, any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         for session in ("alice/chat-1", "alice/chat-2", "bob@home", *HOSTILE):
             store.scope(session).save(1)
-    asked = f"holdfast prune --url {any_url} a"
+    asked = f"limpet prune --url {any_url} a"
     assert offered(command, asked) == ["alice/chat-1", "alice/chat-2"]
     # What could harm a shell is never offered, nor taken for an option.
-    everything = offered(command, "holdfast grep fox ", HOLDFAST_URL=any_url)
+    everything = offered(command, "limpet grep fox ", LIMPET_URL=any_url)
     assert everything == ["alice/chat-1", "alice/chat-2", "bob@home"]
 
 
 def here(*words: str) -> list[str]:
     """Return what is offered behind the last word, asked in this process."""
-    shell = ShellComplete(app, {}, "holdfast", "_HOLDFAST_COMPLETE")
+    shell = ShellComplete(app, {}, "limpet", "_LIMPET_COMPLETE")
     return [item.value for item in shell.get_completions([*words[:-1]], words[-1])]
 
 
 def test_at_most_fifty(url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for number in range(60):
             store.scope(f"many-{number}").save(1)
     assert len(here("rm", "--url", url, "many-")) == 50
@@ -101,13 +101,13 @@ def test_verbs_and_options_are_completed() -> None:
 
 def test_a_real_shell_completes(url: str) -> None:
     script = (
-        f'PATH="{EXECUTABLE.parent}:$PATH"; eval "$(holdfast completion bash)";'
-        " COMP_WORDS=(holdfast grep fox al); COMP_CWORD=3;"
-        ' _holdfast_completion holdfast; echo "${COMPREPLY[@]}"'
+        f'PATH="{EXECUTABLE.parent}:$PATH"; eval "$(limpet completion bash)";'
+        " COMP_WORDS=(limpet grep fox al); COMP_CWORD=3;"
+        ' _limpet_completion limpet; echo "${COMPREPLY[@]}"'
     )
     done = subprocess.run(
         ["bash", "-c", script],
-        env={**os.environ, "HOLDFAST_URL": url},
+        env={**os.environ, "LIMPET_URL": url},
         capture_output=True,
         text=True,
         check=False,

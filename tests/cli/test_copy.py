@@ -1,4 +1,4 @@
-"""`holdfast copy`: between all engines, interrupted, verified."""
+"""`limpet copy`: between all engines, interrupted, verified."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-import holdfast
+import limpet
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.portable.stores import fill, lines
 from tests.servers.service import Service
@@ -28,7 +28,7 @@ def test_all_the_way_round(
 ) -> None:
     """SQLite to S3 to PostgreSQL to a directory to SQLite: the same bytes at the end."""
     first, last = f"sqlite:///{tmp_path}/first.db", f"sqlite:///{tmp_path}/last.db"
-    with holdfast.open(first) as store:
+    with limpet.open(first) as store:
         fill(store)
         expected = lines(store)
     way = [first, s3_url, postgres_url, (tmp_path / "folder").as_uri(), last]
@@ -38,7 +38,7 @@ def test_all_the_way_round(
         done = command("copy", source, target, **secret)
         assert (done.returncode, done.stderr) == (0, "")
         assert "all of it new, all of it verified" in done.stdout
-    with holdfast.open(last) as store:
+    with limpet.open(last) as store:
         assert lines(store) == expected
     again = json.loads(command("copy", first, last, "--json").stdout)
     assert (again["written"], again["verified"], again["skipped"]) == (0, True, [])
@@ -48,7 +48,7 @@ def test_all_the_way_round(
 def test_a_killed_copy_goes_on(command: Command, tmp_path: Path) -> None:
     """SIGKILL at many moments, and once more from the beginning: the same as without."""
     source, target = f"sqlite:///{tmp_path}/source.db", (tmp_path / "target").as_uri()
-    with holdfast.open(source, synchronous="off") as store:
+    with limpet.open(source, synchronous="off") as store:
         fill(store)
         for number in range(300):
             store.scope("long").append("messages", [{"content": f"message {number}"}])
@@ -56,7 +56,7 @@ def test_a_killed_copy_goes_on(command: Command, tmp_path: Path) -> None:
     reached = [_killed(source, target, tmp_path / "target", files) for files in (1, 60, 150, 300)]
     assert reached == sorted(set(reached))  # it went on, and was in the middle each time
     assert command("copy", source, target).returncode == 0
-    with holdfast.open(target) as store:
+    with limpet.open(target) as store:
         assert lines(store) == expected
         assert [each for each in store.check() if each.severity == "error"] == []
 
@@ -89,15 +89,15 @@ def test_a_part_and_what_is_refused(
     assert done.returncode == 0
     assert done.stdout.startswith("✓ 1 session · 1 snapshot · ")
     assert command("copy", url, target, "--prefix", "alice/").returncode == 0
-    with holdfast.open(target) as store:
+    with limpet.open(target) as store:
         assert list(store.sessions()) == ["alice/chat-1", "bob/chat-2"]
         store.scope("bob/chat-2").save({"mine": True})
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("carol").save(1)
     conflict = command("copy", url, target)
     assert conflict.returncode == 3
     assert conflict.stderr.startswith("left out  bob/chat-2:main there is more in this scope than ")
-    with holdfast.open(target) as store:  # the others are copied all the same
+    with limpet.open(target) as store:  # the others are copied all the same
         assert list(store.sessions()) == ["alice/chat-1", "bob/chat-2", "carol"]
     assert command("copy", url, url).returncode == 2
     (tmp_path / "link.db").symlink_to("agents.db")
@@ -110,7 +110,7 @@ def test_a_part_and_what_is_refused(
 def test_damage_in_the_source_is_told(command: Command, tmp_path: Path) -> None:
     """A state, a whole document and a note that cannot be read: nothing is left out in silence."""
     folder = tmp_path / "damaged"
-    with holdfast.open(folder.as_uri()) as store:
+    with limpet.open(folder.as_uri()) as store:
         for number in range(5):
             store.scope("s").save({"n": number}, id=f"id-{number}")
         for name in ("good", "bad"):

@@ -1,12 +1,12 @@
-"""`holdfast diff`: what changed, for people, as a patch, and as an exit code."""
+"""`limpet diff`: what changed, for people, as a patch, and as an exit code."""
 
 import json
 from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.cli._app import run
+import limpet
+from limpet.cli._app import run
 from tests.cli.conftest import Command
 
 ASKED = {"role": "user", "content": "Is there a train at ten?"}
@@ -27,9 +27,9 @@ SECOND = {
 }
 
 
-def fill(url: str) -> holdfast.ScopeKey:
+def fill(url: str) -> limpet.ScopeKey:
     """Save two snapshots, and fork a third off into another session; return where it is."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         chat = store.scope("a b'c\n\x1b[2J")
         chat.save(FIRST)
         second = chat.save(SECOND)
@@ -140,7 +140,7 @@ def test_the_first_of_all_is_compared_with_nothing(
 
 
 def test_what_came_before_may_be_gone(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         chat = store.scope("alice/chat-1", "planner")
         chat.prune(keep_last=1)
     assert run(["diff", "alice/chat-1@", "--url", url]) == 1
@@ -149,7 +149,7 @@ def test_what_came_before_may_be_gone(url: str, capsys: pytest.CaptureFixture[st
 
 
 def test_states_that_are_no_objects(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for state in (["a", {"id": 1}, {"id": 2}], [{"id": 2}, "a", {"id": 1}], "x" * 500, None):
             store.scope("list").save(state)
     for back in (2, 1, 0):
@@ -161,7 +161,7 @@ def test_states_that_are_no_objects(url: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_draft_has_what_it_follows(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("alice/chat-1", "planner").save({"mood": "draft"}, keep=False)
     assert run(["diff", "alice/chat-1@", "--url", url]) == 1
     assert "~ mood  bold → draft\n" in capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_a_draft_has_what_it_follows(url: str, capsys: pytest.CaptureFixture[str
 def test_long_things_are_folded_until_asked_for(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         chat = store.scope("long")
         chat.save({"many": [], "text": "", "words": "x " * 300 + "old"})
         many = [{"id": number} for number in range(100)]

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from docs._make import cli, pictures
-from holdfast.cli import _exits
-from holdfast.cli._app import GROUPS
+from limpet.cli import _exits
+from limpet.cli._app import GROUPS
 
 PICTURE_BYTES_MAX = 60_000
 ROWS_MAX = 33  # a picture is seen at a glance
@@ -26,7 +26,7 @@ def test_the_page_is_what_the_verbs_say() -> None:
 def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     page = cli.page()
     monkeypatch.setenv("COLUMNS", "50")
-    monkeypatch.setenv("HOLDFAST_URL", "postgres://bob:hunter2@host/db")
+    monkeypatch.setenv("LIMPET_URL", "postgres://bob:hunter2@host/db")
     assert cli.page() == page
 
 
@@ -34,7 +34,7 @@ def test_the_page_has_every_verb_in_its_group() -> None:
     told = cli.page().partition("## All verbs")[2]
     for title, verbs in GROUPS.items():
         group = told.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-        assert re.findall(r"^### holdfast (\S+)$", group, re.M) == list(verbs)
+        assert re.findall(r"^### limpet (\S+)$", group, re.M) == list(verbs)
 
 
 def test_the_page_has_every_exit_code() -> None:
@@ -73,6 +73,6 @@ def test_pictures_are_small_and_need_nothing_else(drawn: dict[str, str]) -> None
 def test_pictures_can_be_read(drawn: dict[str, str]) -> None:
     for name, svg in drawn.items():
         rows = pictures.text_of(svg).splitlines()
-        assert rows[0].startswith("$ holdfast "), name
+        assert rows[0].startswith("$ limpet "), name
         assert 8 < len(rows) <= ROWS_MAX, name
         assert max(map(len, rows)) <= pictures.COLUMNS, name

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what it examines, and that it leaves no trace."""
+"""`limpet doctor`: what it examines, and that it leaves no trace."""
 
 import json
 import tomllib
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.cli import doctor
-from holdfast.cli._app import run
+import limpet
+from limpet.cli import doctor
+from limpet.cli._app import run
 from tests.cli.conftest import Command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ def test_a_healthy_store(command: Command, url: str, tmp_path: Path) -> None:
     before = (tmp_path / "agents.db").read_bytes()
     done = command("doctor", "--url", url)
     assert (done.returncode, done.stderr) == (0, "")
-    assert holdfast.__version__ in done.stdout
+    assert limpet.__version__ in done.stdout
     assert "✓ it can be opened" in done.stdout
     assert "✓ compare-and-set holds" in done.stdout
     assert "ms (median of 20" in done.stdout
@@ -30,7 +30,7 @@ def test_a_healthy_store(command: Command, url: str, tmp_path: Path) -> None:
 def test_json(command: Command, url: str) -> None:
     shape = json.loads(command("doctor", "--json", "--url", url).stdout)
     assert shape.keys() == {"versions", "extras", "url", "checks", "durable_save_ms"}
-    libraries = ["holdfast", "python", "sqlite", "orjson", "zstandard", "xxhash"]
+    libraries = ["limpet", "python", "sqlite", "orjson", "zstandard", "xxhash"]
     assert list(shape["versions"]) == libraries
     assert shape["extras"] == dict.fromkeys(
         ("cli", "langgraph", "postgres", "s3", "testing", "watch"), True
@@ -62,12 +62,12 @@ def test_a_folder_that_is_not_there(command: Command) -> None:
 def test_an_engine_that_does_not_compare_is_found_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save = holdfast.Scope.save
+    save = limpet.Scope.save
 
-    def careless(scope: holdfast.Scope, state: object, *, expect: object = None) -> object:
+    def careless(scope: limpet.Scope, state: object, *, expect: object = None) -> object:
         return save(scope, state)
 
-    monkeypatch.setattr(holdfast.Scope, "save", careless)
+    monkeypatch.setattr(limpet.Scope, "save", careless)
     assert run(["doctor", "--url", "memory:"]) == 1
     assert "compare-and-set does NOT hold" in capsys.readouterr().out
 
@@ -89,10 +89,10 @@ def test_it_knows_every_extra() -> None:
 def test_a_server(command: Command, postgres_url: str) -> None:
     done = command("doctor", "--url", postgres_url)
     assert done.returncode == 4
-    assert "holdfast schema postgres" in done.stdout
-    holdfast.open(postgres_url).close()
+    assert "limpet schema postgres" in done.stdout
+    limpet.open(postgres_url).close()
     for url in (postgres_url, f"{postgres_url}&setup=false"):
         done = command("doctor", "--url", url, "--json")
         assert [each["ok"] for each in json.loads(done.stdout)["checks"]] == [True, True, True]
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         assert list(store.sessions()) == []

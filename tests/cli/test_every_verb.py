@@ -9,7 +9,7 @@ import click
 import pytest
 
 from docs._make.cli import help_of, verbs
-from holdfast.cli._app import GROUPS, VERBS, app, run
+from limpet.cli._app import GROUPS, VERBS, app, run
 from tests.cli.conftest import Command
 
 COMMANDS = dict(verbs())
@@ -95,16 +95,16 @@ def test_the_examples_are_calls_of_the_verb(path: str) -> None:
     found = list(calls(path))
     assert len(found) in EXAMPLES
     for words in found:
-        assert words[0] == "holdfast"
+        assert words[0] == "limpet"
         assert f"{parse(words)} ".startswith(f"{path} "), words
 
 
 def test_a_wrong_example_is_noticed() -> None:
-    assert parse(["holdfast", "runs", "--status", "failed"]) == "runs"
-    assert parse(["holdfast", "runs", "abort", "nightly"]) == "runs abort"
+    assert parse(["limpet", "runs", "--status", "failed"]) == "runs"
+    assert parse(["limpet", "runs", "abort", "nightly"]) == "runs abort"
     for words in ("ls --nonsense", "log", "ls -n x", "runs abort", "runs --status odd"):
         with pytest.raises(click.UsageError):
-            parse(["holdfast", *words.split()])
+            parse(["limpet", *words.split()])
 
 
 @each_verb
@@ -112,7 +112,7 @@ def test_what_is_not_understood_is_2(path: str, capsys: pytest.CaptureFixture[st
     assert run([*path.split(), "--nonsense"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"Usage: holdfast {path} ")
+    assert err.startswith(f"Usage: limpet {path} ")
     assert len(err.splitlines()) == 2
 
 

@@ -1,4 +1,4 @@
-"""`holdfast export` and `holdfast import`: for programs, for people, and from other tools."""
+"""`limpet export` and `limpet import`: for programs, for people, and from other tools."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.portable.stores import fill, lines
 
@@ -16,7 +16,7 @@ STRANDS = FIXTURES / "interop" / "fixtures"
 
 
 def test_what_is_exported_is_imported(command: Command, any_url: str, tmp_path: Path) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         fill(store)
         expected = lines(store)
     done = command("export", "-o", "x.jsonl", "--url", any_url)
@@ -25,7 +25,7 @@ def test_what_is_exported_is_imported(command: Command, any_url: str, tmp_path: 
     other = any_url.replace("agents", "other")
     told = json.loads(command("import", "x.jsonl", "--url", other, "--json").stdout)
     assert told["written"] > told["snapshots"] == 39
-    with holdfast.open(other) as store:
+    with limpet.open(other) as store:
         assert lines(store) == expected
     assert command("import", "x.jsonl", "--url", other).stdout.endswith(", nothing new\n")
     assert sorted(path.name for path in tmp_path.iterdir() if "part" in path.name) == []
@@ -44,12 +44,12 @@ def test_through_a_pipe(url: str, tmp_path: Path) -> None:
             check=False,
         )
     assert (source.returncode, done.returncode, done.stderr) == (0, 0, "")
-    with holdfast.open(url) as one, holdfast.open(target) as other:
+    with limpet.open(url) as one, limpet.open(target) as other:
         assert lines(other) == lines(one, session_id="alice/chat-1")
 
 
 def test_documents_for_people(command: Command, any_url: str, tmp_path: Path) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         chat = store.scope("alice/chat-1")
         chat.save({"messages": [{"role": "user", "content": "hello <script>alert(1)</script>"}]})
         chat.fork(next(chat.history()).id, scope_id="other")
@@ -76,13 +76,13 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     command: Command, url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "x.jsonl").write_text("old")
-    with holdfast.open((tmp_path / "folder").as_uri()) as store:
+    with limpet.open((tmp_path / "folder").as_uri()) as store:
         fill(store)
     script = 'ulimit -f 4; exec "$0" export -o x.jsonl --url "$1"'  # as on a disk that is full
     words = ["sh", "-c", script, str(EXECUTABLE), f"{tmp_path}/folder"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr == "holdfast: cannot write the file: File too large. path=`x.jsonl`\n"
+    assert done.stderr == "limpet: cannot write the file: File too large. path=`x.jsonl`\n"
     assert (tmp_path / "x.jsonl").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
     assert command("export", "-o", "no/such/folder.jsonl", "--url", url).returncode == 4
@@ -116,17 +116,17 @@ def test_output_that_cannot_be_written_is_told_in_one_line(url: str) -> None:
                 check=False,
             )
         assert done.returncode == 4
-        assert done.stderr == "holdfast: cannot write the output: No space left on device\n"
+        assert done.stderr == "limpet: cannot write the output: No space left on device\n"
 
 
 def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("hello\n")
     done = command("import", "x.jsonl", "--url", "sqlite:///new.db")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "this is no export of holdfast: the first line does not say so. line=`1`" in done.stderr
+    assert "this is no export of limpet: the first line does not say so. line=`1`" in done.stderr
     assert command("import", "absent.jsonl", "--url", "sqlite:///new.db").returncode == 1
     assert command("import", "other", "x", "--url", "sqlite:///new.db").returncode == 2
-    (tmp_path / "x.jsonl").write_text('{"type":"holdfast","version":1}\n')
+    (tmp_path / "x.jsonl").write_text('{"type":"limpet","version":1}\n')
     assert command("import", "x.jsonl", "--url", "sqlite:///new.db").returncode == 5  # cut off
     (tmp_path / "empty").mkdir()
     assert command("import", "strands", "empty", "--url", "sqlite:///new.db").returncode == 1
@@ -151,7 +151,7 @@ def test_the_files_of_other_tools_show_their_conversations(
     url = f"sqlite:///{tmp_path}/x.db"
     told = json.loads(command("import", form, str(folder), "--url", url, "--json").stdout)
     assert (told["format"], told["snapshots"] > 0) == (form, True)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         name = session or next(store.sessions())
         session_id = next(s for s in store.sessions() if s.startswith(name))
         head = next(store.scopes(session_id)).head

@@ -1,4 +1,4 @@
-"""`holdfast grep`: where something was said."""
+"""`limpet grep`: where something was said."""
 
 import json
 import sqlite3
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.cli._app import run
+import limpet
+from limpet.cli._app import run
 from tests.cli.conftest import Command
 
 ODD = "o d'd:\n\x1b[2J"
@@ -15,7 +15,7 @@ ODD = "o d'd:\n\x1b[2J"
 
 def fill(url: str) -> dict[str, str]:
     """Save some states; return the ids of the first session's snapshots by what they say."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         chat = store.scope("alice/chat", "planner")
         ids = {}
         messages: list[str] = []
@@ -96,7 +96,7 @@ def test_what_is_looked_at(url: str, capsys: pytest.CaptureFixture[str]) -> None
         "id": ids["nothing"],
         "count": 2,
     }
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("alice/chat", "planner").save("a draft of a fox", keep=False)
     assert len(lines(capsys, url, "fox", "alice/chat", "--history")) == 3
 
@@ -148,7 +148,7 @@ def test_what_is_damaged_is_told_and_skipped(
     any_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(any_url)
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         store.scope("carl").save({"text": "a fox in here"})
     damage(any_url, "carl")
     for more in ([], ["--history"]):
@@ -157,4 +157,4 @@ def test_what_is_damaged_is_told_and_skipped(
         assert "bob:main@" in told.out
         assert "carl" not in told.out
         (line,) = told.err.splitlines()
-        assert line.startswith("holdfast: skipped: ")
+        assert line.startswith("limpet: skipped: ")

@@ -1,4 +1,4 @@
-"""`holdfast import` from the tables of LangGraph's own savers."""
+"""`limpet import` from the tables of LangGraph's own savers."""
 
 import importlib
 import json
@@ -15,9 +15,9 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-import holdfast
-from holdfast.cli._classes import class_named
-from holdfast.compat.langgraph import HoldfastSaver
+import limpet
+from limpet.cli._classes import class_named
+from limpet.compat.langgraph import LimpetSaver
 from tests.cli.conftest import Command
 from tests.servers.postgres import Postgres
 
@@ -45,7 +45,7 @@ def test_from_a_file(command: Command, any_url: str, tmp_path: Path) -> None:
         "skipped": [],
     }
     assert command(*words).stdout.startswith("✓ 6 snapshots in ")
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         assert list(store.sessions()) == ["alice/1", "bob/1"]
     with closing(sqlite3.connect(tmp_path / "old.db")) as conn:
         conn.execute("UPDATE checkpoints SET type = 'pickle' WHERE thread_id = 'bob/1'")
@@ -62,7 +62,7 @@ def test_what_is_not_there(command: Command, tmp_path: Path) -> None:
     (tmp_path / "langgraph" / "__init__.py").write_text("raise ImportError")
     (tmp_path / "old.db").touch()
     done = command("import", "langgraph-sqlite", "old.db", PYTHONPATH=str(tmp_path))
-    expected = "holdfast: LangGraph needs an extra: pip install 'holdfast[langgraph]'\n"
+    expected = "limpet: LangGraph needs an extra: pip install 'limpet[langgraph]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     url = "postgresql://me:geheim@127.0.0.1:1/agents"
     done = command("import", "langgraph-postgres", url)
@@ -114,8 +114,8 @@ def test_classes_of_ones_own(
     done = command(*words, "--allow", "own_shop:Order", "--allow", "own_shop:Shop.Colour")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("✓ 1 snapshot in ")
-    with holdfast.open(any_url) as store:
-        found = list(HoldfastSaver(store, allow=[type(value)]).list(None))
+    with limpet.open(any_url) as store:
+        found = list(LimpetSaver(store, allow=[type(value)]).list(None))
     assert [each.checkpoint["channel_values"] for each in found] == [{"own": value}]
     assert found[0].pending_writes == [("task", "own", value)]
 
@@ -141,7 +141,7 @@ def test_bad_names_of_classes(
     (tmp_path / "own_broken.py").write_text("raise SystemExit(0)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(holdfast.InvalidInput) as told:
+    with pytest.raises(limpet.InvalidInput) as told:
         class_named(name)
     assert fact in str(told.value)
     for each in ("own_shop", "own_broken"):
@@ -153,7 +153,7 @@ def test_a_bad_name_is_told_before_anything_is_done(command: Command, tmp_path: 
     words = ("import", "langgraph-sqlite", "old.db", "--url", "sqlite:///a.db")
     done = command(*words, "--allow", "none.at_all:A")
     fact = "the module cannot be imported. class=`none.at_all:A` error=`ModuleNotFoundError`"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"holdfast: {fact}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"limpet: {fact}\n")
     assert not (tmp_path / "a.db").exists()
 
 

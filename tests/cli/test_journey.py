@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-import holdfast
-from holdfast import runs
+import limpet
+from limpet import runs
 from tests.cli.conftest import Command
 from tests.cli.test_terminal import on_terminal
 
@@ -40,7 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_every_verb(place: str, command: Command, tmp_path: Path) -> None:
-    with holdfast.open(place) as store:
+    with limpet.open(place) as store:
         chat = store.scope("alice/chat-1", "planner")
         for text in ("hello", "where to?", "to Lisbon"):
             chat.append("messages", [{"role": "user", "content": text}])
@@ -49,7 +49,7 @@ def test_every_verb(place: str, command: Command, tmp_path: Path) -> None:
             raise RuntimeError("out of paper")
 
     def asked(*arguments: str, code: int = 0) -> str:
-        done = command(*arguments, HOLDFAST_URL=place)
+        done = command(*arguments, LIMPET_URL=place)
         assert (done.returncode, done.stderr) == (code, ""), arguments
         return done.stdout
 
@@ -74,18 +74,18 @@ def test_every_verb(place: str, command: Command, tmp_path: Path) -> None:
     asked("check")
     asked("repair")
     asked("compact")
-    done = command("doctor", HOLDFAST_URL=place)
+    done = command("doctor", LIMPET_URL=place)
     assert (done.returncode, done.stdout.count("✓ ") >= 3) == (0, True)
     lines = asked("export")
     (tmp_path / "x.jsonl").write_text(lines)
     asked("import", "x.jsonl", "--url", "sqlite:///copy.db")
     asked("copy", "sqlite:///copy.db", f"file://{tmp_path}/copied")
-    assert command("export", HOLDFAST_URL=f"file://{tmp_path}/copied").stdout == lines
+    assert command("export", LIMPET_URL=f"file://{tmp_path}/copied").stdout == lines
 
 
 def test_who_waits_sees_how_far_it_is(tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db?synchronous=off"
-    with holdfast.open(source) as store:
+    with limpet.open(source) as store:
         for number in range(600):
             store.scope("long").append("messages", [f"message {number}"])
     code, drawn = on_terminal("copy", source, f"sqlite:///{tmp_path}/target.db")

@@ -1,11 +1,11 @@
-"""`holdfast log`: lines and graphs of history, as JSON, and its exit codes."""
+"""`limpet log`: lines and graphs of history, as JSON, and its exit codes."""
 
 import json
 from datetime import UTC, datetime, timedelta
 
 from rich.cells import cell_len
 
-import holdfast
+import limpet
 from tests.cli.conftest import Command
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -13,7 +13,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def fill(url: str) -> dict[str, str]:
     """Save a line a-b-c-d with a branch x at b, a fork of c, and a draft; return the fork's ids."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         line = store.scope("trip")
         messages: list[dict[str, str]] = []
         for minute, id in enumerate("abcd"):
@@ -88,7 +88,7 @@ def test_its_json_is_a_line_for_each(command: Command, any_url: str) -> None:
     assert [each["id"] for each in found] == ["draft", *"xdcba"]
     assert [each["is_head"] for each in found] == [True, *[False] * 5]
     assert [each["message"] for each in found] == [None, None, *(f"step {id}" for id in "dcba")]
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         info = store.scope("trip").info("d")
     assert info is not None
     assert (found[2]["parent_id"], found[2]["kept"]) == ("c", True)
@@ -122,7 +122,7 @@ def test_what_is_not_there_or_cannot_be_asked(command: Command, url: str) -> Non
 
 
 def test_a_long_history_streams(command: Command, url: str) -> None:
-    with holdfast.open(url, synchronous="off") as store:
+    with limpet.open(url, synchronous="off") as store:
         for number in range(300):
             store.scope("long").save({"n": number}, labels={"n": str(number)})
     rows = columns(command("log", "long", "--url", url).stdout)[1:]
@@ -131,7 +131,7 @@ def test_a_long_history_streams(command: Command, url: str) -> None:
 
 
 def test_nothing_is_wider_than_the_terminal_or_draws_on_it(command: Command, url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         line = store.scope("旅行の計画", "範囲" * 20)
         state = {"messages": [{"role": "us\x1b[2Jer", "content": "長い" * 99 + "\x1b[2J\n"}]}
         for name in ("識別子" * 9, "evil\x1b[2J\n", "c"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 from tests.cli.conftest import EXECUTABLE
 
 MEMORY_BYTES_MAX = 150 * 1024 * 1024
@@ -24,7 +24,7 @@ print(peak * (1 if sys.platform == "darwin" else 1024))
 def test_100_000_snapshots_fit_into_150_megabytes(tmp_path: Path) -> None:
     """Export and copy, of one long history and of many sessions."""
     source = f"sqlite:///{tmp_path}/source.db?synchronous=off"
-    with holdfast.open(source) as store:
+    with limpet.open(source) as store:
         long = store.scope("long")
         for number in range(50_000):
             long.save({"n": number, "messages": ["hello " * 20]})
@@ -37,7 +37,7 @@ def test_100_000_snapshots_fit_into_150_megabytes(tmp_path: Path) -> None:
         measured = [sys.executable, "-c", MEASURED, str(EXECUTABLE), *arguments]
         done = subprocess.run(measured, cwd=tmp_path, stdout=subprocess.PIPE, check=True)
         assert int(done.stdout) < MEMORY_BYTES_MAX, arguments
-    with holdfast.open(target) as store:
+    with limpet.open(target) as store:
         assert store.stats().snapshots == 100_000
     lines = (tmp_path / "x.jsonl").read_bytes().count(b"\n")
     assert lines == 1 + 501 + 100_000 + 1

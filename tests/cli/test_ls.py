@@ -1,4 +1,4 @@
-"""`holdfast ls`: sessions and scopes, for people and as JSON, and its exit codes."""
+"""`limpet ls`: sessions and scopes, for people and as JSON, and its exit codes."""
 
 import json
 import sqlite3
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-import holdfast
+import limpet
 from tests.cli.conftest import Command
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -16,7 +16,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def fill(url: str) -> None:
     """Save three sessions: the oldest is `alice/1`, and `bob/trip` has a fork and a draft."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for minute in range(3):
             moment = START + timedelta(minutes=minute)
             store.scope("alice/1").save({"n": minute}, created_at=moment)
@@ -49,7 +49,7 @@ def test_sessions_and_scopes_are_listed(command: Command, any_url: str) -> None:
 
 def test_its_json_says_what_the_library_says(command: Command, any_url: str) -> None:
     fill(any_url)
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         stats = store.stats("bob/trip")
         line = store.scope("bob/trip")
         heads = [line.info(), store.scope("bob/trip", "side").info()]
@@ -95,7 +95,7 @@ def test_an_order_a_prefix_and_a_limit(command: Command, url: str) -> None:
 
 
 def test_an_empty_store_says_so_and_is_fine(command: Command, any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         store.scope("gone").save(1)
         store.delete_session("gone")
     done = command("ls", "--url", any_url)
@@ -105,7 +105,7 @@ def test_an_empty_store_says_so_and_is_fine(command: Command, any_url: str) -> N
 def test_what_is_not_there_and_what_is_not_clear(command: Command, url: str) -> None:
     done = command("ls", "carol", "--url", url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "holdfast: there is no such session. name=`carol`\n"
+    assert done.stderr == "limpet: there is no such session. name=`carol`\n"
     fill(url)
     assert command("ls", "alice", "--url", url).returncode == 2
     assert command("ls", "bob/trip", "--sort", "age", "--url", url).returncode == 2
@@ -119,12 +119,12 @@ def test_damage_is_told(command: Command, url: str, tmp_path: Path) -> None:
     (alice,) = (row for row in done.stdout.splitlines() if row.startswith("alice"))
     assert alice.split()[:5] == ["alice/chat-1", "-", "2", "1", "damaged"]
     shown = command("log", "alice", "--url", url).stdout.splitlines()
-    assert shown[1] == "the head of planner cannot be read: `holdfast check` tells more"
+    assert shown[1] == "the head of planner cannot be read: `limpet check` tells more"
     assert len(shown) == 3
 
 
 def test_nothing_is_wider_than_the_terminal_or_draws_on_it(command: Command, url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for name in (
             "日本語のとても長いセッションの名前です/会話",
             "a/" + "long-" * 20,

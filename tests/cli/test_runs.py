@@ -1,4 +1,4 @@
-"""`holdfast runs`: what is running, aborting it, and taking over from a worker that was killed."""
+"""`limpet runs`: what is running, aborting it, and taking over from a worker that was killed."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import runs
-from holdfast.cli._app import run
+import limpet
+from limpet import runs
+from limpet.cli._app import run
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.concurrency.crew import Worker
 from tests.runs.hands import desert
@@ -32,21 +32,21 @@ def killed(url: str, run_id: str) -> None:
 
 
 def found(url: str, run_id: str) -> runs.RunInfo:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         info = runs.get(store, run_id)
     assert info is not None
     return info
 
 
 def state(url: str, run_id: str) -> Any:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         head = store.scope(run_id, kind="run").load()
     assert head is not None
     return head.state
 
 
 def test_list(command: Command, any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         desert(store, ODD, {"n": 1}, {"n": 2}, task="report")
         with runs.start(store, "done", on_success="keep", owner="w1"):
             pass
@@ -73,7 +73,7 @@ def squeezed(line: str) -> str:
 def test_list_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs", "--url", url]) == 0
     assert capsys.readouterr() == ("", "there are no runs, or none that fits\n")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         desert(store, "a/1", {"n": 1}, task="report")
         desert(store, "b/1")
     assert run(["runs", "--json", "--task", "report", "--url", url]) == 0
@@ -103,7 +103,7 @@ def test_list_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_abort(command: Command, any_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         desert(store, ODD)
         desert(store, "second")
     # The options of the group count for what is below it.
@@ -125,7 +125,7 @@ def test_adopt_to_look(command: Command, any_url: str) -> None:
     assert "r u'n\\n\\x1b[2J  expired  attempt 1;" in done.stderr
     # Nothing was written, and whoever is next can have it.
     assert found(any_url, ODD).info == before
-    with holdfast.open(any_url) as store, runs.start(store, ODD) as taken:
+    with limpet.open(any_url) as store, runs.start(store, ODD) as taken:
         assert (taken.resumed, taken.state) == (True, "dozing")
 
 
@@ -149,12 +149,12 @@ def test_a_worker_that_was_only_asleep_is_shut_out(
 FINISH = """
 import json, os
 from pathlib import Path
-import holdfast
-from holdfast import runs
-path = Path(os.environ["HOLDFAST_RUN_STATE"])
+import limpet
+from limpet import runs
+path = Path(os.environ["LIMPET_RUN_STATE"])
 state = json.loads(path.read_text())
-with holdfast.open() as store:
-    info = runs.get(store, os.environ["HOLDFAST_RUN_ID"])
+with limpet.open() as store:
+    info = runs.get(store, os.environ["LIMPET_RUN_ID"])
     print(info.status, info.owner, info.attempt, path.parent.stat().st_mode & 0o77)
 path.write_text(json.dumps([state, "and done"]))
 """
@@ -174,7 +174,7 @@ def test_adopt_with_a_command(command: Command, any_url: str) -> None:
 
 
 def desert_in(url: str, run_id: str = "r") -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         desert(store, run_id, {"n": 1})
 
 
@@ -190,9 +190,9 @@ def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        ("echo '{' > $HOLDFAST_RUN_STATE", 1, "the command left a state that is no JSON"),
-        ("echo NaN > $HOLDFAST_RUN_STATE; exit 4", 4, "the command left a state that is no JSON"),
-        ("rm $HOLDFAST_RUN_STATE", 1, "the command left a state that is no JSON"),
+        ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is no JSON"),
+        ("echo NaN > $LIMPET_RUN_STATE; exit 4", 4, "the command left a state that is no JSON"),
+        ("rm $LIMPET_RUN_STATE", 1, "the command left a state that is no JSON"),
         ("kill -9 $$", 137, "the command ended with 137"),
     ],
 )
@@ -206,17 +206,17 @@ def test_a_command_that_goes_wrong(script: str, code: int, message: str, url: st
 
 def test_what_a_command_got_done_before_it_failed_is_saved(url: str) -> None:
     desert_in(url)
-    script = "echo '[1.0]' > $HOLDFAST_RUN_STATE; exit 7"
+    script = "echo '[1.0]' > $LIMPET_RUN_STATE; exit 7"
     assert run(["runs", "adopt", "r", "--url", url, "--", "sh", "-c", script]) == 7
     assert (found(url, "r").status, found(url, "r").steps) == ("failed", 2)
     assert state(url, "r") == [1.0]
     # A worker that starts it goes on from there.
-    with holdfast.open(url) as store, runs.start(store, "r") as again:
+    with limpet.open(url) as store, runs.start(store, "r") as again:
         assert again.state == [1.0]
 
 
 def test_what_cannot_be_adopted(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         with runs.start(store, "done", on_success="keep"):
             pass
         desert(store, "empty")
@@ -261,7 +261,7 @@ def test_a_command_is_stopped_with_its_run(how: str, url: str, tmp_path: Path) -
     with begun(url, tmp_path) as process:
         child = int((tmp_path / "begun").read_text())
         if how == "abort":
-            with holdfast.open(url) as store:
+            with limpet.open(url) as store:
                 runs.abort(store, "r")
         elif how == "Ctrl-C":
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them

@@ -1,9 +1,9 @@
-"""`holdfast schema`: the SQL itself, ready to be run."""
+"""`limpet schema`: the SQL itself, ready to be run."""
 
 import json
 import sqlite3
 
-import holdfast
+import limpet
 from tests.cli.conftest import Command
 from tests.servers.postgres import Postgres, Schemas
 
@@ -32,7 +32,7 @@ def test_json_has_the_migrations_in_order(command: Command) -> None:
 def test_another_engine_is_usage(command: Command) -> None:
     done = command("schema", "oracle")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1].startswith("holdfast: Invalid value")
+    assert done.stderr.splitlines()[-1].startswith("limpet: Invalid value")
 
 
 def test_the_sql_for_a_server(command: Command, postgres: Postgres, schemas: Schemas) -> None:
@@ -42,7 +42,7 @@ def test_the_sql_for_a_server(command: Command, postgres: Postgres, schemas: Sch
     assert (done.returncode, done.stderr) == (0, "")
     with postgres.connect() as conn:
         conn.execute(done.stdout.encode())
-    with holdfast.open(schemas.url("made"), setup=False) as store:
+    with limpet.open(schemas.url("made"), setup=False) as store:
         store.scope("s").save({"n": 1})
     shape = json.loads(command("schema", "postgres", "--json").stdout)
     assert [each["version"] for each in shape["migrations"]] == [0, 1]

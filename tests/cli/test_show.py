@@ -1,12 +1,12 @@
-"""`holdfast show`: a snapshot as a chat, as a value and as JSON."""
+"""`limpet show`: a snapshot as a chat, as a value and as JSON."""
 
 import json
 from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.cli.show import value_at
+import limpet
+from limpet.cli.show import value_at
 from tests.cli.conftest import Command
 
 CALLS = [
@@ -52,7 +52,7 @@ a.b     [1]
 
 
 def test_show(command: Command, any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         trip = store.scope("trip", "planner")
         first = trip.save({"step": 1}, id="first", status="running")
         info = trip.save(STATE, labels={"step": "02"}, metadata={"tokens": 7, "note": "x" * 200})
@@ -73,7 +73,7 @@ def test_show(command: Command, any_url: str) -> None:
     assert chat.startswith(CHAT)
     assert chat.endswith(END)
 
-    full = command("show", "--session", "trip", "--full", HOLDFAST_URL=any_url).stdout
+    full = command("show", "--session", "trip", "--full", LIMPET_URL=any_url).stdout
     assert "  │ 225\n" in full
     assert "--full" not in full
     assert "QUJD" not in shown.stdout + full
@@ -91,13 +91,13 @@ def test_show(command: Command, any_url: str) -> None:
     absent = command("show", "trip", "--path", "messages.9", "--url", any_url)
     assert (absent.returncode, absent.stdout) == (1, "")
     assert absent.stderr == (
-        "holdfast: there is nothing at this path in the state. path=`messages.9`\n"
+        "limpet: there is nothing at this path in the state. path=`messages.9`\n"
     )
 
 
 def test_a_state_without_messages_is_json(command: Command, tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path / 'agents.db'}"
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("files").save({"files": {f"f{n}": n for n in range(100)}}, keep=False)
     shown = command("show", "--url", url, COLUMNS="60")
     assert '\n{\n  "files": {\n    "f0": 0,\n' in shown.stdout
@@ -127,5 +127,5 @@ def test_paths(path: str, value: Any) -> None:
     "path", ["x", "messages.4", "messages.x", "messages.-5", "a", "/budget/euros/0"]
 )
 def test_paths_that_lead_nowhere(path: str) -> None:
-    with pytest.raises(holdfast.NotFound):
+    with pytest.raises(limpet.NotFound):
         value_at(STATE, path)

@@ -1,9 +1,9 @@
-"""`holdfast stats`: what it shows, its JSON, and its exit codes."""
+"""`limpet stats`: what it shows, its JSON, and its exit codes."""
 
 import json
 from pathlib import Path
 
-import holdfast
+import limpet
 from tests.cli.conftest import Command
 
 
@@ -29,7 +29,7 @@ def test_it_shows_one_session(command: Command, url: str) -> None:
 
 
 def test_its_json_says_what_the_library_says(command: Command, url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         stats = store.stats()
     assert json.loads(command("stats", "--json", "--url", url).stdout) == {
         "session": None,
@@ -48,7 +48,7 @@ def test_its_json_says_what_the_library_says(command: Command, url: str) -> None
 
 def test_an_empty_store_has_no_ratio(command: Command, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
-    holdfast.open(url).close()
+    limpet.open(url).close()
     assert json.loads(command("stats", "--json", "--url", url).stdout)["ratio"] is None
     assert command("stats", "--url", url).stdout.startswith("0 sessions · 0 scopes · 0 snapshots\n")
 
@@ -56,7 +56,7 @@ def test_an_empty_store_has_no_ratio(command: Command, tmp_path: Path) -> None:
 def test_a_session_that_is_not_there_is_1(command: Command, url: str) -> None:
     done = command("stats", "carol", "--url", url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "holdfast: there is no such session. name=`carol`\n"
+    assert done.stderr == "limpet: there is no such session. name=`carol`\n"
 
 
 def test_asking_creates_nothing(command: Command, tmp_path: Path) -> None:
@@ -67,15 +67,15 @@ def test_asking_creates_nothing(command: Command, tmp_path: Path) -> None:
 
 
 def test_the_url_may_stand_in_the_environment(command: Command, url: str, tmp_path: Path) -> None:
-    assert command("stats", HOLDFAST_URL=url).returncode == 0
-    # An option wins over the environment, and without either it is the file `holdfast.db`.
-    assert command("stats", "--url", url, HOLDFAST_URL="sqlite:///absent.db").returncode == 0
-    assert "holdfast.db" in command("stats").stderr
-    assert not (tmp_path / "holdfast.db").exists()
+    assert command("stats", LIMPET_URL=url).returncode == 0
+    # An option wins over the environment, and without either it is the file `limpet.db`.
+    assert command("stats", "--url", url, LIMPET_URL="sqlite:///absent.db").returncode == 0
+    assert "limpet.db" in command("stats").stderr
+    assert not (tmp_path / "limpet.db").exists()
 
 
 def test_names_cannot_draw_on_the_terminal(command: Command, url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("evil\x1b[2J\nname [bold]").save(1)
     shown = command("stats", "--url", url).stdout
     assert "\x1b" not in shown

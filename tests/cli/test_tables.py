@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from holdfast.cli._tables import Column, table
+from limpet.cli._tables import Column, table
 
 COLUMNS = (
     Column("name", cells_min=4),

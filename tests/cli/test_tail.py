@@ -1,4 +1,4 @@
-"""`holdfast tail`: the end of a chat, and what other processes add to it."""
+"""`limpet tail`: the end of a chat, and what other processes add to it."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import holdfast
+import limpet
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.waiting import WAIT_S_MAX, until
 
@@ -63,7 +63,7 @@ def said(text: str, role: str = "user") -> dict[str, Any]:
 
 
 def test_the_end(command: Command, any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         store.scope("files").save({"files": {}}, id="f-1")
         store.scope("files").save({"files": {"a": 1}}, id="f-2", status="failed")
         store.scope("trip", "planner").save({"messages": [said("one"), said("two"), said("three")]})
@@ -100,7 +100,7 @@ def test_following_a_chat_until_ctrl_c(any_url: str) -> None:
         "content": [{"toolRequest": {"name": "add", "ref": "1", "input": {}}}],
     }
     answer = {"toolResponse": {"name": "add", "ref": "1", "output": "five"}}
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         chat = store.scope("trip")
         chat.save({"messages": [said("hello")]})
         with running("tail", "trip", "-f", url=any_url) as run:
@@ -123,7 +123,7 @@ def test_following_a_chat_until_ctrl_c(any_url: str) -> None:
 
 
 def test_following_until_it_is_deleted(any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         chat = store.scope("trip")
         chat.save({"messages": []}, id="s-1")
         with running("tail", "trip", "-f", "--json", url=any_url) as run:
@@ -138,7 +138,7 @@ def test_following_until_it_is_deleted(any_url: str) -> None:
 
 
 def test_following_every_session(any_url: str) -> None:
-    with holdfast.open(any_url) as store:
+    with limpet.open(any_url) as store:
         store.scope("old").save({"messages": [said("before")]})
         with running("tail", "-f", "-n", "1", url=any_url) as run:
             run.wait_for(lambda line: "before" in line)
@@ -154,7 +154,7 @@ def test_following_every_session(any_url: str) -> None:
 
 
 def test_a_pipe_that_is_closed_ends_it_quietly(url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         process = subprocess.Popen(
             [EXECUTABLE, "tail", "-f", "--url", url],
             env={**os.environ, "PYTHONWARNINGS": "error"},

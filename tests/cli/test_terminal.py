@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 from tests.cli.conftest import EXECUTABLE
 
 
@@ -15,7 +15,7 @@ from tests.cli.conftest import EXECUTABLE
 def long(tmp_path: Path) -> str:
     """Return the URL of a store whose history does not fit on a screen."""
     url = f"sqlite:///{tmp_path / 'long.db'}"
-    with holdfast.open(url, synchronous="off") as store:
+    with limpet.open(url, synchronous="off") as store:
         for number in range(300):
             store.scope("long").save({"text": f"number {number} " + "x" * 300})
     return url
@@ -67,7 +67,7 @@ def test_rm_asks_and_no_is_no(long: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     os.close(terminal)
     assert "300 snapshots" in drawn.decode()
-    with holdfast.open(long) as store:
+    with limpet.open(long) as store:
         assert store.stats("long").snapshots == 300
 
 
@@ -76,7 +76,7 @@ def test_rm_asks_and_no_is_no(long: str) -> None:
     [["grep", "number", "--history"], ["show", "long@", "--full"], ["export"]],
 )
 def test_a_pipe_that_nobody_reads_ends_it_quietly(long: str, arguments: list[str]) -> None:
-    with holdfast.open(long) as store:
+    with limpet.open(long) as store:
         store.scope("long").save({"text": "\n".join(f"line {n} of much text" for n in range(9000))})
     process = subprocess.Popen(
         [EXECUTABLE, *arguments, "--url", long],

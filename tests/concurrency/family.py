@@ -10,8 +10,8 @@ import sys
 import threading
 from typing import Any
 
-import holdfast
-from holdfast import Scope, Store
+import limpet
+from limpet import Scope, Store
 from tests.concurrency.storm import (
     PRUNED_TO,
     SESSION,
@@ -130,7 +130,7 @@ def in_threads(store: Store, number: int, count: int, threads: int) -> list[Own]
 
 def main() -> None:
     url, number, count, threads = sys.argv[1:]
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         say("ready")
         sys.stdin.readline()
         say(in_threads(store, int(number), int(count), int(threads)))

@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import holdfast
-from holdfast import AsyncStore, Store
+import limpet
+from limpet import AsyncStore, Store
 
 CHILD_S_MAX = 20
 
@@ -236,7 +236,7 @@ SCENES: dict[str, Callable[[Store], None]] = {
 
 def main() -> None:
     scene, url = sys.argv[1:]
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         SCENES[scene](store)
     say("done")
 

@@ -4,8 +4,8 @@ import json
 import sys
 from typing import Any
 
-import holdfast
-from holdfast import Conflict, Scope, Store, Unavailable
+import limpet
+from limpet import Conflict, Scope, Store, Unavailable
 
 SCOPE = ("s", "log")
 DONE = "done"
@@ -88,7 +88,7 @@ def main() -> None:
     say("ready")
     for line in sys.stdin:
         task, url, message = json.loads(line)
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             say(TASKS[task](store, number, message))
 
 

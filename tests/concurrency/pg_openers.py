@@ -9,15 +9,15 @@ import os
 import sys
 import traceback
 
-import holdfast
-import holdfast.backends.postgres  # imported once, not by each
+import limpet
+import limpet.backends.postgres  # imported once, not by each
 
 
 def opener(number: int, begin: tuple[int, int]) -> None:
     url, options = sys.argv[1], json.loads(sys.argv[3])
     os.close(begin[1])
     os.read(begin[0], 1)
-    with holdfast.open(url, **options) as store:
+    with limpet.open(url, **options) as store:
         store.scope(f"s{number}").save(number)
         store.scope("shared").set_note("count", lambda n: (n or 0) + 1)
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import holdfast
-from holdfast import Scope, Store, Unavailable
+import limpet
+from limpet import Scope, Store, Unavailable
 from tests.servers.postgres import Postgres, with_option
 from tests.waiting import WAIT_S_MAX, until
 
@@ -38,8 +38,8 @@ def opened(server: Postgres, url: str, **options: Any) -> Iterator[Store]:
 
     It holds no lock and no transaction before it is closed, and no connection after that.
     """
-    named = with_option(url, "application_name", f"holdfast-{secrets.token_hex(4)}")
-    with holdfast.open(named, **options) as store:
+    named = with_option(url, "application_name", f"limpet-{secrets.token_hex(4)}")
+    with limpet.open(named, **options) as store:
         yield store
         assert_none(server, _BUSY, named)
     assert_none(server, _OPEN, named)
@@ -50,7 +50,7 @@ def assert_none(server: Postgres, query: str, url: str) -> None:
     options = parse_qs(urlsplit(url).query)
     asked = {
         "name": options["application_name"][0],
-        "schema": options.get("schema", ["holdfast"])[0],
+        "schema": options.get("schema", ["limpet"])[0],
     }
     found: list[Any] = []
 

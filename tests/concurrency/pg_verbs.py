@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import holdfast
-from holdfast import Note, Scope, Snapshot, SnapshotInfo
-from holdfast.protocol import Backend, Claim, Hold
+import limpet
+from limpet import Note, Scope, Snapshot, SnapshotInfo
+from limpet.protocol import Backend, Claim, Hold
 from tests.crash.mortal_objects import sealed, shown_id
 
 LABELS = {"colour": "red", "size": "large"}
@@ -157,7 +157,7 @@ def answer_of(given: Any) -> Any:
 @cache
 def expected(verb: str) -> tuple[list[Any], Any, list[Any]]:
     """Return what the memory engine shows before a verb, answers, and shows after it."""
-    with holdfast.open("memory:") as oracle:
+    with limpet.open("memory:") as oracle:
         scope = prepare(oracle.scope("s"), verb)
         before = seen(scope)
         return before, answer_of(VERBS[verb](scope)), seen(scope)

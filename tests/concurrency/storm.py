@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import orjson
 
-import holdfast
-from holdfast import AsyncScope, AsyncStore, Conflict, Scope, Snapshot, Store
+import limpet
+from limpet import AsyncScope, AsyncStore, Conflict, Scope, Snapshot, Store
 
 Own: TypeAlias = dict[str, dict[str, str]]
 """By scope id: the digests of what a writer has saved and not deleted."""
@@ -183,7 +183,7 @@ def read(store: Store, number: int, url: str) -> int:
     while True:
         done = store.scope("control").note("done") is not None
         if chance.random() < 0.1:  # with nothing remembered
-            with holdfast.open(url) as other:
+            with limpet.open(url) as other:
                 loaded += look(other, chance)
         loaded += look(store, chance)
         if done:
@@ -253,7 +253,7 @@ async def write_async(store: AsyncStore, number: int, count: int) -> Own:
 
 def main() -> None:
     task, url, number, message = sys.argv[1:]
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         say("ready")
         sys.stdin.readline()
         match task:

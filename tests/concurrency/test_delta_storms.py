@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.concurrency import storm
 from tests.concurrency.crew import Worker, url_of
 from tests.concurrency.storm import SESSION, SHARED, Own
@@ -43,7 +43,7 @@ def begin(stack: ExitStack, task: str, url: str, numbers: range, message: object
 
 def verify(path: Path, owns: list[Own]) -> None:
     """See that exactly what the writers know of is there, and that nothing is wrong with it."""
-    with holdfast.open(url_at(path)) as store:
+    with limpet.open(url_at(path)) as store:
         expected: dict[str, dict[str, str]] = {name: {} for name in SHARED}
         for own in owns:
             for name, digests in own.items():
@@ -67,7 +67,7 @@ def verify(path: Path, owns: list[Own]) -> None:
 
 
 def rage(path: Path, *, writers: range, count: int, readers: int) -> None:
-    with holdfast.open(url_at(path)) as store, ExitStack() as stack:
+    with limpet.open(url_at(path)) as store, ExitStack() as stack:
         looking = begin(stack, "read", url_at(path), range(100, 100 + readers), "")
         writing = begin(stack, "write", url_at(path), writers, count)
         owns = [worker.hear() for worker in writing]
@@ -106,11 +106,11 @@ def check_appended(store: Store, writers: int, count: int) -> None:
 def test_processes_append_to_one_list(path: Path) -> None:
     """Promise 6, and that each state in between reads back exactly."""
     writers, count = 4, 60
-    with holdfast.open(url_at(path)) as store, ExitStack() as stack:
+    with limpet.open(url_at(path)) as store, ExitStack() as stack:
         workers = begin(stack, "append_items", url_at(path), range(writers), count)
         assert [worker.hear() for worker in workers] == [count] * writers
         check_appended(store, writers, count)
-    with holdfast.open(url_at(path)) as store:
+    with limpet.open(url_at(path)) as store:
         check_appended(store, writers, count)
 
 
@@ -138,7 +138,7 @@ def in_threads(*works: Callable[[], Any]) -> list[Any]:
 
 
 def threads_and_tasks(path: Path, *, count: int, tasks: int) -> None:
-    with holdfast.open(url_at(path)) as store:
+    with limpet.open(url_at(path)) as store:
         owns = in_threads(
             lambda: storm.write(store, 1, count),
             lambda: storm.write(store, 2, count),
@@ -174,7 +174,7 @@ def test_threads_append_and_read_one_list(path: Path) -> None:
                 seen += 1
         return seen
 
-    with holdfast.open(url_at(path)) as store:
+    with limpet.open(url_at(path)) as store:
         reader = threading.Thread(target=read, args=(store,))
         reader.start()
         try:
@@ -195,15 +195,15 @@ def test_opening_the_file_again_lets_go_of_no_lock(path: Path) -> None:
     Then another process takes itself for the last one, deletes the log that is still in use, and
     what is acknowledged from there on is lost.
     """
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         store.scope(SESSION, "mine").save({"n": 0}, id="0")
-        holdfast.open(url_of(path)).close()
+        limpet.open(url_of(path)).close()
         with ExitStack() as stack:  # another process opens the file, writes and closes it
             (worker,) = begin(stack, "append_items", url_of(path), range(1), 1)
             assert worker.hear() == 1
         store.scope(SESSION, "mine").save({"n": 1}, id="1")
         assert path.with_name(path.name + "-wal").exists()
         check_appended(store, 1, 1)
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         assert list(store.scope(SESSION, "mine").ids()) == ["0", "1"]
         check_appended(store, 1, 1)

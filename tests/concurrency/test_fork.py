@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 from tests.concurrency.crew import Worker, url_of
 from tests.concurrency.forker import check, save
 
@@ -28,7 +28,7 @@ def test_what_both_acknowledge_is_there(path: Path, scene: str) -> None:
     with Worker(SCRIPT, scene, url_of(path)) as worker:
         assert worker.hear() == "done"
 
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         check(store, "child", 40)
         check(store, "parent", 10 if scene == "parent_closes" else 40)
 
@@ -38,13 +38,13 @@ def test_a_child_outlives_its_parent(path: Path) -> None:
     with Worker(SCRIPT, "parent_ends", url_of(path)) as worker:
         assert worker.hear() == "child"
         worker.process.wait()
-        with holdfast.open(url_of(path)) as store:
+        with limpet.open(url_of(path)) as store:
             save(store, "other", 20)
             worker.tell("go on")
             save(store, "other", 20)
             assert worker.hear() == "done"
 
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         check(store, "parent", 40)
         check(store, "child", 40)
         check(store, "other", 40)

@@ -8,14 +8,14 @@ from pathlib import Path
 SCRIPT = textwrap.dedent(
     """
     import os, random, signal, sys, threading
-    import holdfast
+    import limpet
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, interrupt)
     chance = random.Random(7)
-    store = holdfast.open(sys.argv[1], synchronous="off")
+    store = limpet.open(sys.argv[1], synchronous="off")
     scope = store.scope("s")
     scope.save({"n": 0}, id="kept")
     ended = threading.Event()

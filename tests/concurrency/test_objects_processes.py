@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.concurrency.crew import SIZE, Crew, Worker
 from tests.concurrency.objects_worker import DONE, SCOPE
 from tests.servers.service import Service
@@ -29,7 +29,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         yield store
 
 

@@ -14,14 +14,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-import holdfast
-from holdfast import Conflict, Scope, ScopeKey, Snapshot, Store, Unavailable
-from holdfast.backends._bucket.protocol import Bucket
-from holdfast.backends.objects import ObjectBackend
-from holdfast.core import document
-from holdfast.core.layout import Layout
-from holdfast.opening import CLOCK, draw
-from holdfast.protocol import Claim, Commit
+import limpet
+from limpet import Conflict, Scope, ScopeKey, Snapshot, Store, Unavailable
+from limpet.backends._bucket.protocol import Bucket
+from limpet.backends.objects import ObjectBackend
+from limpet.core import document
+from limpet.core.layout import Layout
+from limpet.opening import CLOCK, draw
+from limpet.protocol import Claim, Commit
 from tests.crash.mortal_objects import sealed, shown_id
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -49,7 +49,7 @@ def stores(seaweedfs: Service, proxy: Proxy, root: str) -> Iterator[dict[bool, S
     with ExitStack() as stack:
         for dead, retry_s in RETRY_S.items():
             options = {**seaweedfs.options, "endpoint_url": proxy.url, "retry_s": retry_s}
-            store = holdfast.open(f"{root}?{urlencode(options)}")
+            store = limpet.open(f"{root}?{urlencode(options)}")
             opened[dead] = stack.enter_context(store)
             store.scope("warm").save({})
         yield opened
@@ -58,7 +58,7 @@ def stores(seaweedfs: Service, proxy: Proxy, root: str) -> Iterator[dict[bool, S
 @pytest.fixture(scope="module")
 def direct(seaweedfs: Service, root: str) -> Iterator[Store]:
     """The same store, past the proxy."""
-    with holdfast.open(f"{root}?{urlencode(seaweedfs.options)}") as store:
+    with limpet.open(f"{root}?{urlencode(seaweedfs.options)}") as store:
         store.scope("warm").save({})
         yield store
 
@@ -118,7 +118,7 @@ def facts_of(found: Snapshot | None) -> list[Any] | None:
 @cache
 def expected(verb: str) -> tuple[list[Any], list[Any]]:
     """Return what the memory engine shows before and after a verb."""
-    with holdfast.open("memory:") as oracle:
+    with limpet.open("memory:") as oracle:
         scope = prepare(oracle.scope("s"), verb)
         before = seen(scope)
         VERBS[verb](scope)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput, Snapshot, Store, opening
-from holdfast.opening import store_over
-from holdfast.testing.conformance._layers import Clocked
+from limpet import InvalidInput, Snapshot, Store, opening
+from limpet.opening import store_over
+from limpet.testing.conformance._layers import Clocked
 from tests.concurrency.pg_tools import opened
 from tests.servers.postgres import Postgres, Schemas
 
@@ -57,7 +57,7 @@ def test_states_of_twenty_megabytes(store: Store) -> None:
 NAMES = [
     "'", "''", '"', "\\", "\\'", "\\\\", "%", "%%", "%s", "%(id)s", "%(session_id)s", "$1", ":a",
     "?", "{}", "{0}", "{schema}", "--", "/*", "*/", ";", "'; DROP TABLE snapshots; --", "$$",
-    "E'\\x00'", "\\x00", "\\000", "\\N", "\\.", "NULL", "null", "holdfast.scopes", "a\tb", "a\nb",
+    "E'\\x00'", "\\x00", "\\000", "\\N", "\\.", "NULL", "null", "limpet.scopes", "a\tb", "a\nb",
     "a\rb", " ", "\x01", "\x1f", "\x7f", "\u0080", "\ufeff", "\ufffe", "\uffff", "\U0010ffff",
     "e\u0301", "\u00e9", "\u0130", "\u0131", "\u00df", "\u1e9e", "\u202e", "\u200b",
 ]  # fmt: skip

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast import Conflict, ScopeKey
-from holdfast.backends.postgres import PostgresBackend
-from holdfast.opening import CLOCK, draw
-from holdfast.protocol import Claim, Commit, NoteWrite
+from limpet import Conflict, ScopeKey
+from limpet.backends.postgres import PostgresBackend
+from limpet.opening import CLOCK, draw
+from limpet.protocol import Claim, Commit, NoteWrite
 from tests.concurrency.pg_tools import Background
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres, Schemas

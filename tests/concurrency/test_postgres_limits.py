@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from holdfast import Scope, Snapshot, Store, Unavailable
+from limpet import Scope, Snapshot, Store, Unavailable
 from tests.concurrency.pg_tools import (
     WRITES,
     Background,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import NotFound, Scope, Store
+import limpet
+from limpet import NotFound, Scope, Store
 from tests.concurrency.gates import gate, pausing
 from tests.servers.postgres import Connection, Schemas, with_option
 
@@ -26,14 +26,14 @@ def schema(schemas: Schemas) -> str:
 
 @pytest.fixture
 def one(postgres_url: str) -> Iterator[Store]:
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         yield store
 
 
 @pytest.fixture
 def two(postgres_url: str, one: Store) -> Iterator[Store]:
     """The same store, seen by one who stops at gates."""
-    with holdfast.open(pausing(postgres_url)) as store:
+    with limpet.open(pausing(postgres_url)) as store:
         yield store
 
 
@@ -367,7 +367,7 @@ def test_a_deadlock_is_retried(conn: Connection, schema: str, schemas: Schemas, 
     """A fork holds its origin and wants the session; who deletes that holds it the other way."""
     one.scope("s", "a").save({}, id="1")
     quick = with_option(schemas.url(), "options", "-c%20deadlock_timeout%3D20ms")
-    with holdfast.open(pausing(quick)) as two, gate(conn, schema, "sessions", "INSERT") as closed:
+    with limpet.open(pausing(quick)) as two, gate(conn, schema, "sessions", "INSERT") as closed:
         before = deadlocks(conn)
         forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
         deleting = closed.meanwhile(lambda: one.delete_session("s"))

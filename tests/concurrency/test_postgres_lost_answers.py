@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast import Scope, Store, Unavailable
-from holdfast.testing.conformance._faces import Face, close_loop, through
+from limpet import Scope, Store, Unavailable
+from limpet.testing.conformance._faces import Face, close_loop, through
 from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed

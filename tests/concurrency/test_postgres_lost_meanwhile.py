@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, Scope, Store, Unavailable
-from holdfast.backends.postgres import PostgresBackend
-from holdfast.opening import store_over
-from holdfast.protocol import Clock
+from limpet import Conflict, Scope, Store, Unavailable
+from limpet.backends.postgres import PostgresBackend
+from limpet.opening import store_over
+from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas

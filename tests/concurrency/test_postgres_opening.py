@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-import holdfast
-from holdfast import HoldfastError, InvalidInput, Store, Unavailable, Unsupported
+import limpet
+from limpet import InvalidInput, LimpetError, Store, Unavailable, Unsupported
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
@@ -39,16 +39,16 @@ def test_a_service_file(
     where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname=postgres\n"
     file.write_text(f"[agents]\n{where}application_name=from-the-file\n[nothing]\nport=1\n")
     monkeypatch.setenv("PGSERVICEFILE", str(file))
-    with holdfast.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
+    with limpet.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
         store.scope("s").save(1)
         assert setting(store, "application_name") == "from-the-file"
-    with holdfast.open(
+    with limpet.open(
         f"postgresql:///?service=agents&application_name=mine&schema={schemas.name()}"
     ) as store:
         store.scope("s").load()
         assert setting(store, "application_name") == "mine"
     with pytest.raises(Unavailable):
-        holdfast.open("postgresql:///?service=missing")
+        limpet.open("postgresql:///?service=missing")
 
 
 def test_the_environment(
@@ -58,13 +58,13 @@ def test_the_environment(
     monkeypatch.setenv("PGPORT", str(postgres.port))
     monkeypatch.setenv("PGUSER", "postgres")
     monkeypatch.setenv("PGDATABASE", "postgres")
-    with holdfast.open(f"postgresql://?schema={schemas.name()}") as store:
+    with limpet.open(f"postgresql://?schema={schemas.name()}") as store:
         store.scope("s").save(1)
-        assert setting(store, "application_name") == "holdfast"
+        assert setting(store, "application_name") == "limpet"
     monkeypatch.setenv("PGAPPNAME", "from-outside")
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     monkeypatch.setenv("PGOPTIONS", "-c work_mem=12345kB")
-    with holdfast.open(f"postgresql://?schema={schemas.name()}") as store:
+    with limpet.open(f"postgresql://?schema={schemas.name()}") as store:
         store.scope("\U0001f980").save("\U0001f980", labels={"é": "\U0001f980"})
         assert list(store.sessions()) == ["s", "\U0001f980"]
         assert setting(store, "application_name") == "from-outside"
@@ -131,10 +131,10 @@ def test_encryption_that_a_server_does_not_have(postgres: Postgres, postgres_url
             store.scope("s").save(1)
     for mode in ("require", "verify-full"):
         with pytest.raises(Unavailable) as caught:
-            holdfast.open(with_option(postgres_url, "sslmode", mode))
+            limpet.open(with_option(postgres_url, "sslmode", mode))
         assert caught.value.outcome_known
-    with pytest.raises(HoldfastError):
-        holdfast.open(with_option(postgres_url, "sslmode", "perhaps"))
+    with pytest.raises(LimpetError):
+        limpet.open(with_option(postgres_url, "sslmode", "perhaps"))
 
 
 # Secrets
@@ -188,8 +188,8 @@ def test_a_password_is_never_shown(
         (good, {"password": SECRET}),
     ]
     for url, options in wrong:
-        with pytest.raises(HoldfastError) as caught:
-            holdfast.open(url, **options)
+        with pytest.raises(LimpetError) as caught:
+            limpet.open(url, **options)
         for text in (SECRET, quote(SECRET, safe=""), "7c1f"):
             assert text not in shown(caught.value), wrong.index((url, options))
     with opened(server, good, retry_s=0.2) as store:
@@ -240,7 +240,7 @@ def test_a_role_that_may_only_read(
     with opened(postgres, postgres_url) as store, postgres.connect() as conn:
         fill(store.scope("s"))
         with pytest.raises(Unavailable):
-            holdfast.open(as_role)
+            limpet.open(as_role)
         grant(conn, schemas.name(), role, "SELECT")
         with opened(postgres, as_role) as reader:
             assert everything(reader) == everything(store)
@@ -258,7 +258,7 @@ def test_a_role_that_may_not_create_tables(
 ) -> None:
     """The error names the command whose SQL somebody else has to run; then it works."""
     with pytest.raises(Unavailable) as caught:
-        holdfast.open(as_role)
+        limpet.open(as_role)
     assert caught.value.outcome_known
     run_what_it_says(postgres, str(caught.value))
     with postgres.connect() as conn:
@@ -282,7 +282,7 @@ def test_without_setup_nothing_is_made(
     postgres: Postgres, schemas: Schemas, postgres_url: str
 ) -> None:
     with pytest.raises(Unavailable) as caught:
-        holdfast.open(postgres_url, setup=False)
+        limpet.open(postgres_url, setup=False)
     assert caught.value.outcome_known
     with postgres.connect() as conn:
         assert one(conn, "SELECT to_regnamespace(%s)", schemas.name()) is None
@@ -294,8 +294,8 @@ def test_without_setup_nothing_is_made(
 
 def run_what_it_says(postgres: Postgres, message: str) -> None:
     """Run the SQL that the command in a message prints."""
-    command = next(part for part in message.split("`") if part.startswith("holdfast schema"))
-    program = Path(sys.executable).with_name("holdfast")
+    command = next(part for part in message.split("`") if part.startswith("limpet schema"))
+    program = Path(sys.executable).with_name("limpet")
     printed = subprocess.run([program, *command.split()[1:]], capture_output=True, check=True)
     with postgres.connect() as conn:
         conn.execute(printed.stdout)
@@ -307,7 +307,7 @@ def test_tables_of_a_newer_version(postgres: Postgres, schemas: Schemas, postgre
         conn.execute(f"INSERT INTO {migrations} VALUES (999, 'later')")
     for setup in (True, False):
         with pytest.raises(Unsupported, match="999"):
-            holdfast.open(postgres_url, setup=setup)
+            limpet.open(postgres_url, setup=setup)
 
 
 # Many at once
@@ -356,4 +356,4 @@ def test_two_stores_in_one_process(postgres: Postgres, schemas: Schemas) -> None
 def test_a_url_that_is_none_of_postgresql() -> None:
     for url in ("postgresql:", "postgresql:x", "postgresql://%00", "postgresql://[::1/x"):
         with pytest.raises(InvalidInput):
-            holdfast.open(url)
+            limpet.open(url)

@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast import opening
-from holdfast.protocol import Backend
-from holdfast.testing import conformance
-from holdfast.testing.conformance import Face
-from holdfast.testing.conformance.threads import Threads
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance import Face
+from limpet.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
 from tests.servers.pg_proxy import PgProxy

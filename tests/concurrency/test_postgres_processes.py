@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import InvalidInput, Store
+from limpet import InvalidInput, Store
 from tests.concurrency.crew import Worker
 from tests.concurrency.forker import check, save
 from tests.concurrency.pg_tools import Background, opened, run_script, waiters
@@ -63,13 +63,13 @@ def test_children_that_end_as_usual(postgres_url: str, store: Store) -> None:
     """With all that an interpreter tidies up at its end; nothing of it is the parent's."""
     script = """
         import multiprocessing, os, sys
-        import holdfast
+        import limpet
 
         def work(name):
             for n in range(5):
                 store.scope("s", name).append("n", [n])
 
-        store = holdfast.open(sys.argv[1])
+        store = limpet.open(sys.argv[1])
         work("parent")
         connection = store._engine.backend._server._pool._idle[0]
         context = multiprocessing.get_context("fork")
@@ -97,14 +97,14 @@ def test_children_that_end_as_usual(postgres_url: str, store: Store) -> None:
 
 INTERRUPTED = """
     import os, random, signal, sys, threading
-    import holdfast
+    import limpet
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, interrupt)
     chance = random.Random(7)
-    store = holdfast.open(sys.argv[1], connections=2, retry_s=10)
+    store = limpet.open(sys.argv[1], connections=2, retry_s=10)
     scope = store.scope("s")
     scope.save({"n": 0}, id="kept")
     interrupts = 0
@@ -144,13 +144,13 @@ def test_an_interrupt_leaves_nothing_locked(postgres_url: str, store: Store, cou
 
 WAITING = """
     import signal, sys, time
-    import holdfast
+    import limpet
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, interrupt)
-    with holdfast.open(sys.argv[1], connections=1) as store:
+    with limpet.open(sys.argv[1], connections=1) as store:
         scope = store.scope("s", "held")
         for work in (
             lambda: scope.save({"mine": True}),
@@ -245,8 +245,8 @@ def present_id(store: Store) -> str:
 def test_a_store_that_nobody_closes(postgres_url: str, store: Store) -> None:
     """An interpreter that ends without it ends well, and silently."""
     script = """
-        import sys, holdfast
-        store = holdfast.open(sys.argv[1])
+        import sys, limpet
+        store = limpet.open(sys.argv[1])
         store.scope("s").save(1)
     """
     assert run_script(script, postgres_url) == ""

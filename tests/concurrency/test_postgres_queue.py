@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Scope, Unavailable
+import limpet
+from limpet import Scope, Unavailable
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Schemas
 from tests.waiting import until
@@ -33,7 +33,7 @@ def together(count: int, work: Any) -> list[Any]:
 
 def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
     """Each save stays one statement, whoever of this process came before."""
-    with PgProxy(postgres_url) as proxy, holdfast.open(proxy.url) as store:
+    with PgProxy(postgres_url) as proxy, limpet.open(proxy.url) as store:
         scope = store.scope("s")
         scope.save({"n": -1})
 
@@ -81,7 +81,7 @@ def test_the_queue_does_not_add_up_the_waiting(
     conn: Connection, schema: str, postgres_url: str
 ) -> None:
     options: Any = {"lock_wait_s": WAIT_S, "retry_s": 10 * WAIT_S}
-    with holdfast.open(postgres_url, **options) as store:
+    with limpet.open(postgres_url, **options) as store:
         store.scope("s").save({})
 
         def work(_: int) -> float:
@@ -99,7 +99,7 @@ def test_the_queue_does_not_add_up_the_waiting(
 def test_who_changes_another_scope_does_not_queue(
     conn: Connection, schema: str, postgres_url: str
 ) -> None:
-    with holdfast.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
+    with limpet.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
         store.scope("s").save({})
         with locked(conn, schema):
             waiting = pool.submit(store.scope("s").save, {"n": 1})
@@ -113,7 +113,7 @@ def test_one_that_hangs_does_not_keep_the_others(postgres_url: str) -> None:
     """Its answer never comes, and the row is free."""
     with (
         PgProxy(postgres_url) as proxy,
-        holdfast.open(proxy.url, lock_wait_s=WAIT_S) as store,
+        limpet.open(proxy.url, lock_wait_s=WAIT_S) as store,
         ThreadPoolExecutor(1) as pool,
     ):
         scope = store.scope("s")
@@ -131,7 +131,7 @@ def test_one_that_hangs_does_not_keep_the_others(postgres_url: str) -> None:
 
 
 def test_who_waits_for_nobody_may_still_write(postgres_url: str) -> None:
-    with holdfast.open(postgres_url, lock_wait_s=0, retry_s=0) as store:
+    with limpet.open(postgres_url, lock_wait_s=0, retry_s=0) as store:
         for number in range(5):
             store.scope("s").save({"n": number})
             store.scope("s").set_note("name", number)
@@ -140,7 +140,7 @@ def test_who_waits_for_nobody_may_still_write(postgres_url: str) -> None:
 def test_notes_of_many_places_are_those_of_each(postgres_url: str) -> None:
     """They are asked for some at a time."""
     ids = [f"id-{number}" for number in range(600)]
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         scope = store.scope("s")
         for id in ids[::50]:
             for name in ("b", "a"):
@@ -156,7 +156,7 @@ def test_notes_of_many_places_are_those_of_each(postgres_url: str) -> None:
 
 def test_a_thread_does_not_wait_for_itself(postgres_url: str) -> None:
     """As the handler of a signal would that comes in the middle of a write."""
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         scope = store.scope("s")
         scope.save({})
         ended: list[str] = []
@@ -174,7 +174,7 @@ def test_a_thread_does_not_wait_for_itself(postgres_url: str) -> None:
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(
     conn: Connection, schema: str, postgres_url: str
 ) -> None:
-    with holdfast.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
+    with limpet.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
         scope = store.scope("s")
         scope.save({"n": 0})
         with locked(conn, schema):

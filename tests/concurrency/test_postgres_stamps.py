@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.concurrency.test_postgres_locks import near, text
 from tests.servers.postgres import Connection, Schemas
 
@@ -108,7 +108,7 @@ def facts(store: Store) -> Any:
 
 @pytest.fixture
 def stores(postgres_url: str) -> Iterator[tuple[Store, Store]]:
-    with holdfast.open(postgres_url) as one, holdfast.open(postgres_url) as two:
+    with limpet.open(postgres_url) as one, limpet.open(postgres_url) as two:
         yield one, two
 
 
@@ -133,7 +133,7 @@ def test_another_one_in_between(
 ) -> None:
     """Whatever the other one did, the next save of the first does what it does in memory."""
     one, two = stores
-    with holdfast.open("memory:") as oracle:
+    with limpet.open("memory:") as oracle:
         for at in ("save", "overwrite", OTHERS[len(name) % len(OTHERS)]):
             for store in (one, oracle):
                 store.delete_session("s")
@@ -154,13 +154,13 @@ def test_another_one_in_between(
 def answer(verb: Verb, store: Store) -> str:
     try:
         verb(store)
-    except holdfast.HoldfastError as error:
+    except limpet.LimpetError as error:
         return type(error).__name__
     return "done"
 
 
 def test_stamps_are_the_last_sixteen(conn: Connection, schemas: Schemas, postgres_url: str) -> None:
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         saved = [store.scope("s").save({"n": number}) for number in range(40)]
         ((found,),) = conn.execute(f"SELECT stamps FROM {schemas.name()}.scopes").fetchall()
         assert found.hex() == "".join(each.revision.split(".")[2] for each in saved[:-17:-1])

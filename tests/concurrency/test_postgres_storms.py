@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.concurrency import family, storm
 from tests.concurrency.crew import Worker
 from tests.concurrency.storm import SESSION, SHARED, Own
@@ -33,7 +33,7 @@ def verify(url: str, owns: list[Own]) -> None:
         for name, digests in own.items():
             expected.setdefault(name, {}).update(digests)
     expected.pop("pruned", None)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for name, digests in expected.items():
             scope = store.scope(SESSION, name)
             ids = [info.id for info in scope.history()]
@@ -54,7 +54,7 @@ def verify(url: str, owns: list[Own]) -> None:
 
 def check_nothing_is_left(url: str, conn: Connection, schema: str) -> None:
     """See that with the session everything goes: no body stays that nobody knows of."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.compact()
         assert [found for found in store.check() if found.severity != "info"] == []
         store.delete_session(SESSION)
@@ -66,7 +66,7 @@ def check_nothing_is_left(url: str, conn: Connection, schema: str) -> None:
 
 def rage(url: str, *, numbers: range, count: int, threads: int, readers: int) -> None:
     """Let processes with several threads each write, and others read, until all is written."""
-    with holdfast.open(url) as store, ExitStack() as stack:
+    with limpet.open(url) as store, ExitStack() as stack:
         looking = begin(stack, "read", url, range(100, 100 + readers), "")
         writing = [stack.enter_context(Worker(FAMILY, url, n, count, threads)) for n in numbers]
         for worker in writing:
@@ -102,7 +102,7 @@ def test_a_family_in_a_longer_storm(
 def test_threads_and_tasks_share_a_store(url: str) -> None:
     """What the store remembers of a scope is never another moment's, in threads and in tasks."""
     count, tasks = 15, 40
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         owns = in_threads(
             lambda: family.Kin(store, 1).run(count),
             lambda: family.Kin(store, 2).run(count),
@@ -135,7 +135,7 @@ def test_repair_beside_writers(url: str) -> None:
         finally:
             ended.set()
 
-    with holdfast.open(url) as store, holdfast.open(url) as other:
+    with limpet.open(url) as store, limpet.open(url) as other:
         owns, rounds = in_threads(lambda: write(store), lambda: mend(other))
     assert rounds >= 3
     verify(url, owns)
@@ -145,9 +145,9 @@ def test_repair_beside_writers(url: str) -> None:
 def test_processes_append_to_one_list(url: str) -> None:
     """Promise 6, and that each state in between reads back exactly."""
     writers, count = 3, 40
-    with holdfast.open(url) as store, ExitStack() as stack:
+    with limpet.open(url) as store, ExitStack() as stack:
         workers = begin(stack, "append_items", url, range(writers), count)
         assert [worker.hear() for worker in workers] == [count] * writers
         check_appended(store, writers, count)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         check_appended(store, writers, count)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast import Store, Unavailable
+from limpet import Store, Unavailable
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import PrivatePostgres, Schemas

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import holdfast
-from holdfast import AsyncStore, Store
-from holdfast.backends import _sql
+import limpet
+from limpet import AsyncStore, Store
+from limpet.backends import _sql
 from tests.concurrency.crew import SIZE, Crew
 from tests.servers.postgres import Connection, Schemas, with_option
 
@@ -67,7 +67,7 @@ def in_tasks(url: str) -> None:
 
     async def main() -> None:
         options = {"connections": CONNECTIONS, "workers": TASKS}
-        async with holdfast.open_async(url, **options) as store:
+        async with limpet.open_async(url, **options) as store:
             tasks = [write(store, range(first, SESSIONS, TASKS)) for first in range(TASKS)]
             await asyncio.gather(*tasks)
 
@@ -82,7 +82,7 @@ def in_threads(url: str) -> None:
             if number % 4 == 0:
                 scope.append("items", [number])
 
-    with holdfast.open(url, connections=CONNECTIONS) as store, ThreadPoolExecutor(TASKS) as pool:
+    with limpet.open(url, connections=CONNECTIONS) as store, ThreadPoolExecutor(TASKS) as pool:
         shares = [range(first, SESSIONS, TASKS) for first in range(TASKS)]
         for done in [pool.submit(write, store, share) for share in shares]:
             done.result()
@@ -97,7 +97,7 @@ def test_a_thousand_sessions_over_sixteen_connections(
     with Watch(conn, NAME) as watch:
         write_all(with_option(postgres_url, "application_name", NAME))
     assert 2 <= watch.most <= CONNECTIONS
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         check_sessions(store)
 
 
@@ -110,7 +110,7 @@ def check_quiet(store: Store) -> None:
 
 def test_updates_apply_exactly_as_often_as_they_are_made(crew: Crew, postgres_url: str) -> None:
     """Promise 6: eight processes with 25 updates each make 200."""
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         store.scope("s").save({"count": 0}, id="counter")
         assert crew.ask("add", postgres_url, 25) == [25] * SIZE
         found = store.scope("s").load("counter")
@@ -132,7 +132,7 @@ def test_each_round_has_one_winner(crew: Crew, postgres_url: str) -> None:
         (revision,) = won
         winners.append(revision)
 
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         history = [info.revision for info in store.scope("s").history()]
         check_quiet(store)
     assert history == winners[::-1]
@@ -140,7 +140,7 @@ def test_each_round_has_one_winner(crew: Crew, postgres_url: str) -> None:
 
 def test_a_first_save_has_one_winner(crew: Crew, postgres_url: str) -> None:
     """Promise 3: `expect=None` lets one save through, time and again, in a scope made anew."""
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         for number in range(20):
             answers = crew.ask("compete", postgres_url, None)
             won = [answer for answer in answers if answer is not None]
@@ -159,7 +159,7 @@ def test_appends_all_arrive_in_the_order_of_each_process(crew: Crew, postgres_ur
     count = 25
     crew.ask("append", postgres_url, count)
 
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         scope = store.scope("s")
         head = scope.load()
         assert head is not None
@@ -177,7 +177,7 @@ def test_a_note_is_changed_as_often_as_it_is_asked_for(crew: Crew, postgres_url:
     count = 25
     crew.ask("tally", postgres_url, count)
 
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         note = store.scope("s").note("tally")
     assert note is not None
     assert note.value == SIZE * count
@@ -197,7 +197,7 @@ def test_the_tables_are_made_by_many_at_once(
 
         query = f"SELECT version, name FROM {schemas.name(f'{number}')}.schema_migrations"
         assert conn.execute(query).fetchall() == migrations
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             ids = sorted(info.head.id for info in store.scopes() if info.head is not None)
             check_quiet(store)
         assert ids == [f"by-{n}" for n in range(SIZE)]
@@ -207,7 +207,7 @@ def test_the_tables_are_made_by_many_at_once(
 def test_threads_and_processes_mix(crew: Crew, postgres_url: str) -> None:
     """Promise 6 again: four processes with four threads each, three kinds of writes at once."""
     size, threads, count = 4, 4, 6
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         store.scope("s").save({"count": 0}, id="counter")
         plan = {"threads": threads, "count": count}
         assert crew.ask("in_threads", postgres_url, plan, who=slice(size)) == [threads] * size
@@ -233,7 +233,7 @@ def test_readers_never_see_a_part(crew: Crew, postgres_url: str) -> None:
     A state carries its own checksum; and a kept head is always found in history.
     """
     writers, readers = slice(3), slice(3, 6)
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         crew.tell("read_sealed", postgres_url, None, who=readers)
         assert crew.ask("write_sealed", postgres_url, 40, who=writers) == [40] * 3
         store.scope("control").set_note("done", True)
@@ -247,7 +247,7 @@ def test_readers_never_see_a_part(crew: Crew, postgres_url: str) -> None:
 def test_an_open_walk_holds_nothing(crew: Crew, conn: Connection, postgres_url: str) -> None:
     """Between two pages there is no transaction, which would keep the server from tidying up."""
     url = with_option(postgres_url, "application_name", NAME)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope("s")
         scope.save({"count": 0}, id="counter")
         saved = [scope.save({"n": n}).id for n in range(300)]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.backends import _sql
+import limpet
+from limpet.backends import _sql
 from tests.concurrency.crew import SIZE, Crew, url_of
 
 
@@ -30,7 +30,7 @@ def check_integrity(path: Path) -> None:
 
 def test_updates_apply_exactly_as_often_as_they_are_made(crew: Crew, path: Path, url: str) -> None:
     """Promise 6: eight processes with 200 updates each make 1,600."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("s").save({"count": 0}, id="counter")
         assert crew.ask("add", url, 200) == [200] * SIZE
         found = store.scope("s").load("counter")
@@ -51,14 +51,14 @@ def test_each_round_has_one_winner(crew: Crew, url: str) -> None:
         (revision,) = won
         winners.append(revision)
 
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         history = [info.revision for info in store.scope("s").history()]
     assert history == winners[::-1]
 
 
 def test_a_first_save_has_one_winner(crew: Crew, url: str) -> None:
     """Promise 3: `expect=None` lets one save through, time and again, in a scope made anew."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for _ in range(50):
             won = [answer for answer in crew.ask("compete", url, None) if answer is not None]
             history = list(store.scope("s").history())
@@ -72,7 +72,7 @@ def test_appends_all_arrive_in_the_order_of_each_process(crew: Crew, url: str) -
     count = 40
     crew.ask("append", url, count)
 
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope("s")
         head = scope.load()
         assert head is not None
@@ -89,7 +89,7 @@ def test_a_note_is_changed_as_often_as_it_is_asked_for(crew: Crew, url: str) -> 
     count = 40
     crew.ask("tally", url, count)
 
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         note = store.scope("s").note("tally")
     assert note is not None
     assert note.value == SIZE * count
@@ -109,7 +109,7 @@ def test_a_missing_file_is_created_by_many_at_once(crew: Crew, path: Path) -> No
             assert conn.execute("PRAGMA auto_vacuum").fetchone() == (2,)
             assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert file.stat().st_mode & 0o777 == 0o600
-        with holdfast.open(url_of(file)) as store:
+        with limpet.open(url_of(file)) as store:
             ids = sorted(info.head.id for info in store.scopes() if info.head is not None)
         assert ids == [f"by-{n}" for n in range(SIZE)]
         check_integrity(file)
@@ -118,7 +118,7 @@ def test_a_missing_file_is_created_by_many_at_once(crew: Crew, path: Path) -> No
 def test_threads_and_processes_mix(crew: Crew, path: Path, url: str) -> None:
     """Promise 6 again: four processes with four threads each, three kinds of writes at once."""
     size, threads, count = 4, 4, 12
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("s").save({"count": 0}, id="counter")
         plan = {"threads": threads, "count": count}
         assert crew.ask("in_threads", url, plan, who=slice(size)) == [threads] * size

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import holdfast
+import limpet
 from tests.concurrency.crew import Crew, url_of
 
 
@@ -15,7 +15,7 @@ def test_readers_never_see_a_part(crew: Crew, tmp_path: Path) -> None:
     """
     url = url_of(tmp_path / "store.db")
     writers, readers = slice(3), slice(3, 6)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         crew.tell("read_sealed", url, None, who=readers)
         assert crew.ask("write_sealed", url, 60, who=writers) == [60] * 3
         store.scope("control").set_note("done", True)
@@ -31,7 +31,7 @@ def test_an_open_walk_blocks_nobody(crew: Crew, tmp_path: Path) -> None:
     A reader that kept its moment of the store would make the checkpoint fail and the log grow.
     """
     path = tmp_path / "store.db"
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         scope = store.scope("s")
         scope.save({"count": 0}, id="counter")
         saved = [scope.save({"n": n}).id for n in range(600)]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Store, Unavailable
-from holdfast.backends._sqlite_files import SqliteFile
+import limpet
+from limpet import Store, Unavailable
+from limpet.backends._sqlite_files import SqliteFile
 
 WAIT_S = 0.5
 THREADS = 6
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(f"sqlite:///{path}", lock_wait_s=WAIT_S) as store:
+    with limpet.open(f"sqlite:///{path}", lock_wait_s=WAIT_S) as store:
         yield store
 
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import holdfast
-from holdfast import Conflict, Scope, Snapshot, Store
+import limpet
+from limpet import Conflict, Scope, Snapshot, Store
 
 Task = Callable[[Store, int, Any], Any]
 
@@ -49,7 +49,7 @@ def tally(store: Store, number: int, count: int) -> int:
 
 def open_new(store: Store, number: int, url: str) -> str:
     """Open a file that may not exist yet, and use it."""
-    with holdfast.open(url) as own:
+    with limpet.open(url) as own:
         return own.scope("s", f"line-{number}").save({"by": number}, id=f"by-{number}").id
 
 
@@ -128,13 +128,13 @@ TASKS: dict[str, Task] = {
 
 def main() -> None:
     number = int(sys.argv[1])
-    store, opened = holdfast.open("memory:"), "memory:"
+    store, opened = limpet.open("memory:"), "memory:"
     say("ready")
     for line in sys.stdin:
         task, url, message = json.loads(line)
         if url != opened:
             store.close()
-            store, opened = holdfast.open(url), url
+            store, opened = limpet.open(url), url
         say(TASKS[task](store, number, message))
     store.close()
 

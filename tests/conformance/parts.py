@@ -2,30 +2,30 @@
 
 import pytest
 
-from holdfast.testing import conformance
-from holdfast.testing.conformance import Face
-from holdfast.testing.conformance.across import Across
-from holdfast.testing.conformance.appending import Appending
-from holdfast.testing.conformance.damage import Damage
-from holdfast.testing.conformance.deleting import Deleting
-from holdfast.testing.conformance.drafts import Drafts
-from holdfast.testing.conformance.engine import EngineSeam
-from holdfast.testing.conformance.exactness import Exactness
-from holdfast.testing.conformance.forking import Forking
-from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.lines import Lines
-from holdfast.testing.conformance.listing import Listing
-from holdfast.testing.conformance.notes import Notes
-from holdfast.testing.conformance.order import Order
-from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.pruning import Pruning
-from holdfast.testing.conformance.reading import Reading
-from holdfast.testing.conformance.repeating import Repeating
-from holdfast.testing.conformance.saving import Saving
-from holdfast.testing.conformance.threads import Threads
-from holdfast.testing.conformance.updating import Updating
-from holdfast.testing.conformance.upkeep import Upkeep
-from holdfast.testing.conformance.watching import Watching
+from limpet.testing import conformance
+from limpet.testing.conformance import Face
+from limpet.testing.conformance.across import Across
+from limpet.testing.conformance.appending import Appending
+from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.deleting import Deleting
+from limpet.testing.conformance.drafts import Drafts
+from limpet.testing.conformance.engine import EngineSeam
+from limpet.testing.conformance.exactness import Exactness
+from limpet.testing.conformance.forking import Forking
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.lines import Lines
+from limpet.testing.conformance.listing import Listing
+from limpet.testing.conformance.notes import Notes
+from limpet.testing.conformance.order import Order
+from limpet.testing.conformance.promises import Promises
+from limpet.testing.conformance.pruning import Pruning
+from limpet.testing.conformance.reading import Reading
+from limpet.testing.conformance.repeating import Repeating
+from limpet.testing.conformance.saving import Saving
+from limpet.testing.conformance.threads import Threads
+from limpet.testing.conformance.updating import Updating
+from limpet.testing.conformance.upkeep import Upkeep
+from limpet.testing.conformance.watching import Watching
 
 
 class Sync(conformance.Kit):

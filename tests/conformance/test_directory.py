@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import opening
-from holdfast.core.layout import listing_order
-from holdfast.protocol import Backend
-from holdfast.testing import conformance
-from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.watching import Watching
+from limpet import opening
+from limpet.core.layout import listing_order
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, Stored, Sync
 
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from holdfast.backends.memory import MemoryBackend
-from holdfast.protocol import Backend
-from holdfast.testing import conformance
+from limpet.backends.memory import MemoryBackend
+from limpet.protocol import Backend
+from limpet.testing import conformance
 
 
 class TestMemory(conformance.Suite):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import opening
-from holdfast.protocol import Backend
-from holdfast.testing import conformance
-from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.threads import Threads
-from holdfast.testing.conformance.watching import Watching
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.promises import Promises
+from limpet.testing.conformance.threads import Threads
+from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, Stored, Sync
 from tests.servers.postgres import Connection, Postgres, Schemas
 

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.memory import MemoryBackend
-from holdfast.errors import Unsupported
-from holdfast.model import SnapshotInfo, SnapshotRef
-from holdfast.protocol import Backend, Query
-from holdfast.testing import conformance
-from holdfast.testing.conformance.across import Across
-from holdfast.testing.conformance.deleting import Deleting
-from holdfast.testing.conformance.drafts import Drafts
-from holdfast.testing.conformance.listing import Listing
-from holdfast.testing.conformance.order import Order
-from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.reading import Reading
-from holdfast.testing.conformance.repeating import Repeating
-from holdfast.testing.conformance.updating import Updating
-from holdfast.testing.conformance.watching import Watching
+from limpet.backends.memory import MemoryBackend
+from limpet.errors import Unsupported
+from limpet.model import SnapshotInfo, SnapshotRef
+from limpet.protocol import Backend, Query
+from limpet.testing import conformance
+from limpet.testing.conformance.across import Across
+from limpet.testing.conformance.deleting import Deleting
+from limpet.testing.conformance.drafts import Drafts
+from limpet.testing.conformance.listing import Listing
+from limpet.testing.conformance.order import Order
+from limpet.testing.conformance.promises import Promises
+from limpet.testing.conformance.reading import Reading
+from limpet.testing.conformance.repeating import Repeating
+from limpet.testing.conformance.updating import Updating
+from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Sync
 
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import opening
-from holdfast.core.layout import listing_order
-from holdfast.model import ANY
-from holdfast.protocol import Backend
-from holdfast.testing import conformance
-from holdfast.testing.conformance.damage import Damage
-from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.repeating import Repeating
-from holdfast.testing.conformance.saving import Saving
-from holdfast.testing.conformance.threads import Threads
-from holdfast.testing.conformance.updating import Updating
+from limpet import opening
+from limpet.core.layout import listing_order
+from limpet.model import ANY
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.repeating import Repeating
+from limpet.testing.conformance.saving import Saving
+from limpet.testing.conformance.threads import Threads
+from limpet.testing.conformance.updating import Updating
 from tests.conformance.parts import Sync
 from tests.servers.service import Service
 

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import opening
-from holdfast.protocol import Backend
-from holdfast.testing import conformance
-from holdfast.testing.conformance.faces import Faces
-from holdfast.testing.conformance.leasing import Leasing
-from holdfast.testing.conformance.promises import Promises
-from holdfast.testing.conformance.threads import Threads
-from holdfast.testing.conformance.watching import Watching
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance.faces import Faces
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.promises import Promises
+from limpet.testing.conformance.threads import Threads
+from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, Sync
 
 
 class OnSqlite(conformance.Kit):
     def open_backend(self, place: Path) -> Backend:
         # What a power cut does is not tested here, and without syncing it is much faster.
-        return opening.open_backend(f"sqlite:///{place / 'holdfast.db'}", synchronous="off")
+        return opening.open_backend(f"sqlite:///{place / 'limpet.db'}", synchronous="off")
 
 
 class TestSqlite(Sync, OnSqlite, conformance.Suite):
@@ -34,4 +34,4 @@ class TestSqliteAtLength(conformance.Suite):
     """Every chapter, in both faces, with the settings that a user gets."""
 
     def open_backend(self, place: Path) -> Backend:
-        return opening.open_backend(f"sqlite:///{place / 'holdfast.db'}")
+        return opening.open_backend(f"sqlite:///{place / 'limpet.db'}")

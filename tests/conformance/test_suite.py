@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import AsyncScope
-from holdfast.backends.memory import MemoryBackend
-from holdfast.opening import store_over
-from holdfast.testing import conformance
-from holdfast.testing.conformance import PROMISES, Kit, Sequential, Suite, promises
-from holdfast.testing.conformance._faces import close_loop, through
-from holdfast.testing.conformance.bad_input import BadInput
-from holdfast.testing.conformance.faces import Faces
+from limpet import AsyncScope
+from limpet.backends.memory import MemoryBackend
+from limpet.opening import store_over
+from limpet.testing import conformance
+from limpet.testing.conformance import PROMISES, Kit, Sequential, Suite, promises
+from limpet.testing.conformance._faces import close_loop, through
+from limpet.testing.conformance.bad_input import BadInput
+from limpet.testing.conformance.faces import Faces
 from tests.conformance.parts import Stored
 
 TESTS: dict[str, Callable[..., None]] = {

@@ -10,8 +10,8 @@ import sys
 from typing import Any, TypeAlias
 from zlib import crc32
 
-import holdfast
-from holdfast import Snapshot, Store
+import limpet
+from limpet import Snapshot, Store
 
 Write: TypeAlias = list[Any]
 Model: TypeAlias = dict[str, Any]
@@ -135,7 +135,7 @@ def observe(store: Store) -> Model:
 def main() -> None:
     url, seed, tag = sys.argv[1:]
     chance = random.Random(seed)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         model = observe(store)
         say(["begin", model])
         number = 0

@@ -11,8 +11,8 @@ import sys
 from functools import cache
 from typing import Any
 
-import holdfast
-from holdfast import Scope, Store
+import limpet
+from limpet import Scope, Store
 
 SESSION = "s"
 WINDOW = 40  # turns, after which the chat begins to slide: it must not grow from round to round
@@ -121,7 +121,7 @@ TASKS = {task.__name__: task for task in (chat, drafts, edits)}
 
 def main() -> None:
     task, url, begin, seed = sys.argv[1:]
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         TASKS[task](store, int(begin), int(seed))
 
 

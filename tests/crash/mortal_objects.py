@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
 
-import holdfast
-from holdfast import Scope, Snapshot, SnapshotInfo, Store
-from holdfast.core.layout import Layout, parse_pointer
+import limpet
+from limpet import Scope, Snapshot, SnapshotInfo, Store
+from limpet.core.layout import Layout, parse_pointer
 
 Write: TypeAlias = list[Any]
 Dump: TypeAlias = dict[str, dict[str, Any]]
 
 MINTED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-TEMPORARY = ".holdfast-"
+TEMPORARY = ".limpet-"
 COLOURS = ("red", "green", "blue")
 ALL = {
     "save", "draft", "aside", "append", "update", "overwrite",
@@ -211,7 +211,7 @@ def strangers(folder: Path) -> list[str]:
 
 def run(url: str, seed: str, tag: str) -> None:
     chance = random.Random(seed)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         say(["begin", dump(store)])
         number = 0
         while True:
@@ -309,7 +309,7 @@ def killed(url: str, writes: list[Write], step: int) -> bool:
     if not child:
         status = 1
         try:
-            with holdfast.open(url) as store:
+            with limpet.open(url) as store:
                 for write in writes[:-1]:
                     act(store, write)
                 die_before(step)
@@ -325,7 +325,7 @@ def killed(url: str, writes: list[Write], step: int) -> bool:
 def points(folder: Path, name: str, stride: int) -> Iterator[str]:
     """Kill a verb at its steps; yield what was found: that it is done, or not, or half."""
     writes, base, place = VERBS[name], folder / "base", folder / "place"
-    with holdfast.open("memory:") as oracle:
+    with limpet.open("memory:") as oracle:
         for write in [*BASE, *writes[:-1]]:
             act(oracle, write)
         before = dump(oracle)
@@ -339,7 +339,7 @@ def points(folder: Path, name: str, stride: int) -> Iterator[str]:
         shutil.copytree(base, place)
         url = f"file://{place}?sync=false"
         died = killed(url, writes, step)
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             found = dump(store)
             what = compare(found, before, after)
             assert [each for each in store.check() if each.severity == "error"] == []
@@ -372,7 +372,7 @@ def without_notes(found: Dump) -> Dump:
 
 
 def run_steps(folder: Path, stride: int) -> None:
-    with holdfast.open(f"file://{folder}/base?sync=false") as store:
+    with limpet.open(f"file://{folder}/base?sync=false") as store:
         for write in BASE:
             act(store, write)
     for name in VERBS:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import holdfast.cli.demo
-from holdfast.cli._app import run
-from holdfast.cli._demo_proof import Story, facts
+import limpet.cli.demo
+from limpet.cli._app import run
+from limpet.cli._demo_proof import Story, facts
 
-HOLDFAST = Path(sys.executable).with_name("holdfast")
+LIMPET = Path(sys.executable).with_name("limpet")
 
 
 def run_demo(folder: Path, *, pace: str = "0.1") -> "subprocess.CompletedProcess[str]":
     """Run the demonstration as a person would, but through pipes and faster."""
     return subprocess.run(
-        [HOLDFAST, "demo", "--pace", pace],
+        [LIMPET, "demo", "--pace", pace],
         cwd=folder,
         env={**os.environ, "TMPDIR": str(folder), "PYTHONWARNINGS": "error", "COLUMNS": "80"},
         capture_output=True,
@@ -82,7 +82,7 @@ def test_a_pipe_gets_plain_lines_of_80_columns(tmp_path: Path) -> None:
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, whom: str) -> None:
     """Ctrl-C ends it with 130: no traceback, no agent left at work, no file."""
     demo = subprocess.Popen(
-        [HOLDFAST, "demo", "--pace", "0.1"],
+        [LIMPET, "demo", "--pace", "0.1"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -111,14 +111,14 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, whom: str) -> None:
 def test_a_story_in_which_nothing_happened_does_not_hold() -> None:
     """Guard the guards: but for `check`, each of the facts needs something that happened."""
     held = [fact for fact, holds in facts(Story()) if holds]
-    assert held == ["holdfast check finds nothing wrong"]
+    assert held == ["limpet check finds nothing wrong"]
 
 
 def test_one_fact_that_does_not_hold_is_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = [("the sky is blue", True), ("pigs fly", False)]
-    monkeypatch.setattr(holdfast.cli.demo, "facts", lambda story: iter(told))
+    monkeypatch.setattr(limpet.cli.demo, "facts", lambda story: iter(told))
     assert run(["demo", "--pace", "0.01"]) == 1
     shown = capsys.readouterr().out
     assert "✓ the sky is blue" in shown

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-import holdfast
+import limpet
 from tests.crash.mortal import Model, Write, observe, predict
 
 SCRIPT = Path(__file__).with_name("mortal.py")
@@ -59,7 +59,7 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     url = f"sqlite:///{path}"
     chance = random.Random(20)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("s", "counter").save({"count": 0}, id="counter")
         model = observe(store)
     kinds: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
         for write in done:
             model = predict(model, write)
             kinds[write[0]] += 1
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             seen = observe(store)
         possible = [model] if begun is None else [model, predict(model, begun)]
         assert seen in possible, f"killed after {len(done)} writes, during {begun}"

@@ -11,8 +11,8 @@ from typing import IO
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.crash.mortal_objects import (
     ALL,
     TEMPORARY,
@@ -104,7 +104,7 @@ def torture(folder: Path, rounds: int, writes_max: int, seed: int) -> Counter[st
     """Kill one process after another; return how often each write was done, or under way."""
     url, chance = f"file://{folder}", random.Random(seed)
     counts: Counter[str] = Counter()
-    with holdfast.open("memory:") as oracle:
+    with limpet.open("memory:") as oracle:
         for number in range(rounds):
             acknowledged, moment_s = chance.randrange(writes_max), chance.uniform(0, MOMENT_S_MAX)
             seen, done, begun = kill_after(acknowledged, moment_s, url, seed + number)
@@ -112,7 +112,7 @@ def torture(folder: Path, rounds: int, writes_max: int, seed: int) -> Counter[st
             for write in done:
                 perform(oracle, write)
                 counts[write[0]] += 1
-            with holdfast.open(url) as store:
+            with limpet.open(url) as store:
                 counts[f"killed, {settle(store, oracle, begun, number)}"] += 1
                 assert [each for each in store.check() if each.severity == "error"] == []
             strange = strangers(folder)

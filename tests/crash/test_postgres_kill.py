@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.concurrency import family, storm
 from tests.concurrency.crew import Worker
 from tests.crash.mortal import observe, predict
@@ -51,7 +51,7 @@ def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url:
     """
     chance = random.Random(20)
     kinds: Counter[str] = Counter()
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         store.scope("s", "counter").save({"count": 0}, id="counter")
         model = observe(store)
         for number in range(7):
@@ -73,7 +73,7 @@ def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url:
 
 def killed_in_chats(conn: Connection, url: str, *, rounds: int, seed: int) -> None:
     saved = 0
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope(SESSION, "chat")
         for number, (after, wait_s) in enumerate(moments(random.Random(seed), rounds, 80)):
             said = kill("chat", mortal(url), saved, after=after, wait_s=wait_s, seed=number)
@@ -95,7 +95,7 @@ def killed_in_chats(conn: Connection, url: str, *, rounds: int, seed: int) -> No
 
 def killed_in_drafts(conn: Connection, url: str, *, rounds: int, seed: int) -> None:
     begin = 0
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope(SESSION, "drafts")
         for number, (after, wait_s) in enumerate(moments(random.Random(seed), rounds, 80)):
             said = kill("drafts", mortal(url), begin, after=after, wait_s=wait_s, seed=number)
@@ -118,7 +118,7 @@ def killed_in_edits(conn: Connection, url: str, *, rounds: int, seed: int) -> Co
     changed: dict[int, int] = {}
     kinds: Counter[str] = Counter()
     chance = random.Random(seed)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope(SESSION, "edits")
         for number in range(rounds):
             after, wait_s = chance.randrange(40, 260), chance.choice((0, 0.0005, 0.002, 0.004))
@@ -170,7 +170,7 @@ def test_edits_that_are_killed(conn: Connection, postgres_url: str) -> None:
 
 def killed_in_a_storm(conn: Connection, url: str, *, rounds: int, wait_s: float) -> None:
     """Kill all writers of a family at once; each round goes on with what the dead have left."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for number in range(rounds):
             workers = [
                 Worker(family.__name__, mortal(url), each, 10_000, 2)

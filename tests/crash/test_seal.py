@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-import holdfast
-from holdfast import Scope, Store
+import limpet
+from limpet import Scope, Store
 from tests.crash import mortal_chat
 from tests.crash.mortal_chat import SESSION, name_of, predict, state_of
 
@@ -79,7 +79,7 @@ def killed_in_chats(path: Path, *, rounds: int, seed: int) -> None:
     for number, (after, wait_s) in enumerate(moments(random.Random(seed), rounds, 80)):
         said = kill("chat", url, saved, after=after, wait_s=wait_s, seed=number)
         assert said == list(range(saved, saved + len(said)))
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             scope = store.scope(SESSION, "chat")
             numbers = check_states(scope, {})
             # The last may have been stored before it could say so.
@@ -101,7 +101,7 @@ def killed_in_drafts(path: Path, *, rounds: int, seed: int) -> None:
     begin = 0
     for number, (after, wait_s) in enumerate(moments(random.Random(seed), rounds, 80)):
         said = kill("drafts", url, begin, after=after, wait_s=wait_s, seed=number)
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             scope = store.scope(SESSION, "drafts")
             head = scope.load()
             assert head is not None
@@ -132,7 +132,7 @@ def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
             numbers = predict(change, numbers)
             kinds[change[0]] += 1
             note_change(change, changed)
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             begun = tried[len(done) :]
             scope = store.scope(SESSION, "edits")
             found = [int(id) for id in scope.ids()]

@@ -1,12 +1,12 @@
-"""Storage on which the Strands SDK and Holdfast work side by side."""
+"""Storage on which the Strands SDK and Limpet work side by side."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-import holdfast
-from holdfast.model import ScopeKey
-from holdfast.store import Store
+import limpet
+from limpet.model import ScopeKey
+from limpet.store import Store
 from tests.interop.places import Files, Folder, Objects, Place
 from tests.interop.sdk import Sdk, Theirs
 
@@ -63,7 +63,7 @@ class Ground:
         self.url = f"{address}?{urlencode(options)}"
 
     def open(self) -> Store:
-        return holdfast.open(self.url, **self._secrets)
+        return limpet.open(self.url, **self._secrets)
 
     def theirs(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> Theirs:
         """Return a scope as the SDK sees it."""

@@ -67,7 +67,7 @@ def _wheel() -> Runtime:
 def cache_folder() -> Path:
     """Return where installed packages stay from one run to the next."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "holdfast-tests"
+    return Path(base) / "limpet-tests"
 
 
 def install(name: str, project: Path, *, cache: Path, runtime: Runtime) -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.model import JSON, ScopeKey
+from limpet.model import JSON, ScopeKey
 from tests.interop.node import Runtime
 from tests.interop.process import NodeProcess
 

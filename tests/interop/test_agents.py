@@ -1,8 +1,8 @@
-"""Real agents of the SDK, with a stub for a model, on what Holdfast keeps."""
+"""Real agents of the SDK, with a stub for a model, on what Limpet keeps."""
 
 import pytest
 
-from holdfast import ScopeKey, Store
+from limpet import ScopeKey, Store
 from tests.interop.ground import LAYOUTS, NAMED, Ground
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast import JSON, ScopeKey, Store, Unavailable
+from limpet import JSON, ScopeKey, Store, Unavailable
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk, Theirs, snapshot

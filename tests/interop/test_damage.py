@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import Corrupt, ScopeKey, Store
+from limpet import Corrupt, ScopeKey, Store
 from tests.interop.ground import Ground
 from tests.interop.sdk import SdkError, snapshot, uuid7
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import ScopeKey, Store, Unsupported
+from limpet import ScopeKey, Store, Unsupported
 from tests.interop.ground import Ground
 from tests.interop.sdk import SdkError, uuid7
 
@@ -72,7 +72,7 @@ def test_we_delete_a_snapshot_of_ours(ground: Ground, store: Store) -> None:
     assert [info.id for info in ours.history()] == [third, first]
     assert theirs.ids() == [first, second, third]
     tombstone = theirs.load(second)
-    assert tombstone["holdfast"] == "deleted"
+    assert tombstone["limpet"] == "deleted"
     assert "data" not in tombstone
     with pytest.raises(SdkError, match="Expected snapshot scope 'agent', got 'undefined'"):
         theirs.restore(second)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.compat.strands import (
+from limpet.compat.strands import (
     FileStorage,
     S3Storage,
     Snapshot,
@@ -17,7 +17,7 @@ from holdfast.compat.strands import (
     SnapshotStorage,
     StoreStorage,
 )
-from holdfast.model import JSON
+from limpet.model import JSON
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Below, Place
 from tests.interop.sdk import Sdk, snapshot, uuid7
@@ -62,7 +62,7 @@ def ours(ground: Ground, place: Place) -> Iterator[StoreStorage]:
 
 def without_ours(found: Any) -> Any:
     """Return a document without our header, which the SDK hands out with the rest."""
-    assert set(found["appData"].pop("holdfast")) >= {"n", "sum", "data_sum"}
+    assert set(found["appData"].pop("limpet")) >= {"n", "sum", "data_sum"}
     return found
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast import JSON, ScopeKey, Store
+from limpet import JSON, ScopeKey, Store
 from tests.interop.ground import LAYOUTS, Ground, Layout
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk

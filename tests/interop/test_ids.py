@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast import ScopeKey, Store
+from limpet import ScopeKey, Store
 from tests.interop.ground import Ground
 from tests.interop.sdk import SdkError, uuid7
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast import JSON, AlreadyExists, ScopeKey, Store
+from limpet import JSON, AlreadyExists, ScopeKey, Store
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Below
 from tests.interop.sdk import Sdk, snapshot, uuid7

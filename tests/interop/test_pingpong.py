@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast import Conflict, Scope, ScopeKey, SnapshotInfo, Store
+from limpet import Conflict, Scope, ScopeKey, SnapshotInfo, Store
 from tests.interop.ground import Ground
 from tests.interop.sdk import snapshot, uuid7
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast import ScopeKey
+from limpet import ScopeKey
 from tests.interop.ground import LAYOUTS, NAMED, Ground
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk, SdkError, snapshot, uuid7

@@ -1,4 +1,4 @@
-"""What the Strands SDK writes, Holdfast reads, lists, pages and changes."""
+"""What the Strands SDK writes, Limpet reads, lists, pages and changes."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast import JSON, NotFound, ScopeKey, Store
+from limpet import JSON, NotFound, ScopeKey, Store
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk, snapshot, uuid7
@@ -214,7 +214,7 @@ def test_upkeep_leaves_theirs_alone(ground: Ground, store: Store) -> None:
         theirs.save_manifest({"schemaVersion": "1.0", "updatedAt": "2026-03-01T12:00:00.000Z"})
 
     def stored() -> dict[str, bytes]:
-        found = (key for key in ground.files.list_keys() if not key.startswith(".holdfast/"))
+        found = (key for key in ground.files.list_keys() if not key.startswith(".limpet/"))
         return {key: ground.files.read(key) for key in found}
 
     before = stored()

@@ -1,11 +1,11 @@
-"""What Holdfast writes, the Strands SDK reads and lists."""
+"""What Limpet writes, the Strands SDK reads and lists."""
 
 import re
 from datetime import datetime
 
 import pytest
 
-from holdfast import JSON, Conflict, ScopeKey, Store
+from limpet import JSON, Conflict, ScopeKey, Store
 from tests.interop.ground import Ground
 from tests.interop.sdk import SdkError
 from tests.interop.test_they_write import RICH, exact
@@ -25,8 +25,8 @@ def test_a_kept_save_is_latest_and_history(ground: Ground, store: Store) -> None
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["createdAt"])
         created = datetime.fromisoformat(found["createdAt"])
         assert 0 <= (info.created_at - created).total_seconds() < 0.001
-        assert found["appData"]["holdfast"]["id"] == info.id
-        assert found["appData"]["holdfast"]["labels"] == {"run": "7"}
+        assert found["appData"]["limpet"]["id"] == info.id
+        assert found["appData"]["limpet"]["labels"] == {"run": "7"}
     assert theirs.ids() == [info.id]
 
 

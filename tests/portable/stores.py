@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import holdfast
-from holdfast import portable
+import limpet
+from limpet import portable
 
 LONG = "lång/" + "x" * 300
 
 
-def fill(store: holdfast.Store) -> None:
+def fill(store: limpet.Store) -> None:
     """Save one of everything."""
     chat = store.scope("alice/chat-1", "planner")
     for number in range(20):
@@ -50,6 +50,6 @@ def _nested(depth: int) -> Any:
     return value
 
 
-def lines(store: holdfast.Store, **asked: Any) -> bytes:
+def lines(store: limpet.Store, **asked: Any) -> bytes:
     """Return an export."""
     return b"".join(portable.export_lines(store, **asked))

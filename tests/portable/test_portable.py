@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import portable
-from holdfast.errors import Conflict, Corrupt, InvalidInput
+import limpet
+from limpet import portable
+from limpet.errors import Conflict, Corrupt, InvalidInput
 from tests.portable.stores import LONG, fill, lines
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
@@ -23,8 +23,8 @@ SLOWLY = [pytest.param("s3", marks=pytest.mark.slow)]
 
 
 @pytest.fixture
-def full() -> Iterator[holdfast.Store]:
-    with holdfast.open("memory:") as store:
+def full() -> Iterator[limpet.Store]:
+    with limpet.open("memory:") as store:
         fill(store)
         yield store
 
@@ -34,9 +34,9 @@ def place(request: pytest.FixtureRequest) -> Place:
     return place_of(request.param, request)
 
 
-def test_a_copy_holds_the_same(full: holdfast.Store, place: Place) -> None:
+def test_a_copy_holds_the_same(full: limpet.Store, place: Place) -> None:
     expected = lines(full)
-    with holdfast.open(place.url, **place.options) as target:
+    with limpet.open(place.url, **place.options) as target:
         done = portable.copy(full, target)
         assert lines(target) == expected
         assert done.written == done.snapshots + done.notes > 40
@@ -47,24 +47,24 @@ def test_a_copy_holds_the_same(full: holdfast.Store, place: Place) -> None:
         again = portable.copy(full, target)
         assert (again.written, again.snapshots) == (0, done.snapshots)
         assert [each for each in target.check() if each.severity != "info"] == []
-        with holdfast.open("memory:") as back:
+        with limpet.open("memory:") as back:
             portable.copy(target, back)
             assert lines(back) == expected
 
 
-def _facts(info: holdfast.SnapshotInfo | None) -> Any:
+def _facts(info: limpet.SnapshotInfo | None) -> Any:
     if info is None:
         return None
     names = ("scope", "id", "parent_id", "forked_from", "status", "labels", "metadata", "kept")
     facts = [getattr(info, name) for name in (*names, "created_at", "size")]
-    return [*facts, info.state] if isinstance(info, holdfast.Snapshot) else facts
+    return [*facts, info.state] if isinstance(info, limpet.Snapshot) else facts
 
 
-def test_an_import_holds_the_same(full: holdfast.Store) -> None:
+def test_an_import_holds_the_same(full: limpet.Store) -> None:
     expected = lines(full)
     whole = expected.splitlines(keepends=True)
     for end in (2, 9, len(whole) // 2, len(whole)):
-        with holdfast.open("memory:") as store:
+        with limpet.open("memory:") as store:
             if end < len(whole):
                 with pytest.raises(Corrupt, match="the export is cut off"):
                     portable.import_lines(store, whole[:end])
@@ -80,11 +80,11 @@ def test_an_import_holds_the_same(full: holdfast.Store) -> None:
             assert portable.import_lines(store, twice).written == 0
 
 
-def test_a_copy_goes_on_wherever_it_was_stopped(full: holdfast.Store) -> None:
+def test_a_copy_goes_on_wherever_it_was_stopped(full: limpet.Store) -> None:
     expected = lines(full)
-    total = portable.copy(full, holdfast.open("memory:")).snapshots
+    total = portable.copy(full, limpet.open("memory:")).snapshots
     for stop in range(0, total, 3):
-        with holdfast.open("memory:") as target:
+        with limpet.open("memory:") as target:
 
             def stopping(told: portable.Progress, stop: int = stop) -> None:
                 if told.snapshots > stop:
@@ -96,8 +96,8 @@ def test_a_copy_goes_on_wherever_it_was_stopped(full: holdfast.Store) -> None:
             assert lines(target) == expected
 
 
-def test_what_is_new_or_changed_is_brought_over(full: holdfast.Store) -> None:
-    with holdfast.open("memory:") as target:
+def test_what_is_new_or_changed_is_brought_over(full: limpet.Store) -> None:
+    with limpet.open("memory:") as target:
         portable.copy(full, target)
         chat = full.scope("alice/chat-1", "planner")
         chat.append("more", [1])  # on the draft, which is gone by it
@@ -110,7 +110,7 @@ def test_what_is_new_or_changed_is_brought_over(full: holdfast.Store) -> None:
         assert portable.copy(full, target).written == 2  # the draft went and came again
         assert lines(target) == lines(full)
         full.scope("older-head", kind="graph").delete_snapshot(
-            holdfast_id(full.scope("older-head", kind="graph"))
+            limpet_id(full.scope("older-head", kind="graph"))
         )
         portable.copy(full, target)
         shown = target.scope("older-head", kind="graph").info()
@@ -118,13 +118,13 @@ def test_what_is_new_or_changed_is_brought_over(full: holdfast.Store) -> None:
         assert shown.kept
 
 
-def holdfast_id(scope: holdfast.Scope) -> str:
+def limpet_id(scope: limpet.Scope) -> str:
     info = scope.info()
     assert info is not None
     return info.id
 
 
-Step = Callable[[holdfast.Scope], object]
+Step = Callable[[limpet.Scope], object]
 
 
 def _steps(*steps: Step) -> Step:
@@ -173,8 +173,8 @@ def test_a_second_copy_follows(name: str, engine: str, request: pytest.FixtureRe
     place = place_of(engine, request)
     before, after = TRANSITIONS[name]
     with (
-        holdfast.open("memory:") as source,
-        holdfast.open(place.url, **place.options) as target,
+        limpet.open("memory:") as source,
+        limpet.open(place.url, **place.options) as target,
     ):
         for step in (before, after):
             step(source.scope("s"))
@@ -183,7 +183,7 @@ def test_a_second_copy_follows(name: str, engine: str, request: pytest.FixtureRe
 
 
 def test_what_was_deleted_in_the_source_is_a_conflict_of_its_scope_only() -> None:
-    with holdfast.open("memory:") as source, holdfast.open("memory:") as target:
+    with limpet.open("memory:") as source, limpet.open("memory:") as target:
         for session in ("a", "b", "c"):
             source.scope(session).save(1, id="1")
             source.scope(session).save(2, id="2")
@@ -192,7 +192,7 @@ def test_what_was_deleted_in_the_source_is_a_conflict_of_its_scope_only() -> Non
         source.scope("a").delete_note("n")  # a note that only the target has does no harm
         source.scope("b").delete_snapshot("1")
         source.scope("c").save(3, id="3")
-        told: list[holdfast.Finding] = []
+        told: list[limpet.Finding] = []
         done = portable.copy(source, target, conflicts=told.append)
         assert [(each.code, each.scope and each.scope.session_id) for each in told] == [
             ("conflict", "b")
@@ -214,7 +214,7 @@ def test_a_copy_of_what_changes_meanwhile_can_be_repeated() -> None:
     ]
     for change in changes:
         for number in range(8):
-            with holdfast.open("memory:") as source, holdfast.open("memory:") as target:
+            with limpet.open("memory:") as source, limpet.open("memory:") as target:
                 scope = source.scope("s")
                 scope.save(1, id="a")
                 scope.save(2, id="b")
@@ -228,7 +228,7 @@ def test_a_copy_of_what_changes_meanwhile_can_be_repeated() -> None:
                     assert lines(target) == lines(source)
 
 
-def _changed_at(store: holdfast.Store, number: int, change: Callable[[], object]) -> None:
+def _changed_at(store: limpet.Store, number: int, change: Callable[[], object]) -> None:
     """Let something happen before the n-th call of the engine."""
     run = store._run
     count = 0
@@ -243,8 +243,8 @@ def _changed_at(store: holdfast.Store, number: int, change: Callable[[], object]
     store._run = counted  # type: ignore[method-assign]
 
 
-def test_a_part_of_a_store(full: holdfast.Store) -> None:
-    with holdfast.open("memory:") as target:
+def test_a_part_of_a_store(full: limpet.Store) -> None:
+    with limpet.open("memory:") as target:
         portable.copy(full, target, prefix="bob/")
         assert list(target.sessions()) == ["bob/chat-1"]
         portable.copy(full, target, session_id="deep")
@@ -253,14 +253,14 @@ def test_a_part_of_a_store(full: holdfast.Store) -> None:
     assert len(lines(full, session_id="nobody").splitlines()) == 2
 
 
-def test_other_saves_in_the_target_are_not_touched(full: holdfast.Store) -> None:
-    with holdfast.open("memory:") as target:
+def test_other_saves_in_the_target_are_not_touched(full: limpet.Store) -> None:
+    with limpet.open("memory:") as target:
         target.scope("older-head", kind="graph").save("mine", id="mine")
         before = lines(target)
         with pytest.raises(Conflict, match=r"something else was saved.*older-head:main.*mine"):
             portable.copy(full, target, session_id="older-head")
         assert lines(target) == before
-    with holdfast.open("memory:") as target:
+    with limpet.open("memory:") as target:
         portable.copy(full, target, session_id="older-head")
         target.scope("older-head", kind="graph").save("mine", id="mine")
         target.scope("another").save(1)
@@ -272,8 +272,8 @@ def test_other_saves_in_the_target_are_not_touched(full: holdfast.Store) -> None
         portable.copy(full, full.aio.sync)
 
 
-def test_a_target_that_loses_something_is_found_out(full: holdfast.Store) -> None:
-    with holdfast.open("memory:") as target:
+def test_a_target_that_loses_something_is_found_out(full: limpet.Store) -> None:
+    with limpet.open("memory:") as target:
 
         def meddle(told: portable.Progress) -> None:
             ids = list(target.scope("alice/chat-1", "planner").ids())
@@ -285,9 +285,9 @@ def test_a_target_that_loses_something_is_found_out(full: holdfast.Store) -> Non
         portable.copy(full, target, session_id="deep", verify=False)
 
 
-def test_the_lines_hold_nothing_of_the_engine(full: holdfast.Store) -> None:
+def test_the_lines_hold_nothing_of_the_engine(full: limpet.Store) -> None:
     first, *rest, last = (json.loads(line) for line in lines(full).splitlines())
-    assert first == {"type": "holdfast", "version": 1}
+    assert first == {"type": "limpet", "version": 1}
     counts = Counter(f"{record['type']}s" for record in rest)
     assert last == {"type": "end", **counts}
     address = ["type", "session_id", "kind", "scope_id"]
@@ -309,7 +309,7 @@ def test_the_lines_hold_nothing_of_the_engine(full: holdfast.Store) -> None:
     assert len(notes) == 9
 
 
-FIRST = '{"type":"holdfast","version":1}\n'
+FIRST = '{"type":"limpet","version":1}\n'
 SCOPE = '{"type":"scope","session_id":"s","kind":"agent","scope_id":"m","head":"a"}\n'
 SNAPSHOT = (
     '{"type":"snapshot","session_id":"s","kind":"agent","scope_id":"m","id":"a","parent_id":null,'
@@ -323,37 +323,37 @@ SNAPSHOT = (
     [
         ("", "it is empty"),
         ("hello", "the first line does not say so"),
-        ('{"type":"holdfast","version":2}', "another version. found=`2`"),
-        ('{"type":"holdfast","version":true}', "another version. found=`True`"),
-        ('{"type":"holdfast","version":1}\n{"type":"sc', "line=`2`"),
-        ('{"type":"holdfast","version":1}\n{"a":NaN}', "not JSON: "),
+        ('{"type":"limpet","version":2}', "another version. found=`2`"),
+        ('{"type":"limpet","version":true}', "another version. found=`True`"),
+        ('{"type":"limpet","version":1}\n{"type":"sc', "line=`2`"),
+        ('{"type":"limpet","version":1}\n{"a":NaN}', "not JSON: "),
         (FIRST + SCOPE + SNAPSHOT % "[]", "not understood. line=`3`"),
         (FIRST + SCOPE + SNAPSHOT % "null", "not understood. line=`3`"),
         (FIRST + SCOPE + SNAPSHOT % '{"a":1}', "must be text. type=`int` line=`3`"),
-        ('{"type":"holdfast","version":1}\n\n[]', "not understood. line=`3`"),
-        ('{"type":"holdfast","version":1}\n{"type":"other"}', "not understood. line=`2`"),
+        ('{"type":"limpet","version":1}\n\n[]', "not understood. line=`3`"),
+        ('{"type":"limpet","version":1}\n{"type":"other"}', "not understood. line=`2`"),
         (
-            '{"type":"holdfast","version":1}\n{"type":"note","session_id":"s","kind":"agent",'
+            '{"type":"limpet","version":1}\n{"type":"note","session_id":"s","kind":"agent",'
             '"scope_id":"m","on":null,"name":"n","value":1}',
             "outside its scope",
         ),
         (
-            '{"type":"holdfast","version":1}\n{"type":"scope","session_id":"","kind":"agent",'
+            '{"type":"limpet","version":1}\n{"type":"scope","session_id":"","kind":"agent",'
             '"scope_id":"m","head":null}',
             "line=`2`",
         ),
     ],
 )
 def test_what_is_no_export_is_refused(text: str, message: str) -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         with pytest.raises(InvalidInput) as refused:
             portable.import_lines(store, [line + b"\n" for line in text.encode().splitlines()])
         assert message in str(refused.value)
         assert list(store.sessions()) == []
 
 
-def test_damage_is_told_and_left_out(tmp_path: Path, full: holdfast.Store) -> None:
-    with holdfast.open(str(tmp_path)) as store:
+def test_damage_is_told_and_left_out(tmp_path: Path, full: limpet.Store) -> None:
+    with limpet.open(str(tmp_path)) as store:
         scope = store.scope("s")
         for number in range(20):
             scope.save({"n": number}, id=f"id-{number:02}")
@@ -366,7 +366,7 @@ def test_damage_is_told_and_left_out(tmp_path: Path, full: holdfast.Store) -> No
             file.write_bytes(file.read_bytes()[:300])
     (latest,) = tmp_path.rglob("snapshot_latest.json")
     latest.write_bytes(latest.read_bytes()[:-20])
-    with holdfast.open(str(tmp_path)) as store, holdfast.open("memory:") as target:
+    with limpet.open(str(tmp_path)) as store, limpet.open("memory:") as target:
         done = portable.copy(store, target)
         assert {finding.id for finding in done.skipped} == {None, "id-05", "id-07", "id-19"}
         shown = target.scope("s").load()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import portable
+import limpet
+from limpet import portable
 from tests.portable.stores import lines
 
 IDS = ["a", "A", "b", "x~1", "x/y", "é", "😀", "a b", "a@b", "a-b", "a-", "z\nz"]
@@ -26,7 +26,7 @@ VALUES: list[Any] = [
 ]
 
 
-def act(chance: random.Random, store: holdfast.Store) -> None:
+def act(chance: random.Random, store: limpet.Store) -> None:
     """Do one thing; half of them are refused, which is no matter."""
     session, scope = chance.choice(["s", "s-", "s/x", "S"]), chance.choice(["main", "p", "p~1"])
     line = store.scope(session, scope, chance.choice(["agent", "run"]))
@@ -55,11 +55,11 @@ def act(chance: random.Random, store: holdfast.Store) -> None:
             line.save(value, **facts)
 
 
-def some(chance: random.Random, store: holdfast.Store, count: int) -> None:
+def some(chance: random.Random, store: limpet.Store, count: int) -> None:
     for _ in range(count):
         try:
             act(chance, store)
-        except holdfast.HoldfastError:
+        except limpet.LimpetError:
             continue
 
 
@@ -67,9 +67,9 @@ def some(chance: random.Random, store: holdfast.Store, count: int) -> None:
 def test_copies_of_copies(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     with (
-        holdfast.open("memory:") as first,
-        holdfast.open(f"sqlite:///{tmp_path}/x.db", synchronous="off") as second,
-        holdfast.open(f"file://{tmp_path}/x", sync=False) as third,
+        limpet.open("memory:") as first,
+        limpet.open(f"sqlite:///{tmp_path}/x.db", synchronous="off") as second,
+        limpet.open(f"file://{tmp_path}/x", sync=False) as third,
     ):
         for count in (30, 1, 2, 3):
             some(chance, first, count)

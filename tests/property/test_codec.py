@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.codec import Packed, address_body, decode, encode, squeeze, unpack
-from holdfast.errors import Corrupt, InvalidInput
+from limpet.core.codec import Packed, address_body, decode, encode, squeeze, unpack
+from limpet.errors import Corrupt, InvalidInput
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import ScopeKey
-from holdfast.core.delta import Delta, apply, diff, dump, parse, size_of
-from holdfast.errors import Corrupt
+from limpet import ScopeKey
+from limpet.core.delta import Delta, apply, diff, dump, parse, size_of
+from limpet.errors import Corrupt
 from tests.property.trees import BASE, KINDS, Forest, everything_in, evolve, grow, message, text_of
 
 MAIN = ScopeKey("s")

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import diff as module
-from holdfast.core.codec import encode
-from holdfast.core.diff import diff
+from limpet.core import diff as module
+from limpet.core.codec import encode
+from limpet.core.diff import diff
 
 moderate = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast import opening
-from holdfast.backends.memory import MemoryBackend
-from holdfast.model import Pruned, ScopeKey, SnapshotInfo
-from holdfast.protocol import Backend, Commit, Query
-from holdfast.testing.stateful import Lockstep
+from limpet import opening
+from limpet.backends.memory import MemoryBackend
+from limpet.model import Pruned, ScopeKey, SnapshotInfo
+from limpet.protocol import Backend, Commit, Query
+from limpet.testing.stateful import Lockstep
 
 
 def some(examples: int, steps: int) -> settings:
@@ -28,7 +28,7 @@ def some(examples: int, steps: int) -> settings:
 class Sqlite(Lockstep):
     def open_backend(self, place: Path) -> Backend:
         # Re-opened by the same system, which forgets nothing: waiting for the disk adds nothing.
-        return opening.open_backend(f"sqlite:///{place}/holdfast.db", synchronous="off")
+        return opening.open_backend(f"sqlite:///{place}/limpet.db", synchronous="off")
 
 
 class Directory(Lockstep):

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from holdfast import opening
-from holdfast.protocol import Backend
-from holdfast.testing.stateful import Lockstep
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing.stateful import Lockstep
 from tests.property.test_stateful import some
 from tests.servers.postgres import Schemas
 

@@ -6,10 +6,10 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import codec, delta
-from holdfast.core.commits import appended
-from holdfast.core.tails import extended
-from holdfast.protocol import Append, Tails
+from limpet.core import codec, delta
+from limpet.core.commits import appended
+from limpet.core.tails import extended
+from limpet.protocol import Append, Tails
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=8),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AlreadyExists, ScopeKey
+from limpet import AlreadyExists, ScopeKey
 from tests.property.trees import BASE, KINDS, ODD, Forest, Line, evolve, grow, message
 
 MAIN = ScopeKey("s")

@@ -17,8 +17,8 @@ import orjson
 import pytest
 import zstandard
 
-import holdfast
-from holdfast import JSON, InvalidInput, ScopeKey, SnapshotInfo, Store
+import limpet
+from limpet import JSON, InvalidInput, ScopeKey, SnapshotInfo, Store
 
 TEXT: Final = (
     "the agent reads a file and tells what it found there then asks the tool again because its "
@@ -222,7 +222,7 @@ class Forest:
 
     def _open(self) -> Store:
         # Nothing here dies, so waiting for the disk would add nothing.
-        return holdfast.open(f"sqlite:///{self.path}", synchronous="off")
+        return limpet.open(f"sqlite:///{self.path}", synchronous="off")
 
     @property
     def store(self) -> Store:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Store
-from holdfast.testing.conformance import Face
+from limpet import Store
+from limpet.testing.conformance import Face
 from tests.runs.hands import Hands, Place
 
 

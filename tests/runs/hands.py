@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-import holdfast
-from holdfast import JSON, Store, runs
-from holdfast.runs import Run, RunInfo
-from holdfast.runs.attempt import Attempt, Plan
-from holdfast.runs.verbs import scope_of
-from holdfast.testing.conformance import Face
+import limpet
+from limpet import JSON, Store, runs
+from limpet.runs import Run, RunInfo
+from limpet.runs.attempt import Attempt, Plan
+from limpet.runs.verbs import scope_of
+from limpet.testing.conformance import Face
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Place:
         return self.url.partition(":")[0]
 
     def open(self) -> Store:
-        return holdfast.open(self.url, **self.options)
+        return limpet.open(self.url, **self.options)
 
 
 class Hands:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, runs
+import limpet
+from limpet import InvalidInput, runs
 from tests.runs.hands import Hands
 
 
@@ -35,7 +35,7 @@ from tests.runs.hands import Hands
 )
 def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
     options = {"run_id": "r", **options}
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         for each in (store, store.aio):
             with pytest.raises(InvalidInput):
                 runs.start(each, **options)
@@ -58,7 +58,7 @@ def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
 )
 def test_bad_questions_are_refused_at_the_call(verb: Any, arguments: Any) -> None:
     given, named = (arguments, {}) if isinstance(arguments, tuple) else ((), arguments)
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         for each in (store, store.aio, None, "memory:"):
             with pytest.raises(InvalidInput):
                 verb(each, *given, **named)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Store, Unavailable, opening, runs
-from holdfast.backends.memory import MemoryBackend
-from holdfast.protocol import Commit
-from holdfast.runs import Aborted
+from limpet import Store, Unavailable, opening, runs
+from limpet.backends.memory import MemoryBackend
+from limpet.protocol import Commit
+from limpet.runs import Aborted
 from tests.runs.hands import ends_with
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import runs
+from limpet import runs
 from tests.runs.conftest import place_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

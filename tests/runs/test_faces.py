@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-import holdfast
-from holdfast import Store, runs
-from holdfast.runs import AsyncRun, Run
+import limpet
+from limpet import Store, runs
+from limpet.runs import AsyncRun, Run
 from tests.runs.hands import Hands, Place, ends_with
 from tests.waiting import until
 
@@ -22,7 +22,7 @@ def test_the_faces_have_the_same_names() -> None:
 
 def test_a_store_gains_no_names() -> None:
     assert not [name for name in dir(Store) if "run" in name and not name.startswith("_")]
-    assert "runs" not in holdfast.__all__
+    assert "runs" not in limpet.__all__
 
 
 @pytest.mark.parametrize("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Conflict, Store, runs
+from limpet import Conflict, Store, runs
 from tests.concurrency.crew import Worker
 from tests.runs.hands import Place
 from tests.waiting import until
@@ -110,9 +110,9 @@ def test_a_worker_that_was_asleep_finds_its_run_taken(shared: Place) -> None:
 
 FORKER = """
 import os, sys
-import holdfast
-from holdfast import runs
-with holdfast.open(sys.argv[1]) as store, runs.start(store, "r") as run:
+import limpet
+from limpet import runs
+with limpet.open(sys.argv[1]) as store, runs.start(store, "r") as run:
     before = run.step(1)
     if os.fork() == 0:
         sys.exit(3)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import JSON, Conflict, NotFound, Store, runs
-from holdfast.runs import Aborted
+import limpet
+from limpet import JSON, Conflict, NotFound, Store, runs
+from limpet.runs import Aborted
 from tests.runs.hands import Place, ends_with
 
 ROUNDS = {"memory": 100, "sqlite": 50, "file": 30, "postgresql": 30, "s3": 20}
@@ -33,7 +33,7 @@ def race(place: Place, number: int, *parties: Callable[[], Any]) -> list[Any]:
         time.sleep(pauses[index])
         try:
             answers[index] = parties[index]()
-        except holdfast.HoldfastError as error:
+        except limpet.LimpetError as error:
             answers[index] = error
 
     threads = [threading.Thread(target=act, args=(index,)) for index in range(len(parties))]

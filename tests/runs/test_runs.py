@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, NotFound, Store, runs
-from holdfast.runs import Aborted, RunError
+from limpet import Conflict, NotFound, Store, runs
+from limpet.runs import Aborted, RunError
 from tests.runs.hands import Hands, desert, ends_with
 from tests.waiting import until
 

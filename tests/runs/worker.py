@@ -5,8 +5,8 @@ import sys
 import time
 from typing import Any
 
-import holdfast
-from holdfast import Store, runs
+import limpet
+from limpet import Store, runs
 
 
 def say(message: Any) -> None:
@@ -45,12 +45,12 @@ def doze(store: Store, run_id: str, ttl_s: float) -> None:
             say("ready")
             sys.stdin.readline()
             run.step("awake")
-    except holdfast.HoldfastError as error:
+    except limpet.LimpetError as error:
         say(type(error).__name__)
 
 
 def main(url: str, options: str) -> None:
-    with holdfast.open(url, **json.loads(options)) as store:
+    with limpet.open(url, **json.loads(options)) as store:
         while line := sys.stdin.readline():
             verb, run_id, ttl_s = json.loads(line)
             {"count": count, "idle": idle, "doze": doze}[verb](store, run_id, ttl_s)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.compat.strands import SnapshotLocation, SnapshotStorage
+from limpet.compat.strands import SnapshotLocation, SnapshotStorage
 from tests.compat.strands.kit import ENGINES, FILED, Ground, Grounds, make_location, run_coroutine
 
 

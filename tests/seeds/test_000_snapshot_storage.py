@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.compat.strands import (
+from limpet.compat.strands import (
     Snapshot,
     SnapshotLocation,
     SnapshotManifest,

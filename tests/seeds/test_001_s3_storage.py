@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.strands import (
+from limpet import InvalidInput
+from limpet.compat.strands import (
     S3Storage,
     SnapshotLocation,
     SnapshotManifest,
@@ -67,7 +67,7 @@ async def test_persists_session_snapshots_as_json_objects_in_an_s3_bucket(
     assert len(keys) == 2
     for key in keys:
         wire = json.loads(s3.files.read(key))
-        assert wire["appData"].pop("holdfast")
+        assert wire["appData"].pop("limpet")
         assert wire == make_snapshot(1).to_json()
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import NotFound
-from holdfast.backends._bucket.s3 import ObjectStoreBucket
-from holdfast.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
+import limpet
+from limpet import NotFound
+from limpet.backends._bucket.s3 import ObjectStoreBucket
+from limpet.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
 from tests.compat.runs import reading
 from tests.compat.runs.hands import AsyncHands, Runs, bare, large
 from tests.runs.conftest import place_of
@@ -349,7 +349,7 @@ def test_save_persists_a_checkpoint_overwriting_any_previous_one_for_the_same_ru
 
 
 def test_nothing_is_kept_of_a_run_but_its_checkpoint(tmp_path: Path) -> None:
-    with holdfast.open(f"sqlite:///{tmp_path}/runs.db") as store:
+    with limpet.open(f"sqlite:///{tmp_path}/runs.db") as store:
         for iteration in range(3):
             RunStore(store).save(Checkpoint("r", iteration=iteration))
         assert [*store.scope("r", "main", "run").history()] == []

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, InvalidInput
-from holdfast.compat.genkit import SessionSnapshot, SessionStore
+from limpet import Conflict, InvalidInput
+from limpet.compat.genkit import SessionSnapshot, SessionStore
 from tests.compat.genkit.kit import ENGINES, Desk, Heard, Row, Stores, all_of, always, row
 
 ROUNDS = 8

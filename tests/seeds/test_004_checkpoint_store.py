@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import NotFound
-from holdfast.compat.agentos import Checkpoint, CheckpointMetadata, CheckpointStore
+from limpet import NotFound
+from limpet.compat.agentos import Checkpoint, CheckpointMetadata, CheckpointStore
 from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Ground, Grounds, close
 

@@ -28,7 +28,7 @@ def start_moto() -> Iterator[Service]:
         port = free_port()
         service = Service(f"http://127.0.0.1:{port}", "key", "secret")
         with (
-            tempfile.TemporaryDirectory(prefix="holdfast-moto-") as folder,
+            tempfile.TemporaryDirectory(prefix="limpet-moto-") as folder,
             running(
                 [program, "-H", "127.0.0.1", "-p", str(port)],
                 {"PATH": os.environ.get("PATH", ""), "HOME": folder},

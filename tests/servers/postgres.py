@@ -1,6 +1,6 @@
 """PostgreSQL: a real server, from this machine's programs or from those inside a wheel.
 
-`HOLDFAST_TEST_POSTGRES` says which: the URL of a server that runs already, the folder of the
+`LIMPET_TEST_POSTGRES` says which: the URL of a server that runs already, the folder of the
 programs `postgres` and `initdb`, or `wheel`.
 """
 
@@ -160,7 +160,7 @@ class PrivatePostgres(Postgres):
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            temporary = tempfile.TemporaryDirectory(prefix="holdfast-postgres-")
+            temporary = tempfile.TemporaryDirectory(prefix="limpet-postgres-")
             self._folder = Path(stack.enter_context(temporary))
             self._owner = owner()
             if self._owner:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.model import ANY
+from limpet.errors import LimpetError
+from limpet.model import ANY
 from tests.servers.service import START_TRIES_MAX, Service, answers, executable, is_free, running
 
 PORTS = range(12_000, 22_000, 5)  # with what it adds to each below what the system hands out
@@ -33,9 +33,7 @@ def start_seaweedfs() -> Iterator[Service]:
         )
         with (
             _swept(first),
-            tempfile.TemporaryDirectory(
-                prefix="holdfast-weed-", ignore_cleanup_errors=True
-            ) as name,
+            tempfile.TemporaryDirectory(prefix="limpet-weed-", ignore_cleanup_errors=True) as name,
             running(
                 _command(weed, first, name),
                 _environ(service, name),
@@ -99,7 +97,7 @@ def _is_ready(service: Service) -> bool:
     try:
         bucket.put("k", b"", expect=ANY)
         bucket.delete(["k"])
-    except HoldfastError:
+    except LimpetError:
         return False
     finally:
         bucket.close()

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends._bucket.s3 import ObjectStoreBucket, s3_bucket
-from holdfast.opening import CLOCK
+from limpet.backends._bucket.s3 import ObjectStoreBucket, s3_bucket
+from limpet.opening import CLOCK
 
 START_TRIES_MAX = 5
 START_S_MAX = 30.0
@@ -32,7 +32,7 @@ class Service:
     url: str
     access_key_id: str
     secret_access_key: str
-    name: str = "holdfast-tests"
+    name: str = "limpet-tests"
 
     @property
     def port(self) -> int:

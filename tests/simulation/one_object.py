@@ -8,12 +8,12 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.backends._bucket.protocol import Bucket, Moved
-from holdfast.backends._memory_scope import MemoryScope
-from holdfast.backends.memory import MemoryBackend
-from holdfast.errors import Unavailable
-from holdfast.model import ANY, Expect, Finding, Note, Pruned, ScopeKey, SnapshotInfo
-from holdfast.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
+from limpet.backends._bucket.protocol import Bucket, Moved
+from limpet.backends._memory_scope import MemoryScope
+from limpet.backends.memory import MemoryBackend
+from limpet.errors import Unavailable
+from limpet.model import ANY, Expect, Finding, Note, Pruned, ScopeKey, SnapshotInfo
+from limpet.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
 
 T = TypeVar("T")
 

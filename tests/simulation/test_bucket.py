@@ -2,11 +2,11 @@
 
 import pytest
 
-from holdfast.backends._bucket.protocol import Bucket
-from holdfast.testing.simulation.bucket import SimulatedBucket, Storage
-from holdfast.testing.simulation.dice import Dice
-from holdfast.testing.simulation.faults import MODES, Faults
-from holdfast.testing.simulation.scheduler import Scheduler
+from limpet.backends._bucket.protocol import Bucket
+from limpet.testing.simulation.bucket import SimulatedBucket, Storage
+from limpet.testing.simulation.dice import Dice
+from limpet.testing.simulation.faults import MODES, Faults
+from limpet.testing.simulation.scheduler import Scheduler
 from tests.buckets.suite import BucketSuite, by_names
 
 

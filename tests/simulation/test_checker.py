@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends._bucket.protocol import Bucket
-from holdfast.backends.memory import MemoryBackend
-from holdfast.core import codec
-from holdfast.errors import Conflict
-from holdfast.model import ANY, Pruned, ScopeKey, SnapshotInfo
-from holdfast.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Stamp
-from holdfast.testing.simulation import ASSERTED, SCENARIOS, simulate
-from holdfast.testing.simulation.world import Opener
+from limpet.backends._bucket.protocol import Bucket
+from limpet.backends.memory import MemoryBackend
+from limpet.core import codec
+from limpet.errors import Conflict
+from limpet.model import ANY, Pruned, ScopeKey, SnapshotInfo
+from limpet.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Stamp
+from limpet.testing.simulation import ASSERTED, SCENARIOS, simulate
+from limpet.testing.simulation.world import Opener
 from tests.simulation.one_object import OneObjectBackend
 
 RUNS = 20

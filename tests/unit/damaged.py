@@ -5,11 +5,11 @@ from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
-from holdfast.backends._relational.findings import SEVERITIES
-from holdfast.errors import Corrupt
-from holdfast.model import Finding, ScopeKey
-from holdfast.opening import draw
-from holdfast.protocol import Backend, Commit, Found, NoteWrite
+from limpet.backends._relational.findings import SEVERITIES
+from limpet.errors import Corrupt
+from limpet.model import Finding, ScopeKey
+from limpet.opening import draw
+from limpet.protocol import Backend, Commit, Found, NoteWrite
 
 Damage = Callable[[Any, int, int], None]
 """Takes a connection, and the keys of a scope and of a snapshot."""

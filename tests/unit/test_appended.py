@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.codec import decode, encode
-from holdfast.core.commits import appended
-from holdfast.errors import Corrupt, InvalidInput
-from holdfast.protocol import Append
+from limpet.core.codec import decode, encode
+from limpet.core.commits import appended
+from limpet.errors import Corrupt, InvalidInput
+from limpet.protocol import Append
 
 
 def append(key: str = "k", items: Any = (1,), *, bytes_max: int = 1_000) -> Append:

@@ -3,9 +3,9 @@
 import os
 from functools import partial
 
-from holdfast.backends._relational.cache import BodyCache
-from holdfast.model import ScopeKey
-from holdfast.testing.conformance._kit import together
+from limpet.backends._relational.cache import BodyCache
+from limpet.model import ScopeKey
+from limpet.testing.conformance._kit import together
 
 OVERHEAD = 512  # charged for each entry
 A, B, C = (ScopeKey(name) for name in "abc")

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt
-from holdfast.core import chains
-from holdfast.core.chains import BodyRow, Chains, read_chain
+import limpet
+from limpet import Corrupt
+from limpet.core import chains
+from limpet.core.chains import BodyRow, Chains, read_chain
 
 TURNS = 90
 
@@ -20,7 +20,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[int, BodyRow]:
     """Whole states, packs, sealed ones and open deltas: a conversation and a fork of it."""
     path = tmp_path_factory.mktemp("chains") / "store.db"
     chance = Random(7)
-    with holdfast.open(f"sqlite:///{path}", synchronous="off") as store:
+    with limpet.open(f"sqlite:///{path}", synchronous="off") as store:
         scope = store.scope("s")
         texts = [chance.randbytes(300).hex() for _ in range(20)]
         ids = []
@@ -83,7 +83,7 @@ def test_states_that_are_larger_than_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chains, "_SHARED_BYTES_MAX", 3_000)
-    with holdfast.open(f"sqlite:///{tmp_path}/store.db") as store:
+    with limpet.open(f"sqlite:///{tmp_path}/store.db") as store:
         scope = store.scope("s")
         texts = [Random(1).randbytes(4_000).hex()]
         for turn in range(40):

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from holdfast.core.codec import decode, encode
-from holdfast.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
-from holdfast.errors import Corrupt, InvalidInput
+from limpet.core.codec import decode, encode
+from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
+from limpet.errors import Corrupt, InvalidInput
 
 NAN = float("nan")
 
@@ -242,8 +242,8 @@ def test_deep_tuples_are_refused_and_do_not_crash() -> None:
     """In a process of its own: `orjson` does not count tuples and writes beyond its memory."""
     script = """
 import os
-from holdfast.core.codec import encode
-from holdfast.errors import InvalidInput
+from limpet.core.codec import encode
+from limpet.errors import InvalidInput
 
 for levels in (201, 255, 1_100, 1_999, 20_000, 100_000):
     state = ()

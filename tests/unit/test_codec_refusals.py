@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 import pytest
 
-from holdfast.core.codec import decode, encode
-from holdfast.core.limits import INTEGER_DIGITS_MAX
-from holdfast.errors import InvalidInput
+from limpet.core.codec import decode, encode
+from limpet.core.limits import INTEGER_DIGITS_MAX
+from limpet.errors import InvalidInput
 
 NAN = float("nan")
 INF = float("inf")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.commits import (
+from limpet.core.commits import (
     Line,
     Verdict,
     check_expect,
@@ -14,17 +14,17 @@ from holdfast.core.commits import (
     new_row,
     replaced_row,
 )
-from holdfast.core.ids import mint
-from holdfast.core.lineage import default_parent
-from holdfast.core.rows import Row, pack_ref, unpack_ref
-from holdfast.errors import (
+from limpet.core.ids import mint
+from limpet.core.lineage import default_parent
+from limpet.core.rows import Row, pack_ref, unpack_ref
+from limpet.errors import (
     AlreadyExists,
     Conflict,
-    HoldfastError,
+    LimpetError,
     NotFound,
 )
-from holdfast.model import ANY, ScopeKey, SnapshotRef
-from holdfast.protocol import Commit, Stamp
+from limpet.model import ANY, ScopeKey, SnapshotRef
+from limpet.protocol import Commit, Stamp
 
 SCOPE = ScopeKey("s", "m", "agent")
 REF = SnapshotRef(ScopeKey("other", "main", "agent"), "origin")
@@ -215,7 +215,7 @@ def test_no_message_holds_a_body() -> None:
         (COMMIT._replace(replaces=STALE), None),
     ]
     for commit, existing in hopeless:
-        with pytest.raises(HoldfastError, match="session=`s` scope=`m` kind=`agent`") as caught:
+        with pytest.raises(LimpetError, match="session=`s` scope=`m` kind=`agent`") as caught:
             judge(commit, LINE, existing, no)
         assert "secret" not in str(caught.value)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt, Scope, Store
-from holdfast.backends._relational.bodies import Bodies
-from holdfast.backends._sqlite_turn import SqliteTurn
-from holdfast.core.chains import BodyRow, read_chain
-from holdfast.core.codec import DELTA, SEALED, WHOLE, form_of
+import limpet
+from limpet import Corrupt, Scope, Store
+from limpet.backends._relational.bodies import Bodies
+from limpet.backends._sqlite_turn import SqliteTurn
+from limpet.core.chains import BodyRow, read_chain
+from limpet.core.codec import DELTA, SEALED, WHOLE, form_of
 
 GROUP = 32
 
@@ -32,7 +32,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def open_store(path: Path) -> Store:
-    return holdfast.open(f"sqlite:///{path}", synchronous="off")
+    return limpet.open(f"sqlite:///{path}", synchronous="off")
 
 
 def words(seed: object, count: int = 60) -> str:
@@ -270,7 +270,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read.append(rows[0].seq)
         return read_chain(rows)
 
-    monkeypatch.setattr("holdfast.backends._relational.deltas.read_chain", noted)
+    monkeypatch.setattr("limpet.backends._relational.deltas.read_chain", noted)
     return read
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.diff import diff
-from holdfast.model import Change, Diff
+from limpet.core.diff import diff
+from limpet.model import Change, Diff
 
 TEXT = "a text long enough not to be repeated in a patch, " * 2
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import codec, document
-from holdfast.core.document import (
+from limpet.core import codec, document
+from limpet.core.document import (
     OPENING_BYTES_MAX,
     WHOLE_BYTES,
     Document,
@@ -26,9 +26,9 @@ from holdfast.core.document import (
     write,
     write_tombstone,
 )
-from holdfast.core.rows import pack_ref
-from holdfast.errors import Corrupt, InvalidInput
-from holdfast.model import JSON, ScopeKey, SnapshotRef
+from limpet.core.rows import pack_ref
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON, ScopeKey, SnapshotRef
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 
@@ -95,7 +95,7 @@ ENVELOPES = st.builds(
     ),
     st.dictionaries(TEXT, VALUES, max_size=3),
     VALUES | st.just("2026-01-01T00:00:01.234Z"),
-    VALUES | st.dictionaries(TEXT | st.just("holdfast"), VALUES, max_size=3),
+    VALUES | st.dictionaries(TEXT | st.just("limpet"), VALUES, max_size=3),
 )
 LABELS = st.dictionaries(TEXT, TEXT, max_size=3).map(codec.encode)
 COUNTS = st.integers(0, 2**63 - 1)
@@ -144,7 +144,7 @@ def test_a_document_is_a_strands_snapshot() -> None:
     assert found["createdAt"] == "2026-01-01T00:00:01.234Z"
     assert datetime.fromisoformat(found["createdAt"]).utcoffset() is not None
     assert found["data"] == {"messages": []}
-    ours = found["appData"]["holdfast"]
+    ours = found["appData"]["limpet"]
     assert list(ours)[:3] == ["n", "sum", "data_sum"]
     assert stored.index(b'"data":{"messages"') == ours["n"]
     assert ours["metadata"] == json.loads(FULL.metadata)
@@ -156,7 +156,7 @@ def test_what_stood_around_a_state_is_shown_to_other_tools() -> None:
         "scope": "agent",
         "schemaVersion": "2.0",
         "createdAt": "2026-03-01T12:00:00.250Z",
-        "appData": {"holdfast": "theirs", "k": 2**70},
+        "appData": {"limpet": "theirs", "k": 2**70},
         "created_at": "2026-03-01T12:00:00.250123Z",
         "data": "not the state",
     }
@@ -172,7 +172,7 @@ def test_what_stood_around_a_state_is_shown_to_other_tools() -> None:
         [1],
     ]
     assert found["appData"]["k"] == 2**70
-    assert list(found["appData"]) == ["holdfast", "k"]
+    assert list(found["appData"]) == ["limpet", "k"]
     again = read(stored).header
     assert again is not None
     assert codec.decode(again.metadata) == {"strands": envelope}
@@ -184,7 +184,7 @@ def test_what_others_could_not_read_is_not_shown(odd: JSON) -> None:
     header = replace(SMALL, metadata=codec.encode({"strands": envelope}))
     found = json.loads(write(header, "agent", b"{}"))
     assert found["createdAt"] == "1970-01-01T00:00:00.000Z"
-    assert list(found["appData"]) == ["holdfast"]
+    assert list(found["appData"]) == ["limpet"]
 
 
 def test_the_bytes_of_a_document_never_change() -> None:
@@ -192,7 +192,7 @@ def test_the_bytes_of_a_document_never_change() -> None:
     header = replace(SMALL, line=LINE, nonce=NONCE, born=NONCE, w=NONCE, status="completed")
     assert write(replace(header, seq=2**60 + 1, last=2**63 - 1), "agent", b'{"x":1}') == (
         b'{"scope":"agent","schemaVersion":"1.0","createdAt":"1970-01-01T00:00:00.000Z",'
-        b'"appData":{"holdfast":{"n":423,"sum":"28c5c9677f815f68","data_sum":"14f9246c1801db4b",'
+        b'"appData":{"limpet":{"n":423,"sum":"28c5c9677f815f68","data_sum":"14f9246c1801db4b",'
         b'"id":"a","line":"01a1dc8a-81ea-75e0-a6d1-b642f715f554","seq":"1000000000000001","rev":0,'
         b'"nonce":"0123456789abcdef","born":"0123456789abcdef","w":"0123456789abcdef",'
         b'"created_at":0,"updated_at":0,"at":0,"size":2,"last":"7fffffffffffffff",'
@@ -226,7 +226,7 @@ def test_n_is_exact_where_its_own_digits_grow() -> None:
     for extra in range(1200):
         header = replace(SMALL, status="x" * extra)
         stored = write(header, "agent", b"{}")
-        n = orjson.loads(stored)["appData"]["holdfast"]["n"]
+        n = orjson.loads(stored)["appData"]["limpet"]["n"]
         assert stored[n:] == b'"data":{}}'
         assert read_header(stored[:n]) == header
         lengths.add(n)
@@ -240,7 +240,7 @@ def test_round_trip(header: Header, kind: str, body: bytes) -> None:
     assert stored == write(header, kind, body)
     assert read(stored) == Document(kind, body, header)
     orjson.loads(stored)
-    n = json.loads(stored)["appData"]["holdfast"]["n"]
+    n = json.loads(stored)["appData"]["limpet"]["n"]
     assert stored[n:] == b'"data":' + body + b"}"
 
 
@@ -250,7 +250,7 @@ def test_the_beginning_lists_a_document(
     header: Header, kind: str, body: bytes, data: st.DataObject
 ) -> None:
     stored = write(header, kind, body)
-    n = json.loads(stored)["appData"]["holdfast"]["n"]
+    n = json.loads(stored)["appData"]["limpet"]["n"]
     size = data.draw(st.integers(0, len(stored)))
     found = read_header(stored[:size])
     if size >= n:
@@ -281,7 +281,7 @@ def test_no_changed_byte_goes_unnoticed(
 @pytest.mark.parametrize("header", [SMALL, FULL])
 def test_no_flipped_bit_goes_unnoticed(header: Header) -> None:
     stored = write(header, "agent", b'{"data":{"n":1}}')
-    n = json.loads(stored)["appData"]["holdfast"]["n"]
+    n = json.loads(stored)["appData"]["limpet"]["n"]
     for at in range(len(stored)):
         for bit in range(8):
             damaged = bytearray(stored)
@@ -348,7 +348,7 @@ def test_places_survive_tools_that_round_integers() -> None:
     header = replace(SMALL, seq=2**62 + 1, last=2**63 - 1)
     stored = write(header, "agent", b"{}")
     rounded = json.dumps(json.loads(stored, parse_int=float), separators=(",", ":"))
-    found = json.loads(rounded)["appData"]["holdfast"]
+    found = json.loads(rounded)["appData"]["limpet"]
     assert (int(found["seq"], 16), int(found["last"], 16)) == (header.seq, header.last)
     assert read(stored).header == header
     for places in ('"seq":5', '"seq":"x"', '"seq":null'):
@@ -395,15 +395,15 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a key more": lambda found: found.update(x=1),
     "a key less": lambda found: found.pop("createdAt"),
     "a key more beside ours": lambda found: found["appData"].update(mine=1),
-    "a field": lambda found: found["appData"]["holdfast"].update(status="other"),
-    "a field more": lambda found: found["appData"]["holdfast"].update(extra=1),
-    "a field less": lambda found: found["appData"]["holdfast"].pop("status"),
-    "a field we need": lambda found: found["appData"]["holdfast"].pop("id"),
-    "a place that is none": lambda found: found["appData"]["holdfast"].update(seq=7),
-    "the length": lambda found: found["appData"]["holdfast"].update(n=1),
-    "a sum": lambda found: found["appData"]["holdfast"].update(sum="0" * 16),
-    "the other sum": lambda found: found["appData"]["holdfast"].update(data_sum="0" * 16),
-    "no header": lambda found: found["appData"].update(holdfast=None),
+    "a field": lambda found: found["appData"]["limpet"].update(status="other"),
+    "a field more": lambda found: found["appData"]["limpet"].update(extra=1),
+    "a field less": lambda found: found["appData"]["limpet"].pop("status"),
+    "a field we need": lambda found: found["appData"]["limpet"].pop("id"),
+    "a place that is none": lambda found: found["appData"]["limpet"].update(seq=7),
+    "the length": lambda found: found["appData"]["limpet"].update(n=1),
+    "a sum": lambda found: found["appData"]["limpet"].update(sum="0" * 16),
+    "the other sum": lambda found: found["appData"]["limpet"].update(data_sum="0" * 16),
+    "no header": lambda found: found["appData"].update(limpet=None),
 }
 
 
@@ -430,7 +430,7 @@ def test_a_header_of_a_later_version() -> None:
 
 def _rewritten(stored: bytes, old: bytes, new: bytes) -> bytes:
     """Return the document with a header changed and its length and sum made right again."""
-    was = orjson.loads(stored)["appData"]["holdfast"]["n"]
+    was = orjson.loads(stored)["appData"]["limpet"]["n"]
     n = was + len(new) - len(old)
     header, data = stored[:was].replace(old, new, 1), stored[was:]
     before, _, after = header.partition(b'"n":')
@@ -470,7 +470,7 @@ def test_tombstones() -> None:
     longest = Tombstone(LINE, 2**63 - 1, NONCE)
     stored = write_tombstone(longest)
     assert stored == (
-        b'{"holdfast":"deleted","line":"%s","seq":"7fffffffffffffff","born":"%s"}'
+        b'{"limpet":"deleted","line":"%s","seq":"7fffffffffffffff","born":"%s"}'
         % (LINE.encode(), NONCE.encode())
     )
     assert len(stored) <= document.TOMBSTONE_BYTES_MAX < document.LIVE_BYTES_MIN
@@ -489,7 +489,7 @@ def test_a_damaged_tombstone_revives_nothing() -> None:
         damaged[at] ^= 1
         with pytest.raises(Corrupt):
             read(bytes(damaged))
-    for other in (b"", stored[:-1], stored + b" " * 100, b'{"holdfast":"deleted","line":1}'):
+    for other in (b"", stored[:-1], stored + b" " * 100, b'{"limpet":"deleted","line":1}'):
         assert read_tombstone(other) is None
     for seq in (b"12", b'""', b'"0x1"', b'"-1"', b'"1_0"', b'"C"', b'"%s"' % (b"1" * 17), b"null"):
         assert read_tombstone(stored.replace(b'"c"', seq)) is None

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import codec, document, foreign, ids, times
-from holdfast.core.document import Header
+from limpet.core import codec, document, foreign, ids, times
+from limpet.core.document import Header
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 import xxhash
 
-import holdfast
-from holdfast import Scope, Store
-from holdfast.core import delta, document, notefile
-from holdfast.core.codec import encode
-from holdfast.core.document import Header
+import limpet
+from limpet import Scope, Store
+from limpet.core import delta, document, notefile
+from limpet.core.codec import encode
+from limpet.core.document import Header
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "format.md").read_text("utf-8")
@@ -73,7 +73,7 @@ def last_id(scope: Scope) -> str:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     """A store with bodies of every form: whole, delta, pack, sealed; forks, drafts, a deletion."""
     folder = tmp_path_factory.mktemp("format")
-    with holdfast.open(f"sqlite:///{folder / 'agents.db'}") as store:
+    with limpet.open(f"sqlite:///{folder / 'agents.db'}") as store:
         yield fill(Filled(folder, store, {}))
 
 
@@ -147,10 +147,10 @@ with closing(sqlite3.connect("file:agents.db?mode=ro", uri=True)) as db:
 
 
 def test_the_python_example_reads_every_state(filled: Filled) -> None:
-    """Byte for byte, without Holdfast, while the store is open."""
+    """Byte for byte, without Limpet, while the store is open."""
     (example,) = blocks("Reading it with Python", "python")
     assert len(example.splitlines()) <= EXAMPLE_LINES_MAX
-    without = "import sys\nsys.modules['holdfast'] = None\n"
+    without = "import sys\nsys.modules['limpet'] = None\n"
 
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", without + example + PROBE],
@@ -177,7 +177,7 @@ def test_the_shell_examples_run(filled: Filled) -> None:
     )
     assert len(filled.rows(history)) == 20
     assert filled.rows(current) == []  # a delta
-    with holdfast.open(f"sqlite:///{filled.folder / 'short.db'}") as store:
+    with limpet.open(f"sqlite:///{filled.folder / 'short.db'}") as store:
         store.scope("chat-42", "planner").save({"mood": "calm"})
         with closing(sqlite3.connect(filled.folder / "short.db")) as db:
             assert db.execute(current).fetchall() == [('{"mood":"calm"}',)]
@@ -264,7 +264,7 @@ def test_the_page_names_every_table_column_and_index(filled: Filled) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Store]]:
     """A folder with a history in which something of everything has happened."""
     place = tmp_path_factory.mktemp("documents")
-    with holdfast.open(f"file://{place / 'agents'}", sync=False) as store:
+    with limpet.open(f"file://{place / 'agents'}", sync=False) as store:
         chat = store.scope("chat-42", "planner")
         for turn in range(12):
             chat.save({"turn": turn, "wide": 2**70, "text": 'öäü "data": 🜁'}, id=f"Turn {turn}")
@@ -289,7 +289,7 @@ def test_the_example_reads_documents(folder: tuple[Path, Store], last: str) -> N
         (copy,) = place.rglob("snapshot_new.json")
         copy.unlink()
     (example,) = blocks("Reading documents with Python", "python")
-    without = "import sys\nsys.modules['holdfast'] = None\n"
+    without = "import sys\nsys.modules['limpet'] = None\n"
 
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", without + example],

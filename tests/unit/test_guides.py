@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 import psycopg
 import pytest
 
-import holdfast
-from holdfast import AsyncScope, AsyncStore, Scope, Store, Unavailable
-from holdfast.cli._app import run
+import limpet
+from limpet import AsyncScope, AsyncStore, Scope, Store, Unavailable
+from limpet.cli._app import run
 from tests.concurrency.pg_verbs import claim, release, renew
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres
@@ -200,7 +200,7 @@ def views(conn: Connection) -> dict[str, set[str]]:
         SELECT table_name, array_agg(column_name::text)
           FROM information_schema.columns
           JOIN information_schema.views USING (table_schema, table_name)
-         WHERE table_schema = 'holdfast' GROUP BY table_name"""
+         WHERE table_schema = 'limpet' GROUP BY table_name"""
     return {name: set(columns) for name, columns in conn.execute(query)}
 
 
@@ -228,9 +228,9 @@ def test_the_grants_on_the_page_are_enough(
         conn.execute(capsys.readouterr().out)
         conn.execute(grants)
         conn.commit()
-        with holdfast.open(database.replace("postgres@", f"{writer}@"), setup=False) as store:
+        with limpet.open(database.replace("postgres@", f"{writer}@"), setup=False) as store:
             write_everything(store)
-        with holdfast.open(database.replace("postgres@", f"{reader}@"), setup=False) as store:
+        with limpet.open(database.replace("postgres@", f"{reader}@"), setup=False) as store:
             assert read_everything(store) == ["d", "a"]
             for write in (lambda: store.scope("s").save(1), lambda: list(store.repair())):
                 with pytest.raises(Unavailable, match="42501"):
@@ -384,8 +384,8 @@ def test_the_round_trips_are_those_of_the_page(database: str) -> None:
     numbered = count()
     with (
         PgProxy(database) as proxy,
-        holdfast.open(database) as others,
-        holdfast.open(proxy.url) as store,
+        limpet.open(database) as others,
+        limpet.open(proxy.url) as store,
     ):
 
         def trips(cost: Cost) -> int:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.ids import mint, revision, seq_of
-from holdfast.errors import Corrupt, HoldfastError, InvalidInput
+from limpet.core.ids import mint, revision, seq_of
+from limpet.errors import Corrupt, InvalidInput, LimpetError
 
 YEAR_US = 365 * 24 * 3600 * 1_000_000
 NOW_US = 1_750_000_000_123_456
@@ -125,7 +125,7 @@ def test_at_the_end_of_time_nothing_malformed_is_minted(now: int, floor: str) ->
     """Such a floor or clock can only be damage; it is refused, or a valid greater id is found."""
     try:
         minted = mint(now, 2**32 - 1, floor)
-    except HoldfastError:
+    except LimpetError:
         return
     assert_valid(minted)
     assert minted > floor

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-import holdfast
+import limpet
 
-LIBRARIES = {"holdfast", "orjson", "xxhash", "zstandard"}
+LIBRARIES = {"limpet", "orjson", "xxhash", "zstandard"}
 
 SCRIPT = """
 import json, sys
@@ -27,9 +27,7 @@ def pulled_in(module: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize(
-    "module", ["holdfast", "holdfast.backends.memory", "holdfast.backends.sqlite"]
-)
+@pytest.mark.parametrize("module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite"])
 def test_importing_pulls_in_three_libraries_only(module: str) -> None:
     added = pulled_in(module)
     assert added - sys.stdlib_module_names == LIBRARIES
@@ -38,16 +36,16 @@ def test_importing_pulls_in_three_libraries_only(module: str) -> None:
 
 def test_importing_opens_no_engine() -> None:
     """An engine that is not used costs nothing, not even the import of its driver."""
-    assert "sqlite3" not in pulled_in("holdfast")
+    assert "sqlite3" not in pulled_in("limpet")
 
 
 def test_every_public_name_is_there() -> None:
-    assert len(set(holdfast.__all__)) == len(holdfast.__all__)
-    for name in holdfast.__all__:
-        assert getattr(holdfast, name) is not None
+    assert len(set(limpet.__all__)) == len(limpet.__all__)
+    for name in limpet.__all__:
+        assert getattr(limpet, name) is not None
 
 
 def test_star_gives_the_public_names() -> None:
     found: dict[str, object] = {}
-    exec("from holdfast import *", found)
-    assert set(holdfast.__all__) <= found.keys()
+    exec("from limpet import *", found)
+    assert set(limpet.__all__) <= found.keys()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import layout
-from holdfast.core.layout import Clipped, DocumentKey, File, Layout, Pointer, escape, unescape
-from holdfast.errors import InvalidInput
-from holdfast.model import ScopeKey, SnapshotRef
+from limpet.core import layout
+from limpet.core.layout import Clipped, DocumentKey, File, Layout, Pointer, escape, unescape
+from limpet.errors import InvalidInput
+from limpet.model import ScopeKey, SnapshotRef
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 
@@ -53,12 +53,12 @@ def test_kinds_are_written_verbatim() -> None:
 
 def test_pointers_stand_where_the_format_says() -> None:
     ref = SnapshotRef(ScopeKey("a/b", "main", "graph"), "x.1")
-    assert layout.id_key(ref, born="0f") == ".holdfast/index/snapshots/x+2e1/a+2fb.graph.main.0f"
+    assert layout.id_key(ref, born="0f") == ".limpet/index/snapshots/x+2e1/a+2fb.graph.main.0f"
     assert layout.order_key(ref, seq=1, born="0f") == (
-        ".holdfast/index/order/a+2fb/graph/main/fffffffffffffffe.x+2e1.0f"
+        ".limpet/index/order/a+2fb/graph/main/fffffffffffffffe.x+2e1.0f"
     )
     assert layout.label_key(ref, "run_id", "R", at_ms=1, born="0f") == (
-        ".holdfast/index/labels/run_id=+52/999999999999999.a+2fb.graph.main.x+2e1.0f"
+        ".limpet/index/labels/run_id=+52/999999999999999.a+2fb.graph.main.x+2e1.0f"
     )
 
 
@@ -150,7 +150,7 @@ def test_bad_roots_are_refused(root: str) -> None:
         FOLDER + "immutable_history/snapshot_+61.json",
         FOLDER + "notes/on/+61/todo.json",
         FOLDER + "notes/scope/+61.json",
-        ".holdfast/index/snapshots/x/s.agent.main.0f",
+        ".limpet/index/snapshots/x/s.agent.main.0f",
     ],
 )
 def test_other_keys_are_not_documents(key: str) -> None:

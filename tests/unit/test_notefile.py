@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import codec, notefile
-from holdfast.core.notefile import NoteFile
-from holdfast.core.notes import NoteRow
-from holdfast.errors import Corrupt
-from holdfast.model import JSON
+from limpet.core import codec, notefile
+from limpet.core.notefile import NoteFile
+from limpet.core.notes import NoteRow
+from limpet.errors import Corrupt
+from limpet.model import JSON
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 
@@ -63,12 +63,12 @@ def test_the_bytes_of_a_note_never_change() -> None:
     """What was written by any version must be read by the next: the format is pinned."""
     file = NoteFile(NoteRow("a", "review", 1, NONCE, 1_767_225_601_234_567, b'{"stars":5}'), ("x",))
     assert notefile.write(file) == (
-        b'{"holdfast":{"sum":"92dab5f39c7cd3ba","name":"review","on":"a","rev":1,'
+        b'{"limpet":{"sum":"92dab5f39c7cd3ba","name":"review","on":"a","rev":1,'
         b'"nonce":"0123456789abcdef","updated_at":1767225601234567,"trail":["x"]},'
         b'"value":{"stars":5}}'
     )
     assert notefile.write(SMALL) == (
-        b'{"holdfast":{"sum":"fd4900562ad77cf0","name":"n","rev":0,'
+        b'{"limpet":{"sum":"fd4900562ad77cf0","name":"n","rev":0,'
         b'"nonce":"0123456789abcdef","updated_at":0},"value":null}'
     )
 
@@ -79,9 +79,9 @@ def test_round_trip(file: NoteFile) -> None:
     stored = notefile.write(file)
     assert notefile.read(stored) == file
     found = json.loads(stored)
-    assert list(found) == ["holdfast", "value"]
+    assert list(found) == ["limpet", "value"]
     assert found["value"] == codec.decode(file.row.value)
-    assert found["holdfast"]["name"] == file.row.name
+    assert found["limpet"]["name"] == file.row.name
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**70), [1.0, 1], {"a": {"wide": 10**30}}, "", {}])

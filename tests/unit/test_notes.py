@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt
-from holdfast.core.notes import squeezed, unsqueezed
+import limpet
+from limpet import Corrupt
+from limpet.core.notes import squeezed, unsqueezed
 
 LONG = b'{"text":"' + b"to be or not to be, " * 100 + b'"}'
 
@@ -26,7 +26,7 @@ def test_long_ones_are_compressed_and_short_ones_readable() -> None:
 def test_any_bit_that_flips_is_damage(tmp_path: Path) -> None:
     """Also one that makes a frame claim to be of any size: nothing is opened that fails its sum."""
     path = tmp_path / "store.db"
-    with holdfast.open(f"sqlite:///{path}", synchronous="off") as store:
+    with limpet.open(f"sqlite:///{path}", synchronous="off") as store:
         scope = store.scope("s")
         scope.set_note("long", LONG.decode())
         with closing(sqlite3.connect(path)) as conn:
@@ -48,7 +48,7 @@ def test_a_broken_frame_is_damage(tmp_path: Path) -> None:
         with pytest.raises(Corrupt, match="does not decompress"):
             unsqueezed(bad)
     path = tmp_path / "store.db"
-    with holdfast.open(f"sqlite:///{path}") as store:
+    with limpet.open(f"sqlite:///{path}") as store:
         scope = store.scope("s")
         scope.set_note("long", LONG.decode())
         scope.set_note("short", 1)

@@ -15,14 +15,14 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 
-import holdfast
-from holdfast import Conflict, HoldfastError, InvalidInput, NotFound, Store, Unavailable
+import limpet
+from limpet import Conflict, InvalidInput, LimpetError, NotFound, Store, Unavailable
 from tests.servers.service import Service
 
 IDS = [
     "../x", "a/b", "A", "a", "con", "CON", "nul.txt", "..", ".", "x" * 500, "X" * 500,
     "x" * 499 + "y", "é" * 500, "\U0001f642", "é", "e\u0301", "+41", "~", "a~b", "a.b", "a b",
-    "%2e%2e", "\\x", "-", "_", "c:x", "snapshot_latest", "scopes", ".holdfast", "\n",
+    "%2e%2e", "\\x", "-", "_", "c:x", "snapshot_latest", "scopes", ".limpet", "\n",
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(root: Path) -> Iterator[Store]:
-    with holdfast.open(f"file://{root}", sync=False) as store:
+    with limpet.open(f"file://{root}", sync=False) as store:
         yield store
 
 
@@ -92,7 +92,7 @@ def test_any_id_is_a_file_of_its_own_inside_the_folder(store: Store, root: Path)
         }
         assert own <= found.keys()
         assert {each for each in found if each.startswith(f"sessions/{name}/")} == own
-    assert {each.partition("/")[0] for each in found} == {"sessions", ".holdfast"}
+    assert {each.partition("/")[0] for each in found} == {"sessions", ".limpet"}
     assert len({each.casefold() for each in found}) == len(found)
     assert all(len(part) <= 255 for each in found for part in each.split("/"))
     assert all(re.fullmatch(r"[\w.+~=/-]+", each, re.ASCII) for each in found)
@@ -135,8 +135,8 @@ LINKS = [
     f"{FOLDER}/immutable_history/snapshot_a.json",
     f"{FOLDER}/notes/scope/n.json",
     f"{FOLDER}/manifest.json",
-    ".holdfast",
-    ".holdfast/index/order/s",
+    ".limpet",
+    ".limpet/index/order/s",
 ]
 
 
@@ -148,7 +148,7 @@ def fill(store: Store) -> None:
     scope.set_note("manifest", {"secret": 4})
 
 
-def changed(was: holdfast.Snapshot) -> holdfast.Snapshot:
+def changed(was: limpet.Snapshot) -> limpet.Snapshot:
     return was.with_(state={"secret": 0})
 
 
@@ -183,7 +183,7 @@ def test_a_link_leads_nowhere(store: Store, root: Path, tmp_path: Path, place: s
     for attempt in attempts(store):
         try:
             attempt()
-        except HoldfastError:
+        except LimpetError:
             refused += 1
         assert (root / place).is_symlink()
         assert (files(outside) if outside.is_dir() else outside.read_bytes()) == before
@@ -200,8 +200,8 @@ STILL_SHOWN: dict[str, tuple[list[int], list[int]]] = {
     f"{FOLDER}/notes": ([2, 1], [4]),
     f"{FOLDER}/notes/scope/n.json": ([2, 1], [4]),
     f"{FOLDER}/manifest.json": ([2, 1], [3]),
-    ".holdfast": ([2, 1], [3, 4]),
-    ".holdfast/index/order/s": ([2, 1], [3, 4]),
+    ".limpet": ([2, 1], [3, 4]),
+    ".limpet/index/order/s": ([2, 1], [3, 4]),
 }
 
 
@@ -213,7 +213,7 @@ def test_what_a_link_leads_to_is_not_shown(
     outside = tmp_path / "outside"
     (root / place).rename(outside)
     (root / place).symlink_to(outside)
-    with holdfast.open(f"file://{root}", sync=False) as other:
+    with limpet.open(f"file://{root}", sync=False) as other:
         scope = other.scope("s")
         states = [found.state for found in (scope.load(), scope.load("a")) if found is not None]
         notes = [note.value for note in map(scope.note, ("n", "manifest")) if note is not None]
@@ -228,14 +228,14 @@ def test_a_url_that_names_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
     with pytest.raises(InvalidInput):
-        holdfast.open(f"file://{path}")
+        limpet.open(f"file://{path}")
     assert path.read_text() == "mine"
 
 
 def test_a_url_below_a_file_is_refused_by_the_first_write(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
-    with holdfast.open(f"file://{path}/store") as store, pytest.raises(Unavailable):
+    with limpet.open(f"file://{path}/store") as store, pytest.raises(Unavailable):
         store.scope("s").save({})
     assert path.read_text() == "mine"
 
@@ -258,7 +258,7 @@ def test_a_file_in_the_place_of_a_folder_stays(store: Store, root: Path, place: 
     for attempt in attempts(store)[:-2]:
         try:
             attempt()
-        except HoldfastError:
+        except LimpetError:
             refused += 1
         assert (path if path.is_file() else path / "mine").read_text() == "mine"
     assert refused > 0
@@ -270,10 +270,10 @@ def test_a_file_in_the_place_of_a_folder_stays(store: Store, root: Path, place: 
 
 
 UNPRIVILEGED = """
-import os, sys, holdfast
-from holdfast import Unavailable
+import os, sys, limpet
+from limpet import Unavailable
 path, place, mode = sys.argv[1:]
-with holdfast.open(f"file://{path}", sync=False) as store:
+with limpet.open(f"file://{path}", sync=False) as store:
     store.scope("s").save({"n": 1}, id="a")
     for name, folders, names in os.walk(path):
         for each in [name, *(os.path.join(name, each) for each in names)]:
@@ -304,7 +304,7 @@ with holdfast.open(f"file://{path}", sync=False) as store:
         (FOLDER, "555", ["some", "known True", "some"]),
         (f"{FOLDER}/snapshot_latest.json", "000", ["known True"] * 2),
         (f"{FOLDER}/immutable_history", "555", ["some", "doubt False", "some"]),
-        (".holdfast/index/snapshots", "555", ["some", "doubt False", "some"]),
+        (".limpet/index/snapshots", "555", ["some", "doubt False", "some"]),
     ],
 )
 def test_without_permission_nothing_passes_for_empty(
@@ -341,7 +341,7 @@ def test_a_folder_that_vanishes_is_begun_anew(store: Store, root: Path) -> None:
         scope.update("b", changed)
     assert files(root) == {}
     assert scope.save({"n": 4}, id="d").parent_id is None
-    with holdfast.open(f"file://{root}") as other:
+    with limpet.open(f"file://{root}") as other:
         assert [info.id for info in other.scope("s").history()] == ["d"]
 
 
@@ -367,7 +367,7 @@ def test_a_bucket_that_vanishes_is_an_error_and_not_an_empty_store(
         aws_secret_access_key=seaweedfs.secret_access_key,
     )
     client.create_bucket(Bucket=name)
-    with holdfast.open(f"s3://{name}/here", **seaweedfs.options, retry_s=0.2) as store:
+    with limpet.open(f"s3://{name}/here", **seaweedfs.options, retry_s=0.2) as store:
         fill(store)
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=name):
             for each in page.get("Contents", []):

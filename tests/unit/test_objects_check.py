@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import Corrupt, Scope, Store
-from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends._objects.check import SEVERITIES
-from holdfast.backends.objects import ObjectBackend
-from holdfast.core.layout import Layout
-from holdfast.opening import CLOCK, draw, store_over
+from limpet import Corrupt, Scope, Store
+from limpet.backends._bucket.directory import DirectoryBucket
+from limpet.backends._objects.check import SEVERITIES
+from limpet.backends.objects import ObjectBackend
+from limpet.core.layout import Layout
+from limpet.opening import CLOCK, draw, store_over
 from tests.unit.damaged import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
@@ -29,7 +29,7 @@ HEAD = f"{FOLDER}/snapshot_latest.json"
 HISTORY = f"{FOLDER}/immutable_history"
 COPY = f"{HISTORY}/snapshot_a.json"
 HEAD_COPY = f"{HISTORY}/snapshot_c.json"
-INDEX = ".holdfast/index"
+INDEX = ".limpet/index"
 NOTE = f"{FOLDER}/notes/scope/n.json"
 NOTED = f"{FOLDER}/notes/on/a/n.json"
 LONG = "L" * 300  # longer than a name in a key may be
@@ -286,9 +286,9 @@ CASES = {
         lambda _, root: write(root, COPY, b""), "snapshot_damaged", "snapshot_damaged"
     ),
     "a temporary file": Case(
-        lambda _, root: write(root, f"{HISTORY}/.holdfast-x", b"half"),
+        lambda _, root: write(root, f"{HISTORY}/.limpet-x", b"half"),
         "temporary_left",
-        changed=rf"{HISTORY}/\.holdfast-x",
+        changed=rf"{HISTORY}/\.limpet-x",
     ),
 }  # fmt: skip
 

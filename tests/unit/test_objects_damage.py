@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Conflict, Corrupt, Scope, Snapshot, Store, Unavailable
-from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends.objects import ObjectBackend
-from holdfast.core.layout import Layout
-from holdfast.model import Expect
-from holdfast.opening import CLOCK, draw, store_over
+import limpet
+from limpet import Conflict, Corrupt, Scope, Snapshot, Store, Unavailable
+from limpet.backends._bucket.directory import DirectoryBucket
+from limpet.backends.objects import ObjectBackend
+from limpet.core.layout import Layout
+from limpet.model import Expect
+from limpet.opening import CLOCK, draw, store_over
 from tests.crash.mortal_objects import dump, sealed, strangers
 
 FOLDER = "sessions/s/scopes/agent/main/snapshots"
@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(root: Path) -> Iterator[Store]:
-    with holdfast.open(f"file://{root}", sync=False) as store:
+    with limpet.open(f"file://{root}", sync=False) as store:
         yield store
 
 
@@ -98,14 +98,14 @@ class FullDisk:
 )
 def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str) -> None:
     """The verb raises Unavailable, whatever step it was at, and what it says of itself is so."""
-    with holdfast.open("memory:") as oracle:
+    with limpet.open("memory:") as oracle:
         scope = fill(oracle.scope("s"))
         before = dump(oracle)
         VERBS[verb](scope)
         after = dump(oracle)
     for at in range(1, 100):
         root = tmp_path / str(at)
-        with holdfast.open(f"file://{root}") as store:
+        with limpet.open(f"file://{root}") as store:
             scope = fill(store.scope("s"))
             said = "done"
             with pytest.MonkeyPatch.context() as patched:
@@ -115,7 +115,7 @@ def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str)
                 except Unavailable as error:
                     said = "nothing" if error.outcome_known else "doubt"
             allowed = {"done": [after], "nothing": [before], "doubt": [before, after]}
-            with holdfast.open(f"file://{root}") as other:
+            with limpet.open(f"file://{root}") as other:
                 assert dump(other) in allowed[said], f"{said} at step {at}"
             assert strangers(root) == []
             made = scope.save(sealed("z"))
@@ -206,7 +206,7 @@ def test_a_damaged_copy(store: Store, scope: Scope, root: Path, how: str) -> Non
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_head(store: Store, scope: Scope, root: Path, how: str, continuing: bool) -> None:
     stored = damage(root, HEAD, how)
-    with holdfast.open(f"file://{root}", sync=False) as other:
+    with limpet.open(f"file://{root}", sync=False) as other:
         mine = scope if continuing else other.scope("s")
         refuses(
             mine.load,

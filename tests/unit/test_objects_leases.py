@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, Corrupt, ScopeKey, Store, Unavailable
-from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends._bucket.protocol import Bucket, Stored
-from holdfast.backends.objects import ObjectBackend
-from holdfast.core import document, leasefile
-from holdfast.core.layout import Layout
-from holdfast.core.leasefile import LeaseFile
-from holdfast.errors import AlreadyExists
-from holdfast.model import ANY, Expect
-from holdfast.opening import draw, store_over
-from holdfast.protocol import Claim, Clock, Commit, Hold, NoteWrite
+from limpet import Conflict, Corrupt, ScopeKey, Store, Unavailable
+from limpet.backends._bucket.directory import DirectoryBucket
+from limpet.backends._bucket.protocol import Bucket, Stored
+from limpet.backends.objects import ObjectBackend
+from limpet.core import document, leasefile
+from limpet.core.layout import Layout
+from limpet.core.leasefile import LeaseFile
+from limpet.errors import AlreadyExists
+from limpet.model import ANY, Expect
+from limpet.opening import draw, store_over
+from limpet.protocol import Claim, Clock, Commit, Hold, NoteWrite
 from tests.servers.service import Service
 
 SCOPE = ScopeKey("s", "main", "agent")
@@ -610,4 +610,4 @@ def test_a_lease_is_exact_and_proved_byte_by_byte(file: LeaseFile) -> None:
 def test_a_lease_that_is_not_known_is_damage(facts: str) -> None:
     rest = f'",{facts}}}}}'.encode()
     with pytest.raises(Corrupt):
-        leasefile.read(b'{"holdfast":{"sum":"' + leasefile._sum(rest) + rest)
+        leasefile.read(b'{"limpet":{"sum":"' + leasefile._sum(rest) + rest)

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import ScopeKey, Unavailable
-from holdfast.backends._bucket import _folder_ear, directory
-from holdfast.backends._bucket._folder_ear import FolderEar
-from holdfast.backends._bucket.directory import DirectoryBucket
-from holdfast.backends._bucket.protocol import Bucket
-from holdfast.backends._objects.listening import ObjectListener
-from holdfast.backends._polling import Poller
-from holdfast.backends.objects import ObjectBackend
-from holdfast.core.layout import Layout
-from holdfast.listening import Target, Topic
-from holdfast.model import ANY
-from holdfast.opening import CLOCK, draw
-from holdfast.protocol import Claim, Clock, Commit, NoteWrite
+from limpet import ScopeKey, Unavailable
+from limpet.backends._bucket import _folder_ear, directory
+from limpet.backends._bucket._folder_ear import FolderEar
+from limpet.backends._bucket.directory import DirectoryBucket
+from limpet.backends._bucket.protocol import Bucket
+from limpet.backends._objects.listening import ObjectListener
+from limpet.backends._polling import Poller
+from limpet.backends.objects import ObjectBackend
+from limpet.core.layout import Layout
+from limpet.listening import Target, Topic
+from limpet.model import ANY
+from limpet.opening import CLOCK, draw
+from limpet.protocol import Claim, Clock, Commit, NoteWrite
 from tests.servers.service import Service
 from tests.unit.test_objects_requests import DictBucket
 from tests.waiting import until
@@ -211,7 +211,7 @@ def test_sessions_are_told_by_their_keys() -> None:
         frozenset({LAYOUT.head_key(long)}),
         frozenset({LAYOUT.head_key(ScopeKey("Ä" * 400))}),
         frozenset({"sessions"}),
-        frozenset({".holdfast/index/x"}),
+        frozenset({".limpet/index/x"}),
         frozenset(),
         None,
     )

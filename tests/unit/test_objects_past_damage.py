@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt, Scope, Store
-from holdfast.core import document, prepare
-from holdfast.model import JSON
+import limpet
+from limpet import Corrupt, Scope, Store
+from limpet.core import document, prepare
+from limpet.model import JSON
 from tests.interop.places import Below, Files, Folder, Objects
 from tests.servers.service import Service
 
@@ -25,12 +25,12 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(params=["directory", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Store, Files]]:
     if request.param == "directory":
-        with holdfast.open(f"file://{tmp_path}") as store:
+        with limpet.open(f"file://{tmp_path}") as store:
             yield store, Folder(tmp_path)
         return
     service: Service = request.getfixturevalue("seaweedfs")
     below = Below(service, tmp_path.name)
-    with holdfast.open(f"s3://{service.name}/{below.prefix}", **service.options) as store:
+    with limpet.open(f"s3://{service.name}/{below.prefix}", **service.options) as store:
         yield store, Objects(below)
 
 
@@ -108,7 +108,7 @@ def test_a_head_that_is_whole_is_replaced_as_ever(place: tuple[Store, Files]) ->
 
 def test_many_at_the_same_time(tmp_path: Path) -> None:
     files = Folder(tmp_path)
-    stores = [holdfast.open(f"file://{tmp_path}") for _ in range(4)]
+    stores = [limpet.open(f"file://{tmp_path}") for _ in range(4)]
     scopes = [store.scope("s") for store in stores]
     for number in range(5):
         scopes[0].save({"n": number}, id=f"id-{number}")

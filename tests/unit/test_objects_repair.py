@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Store
-from holdfast.backends.objects import ObjectBackend
-from holdfast.cli._app import run
-from holdfast.model import Finding
-from holdfast.opening import open_backend, store_over
+from limpet import Store
+from limpet.backends.objects import ObjectBackend
+from limpet.cli._app import run
+from limpet.model import Finding
+from limpet.opening import open_backend, store_over
 from tests.unit.damaged import codes, inspect
 from tests.unit.test_objects_check import (
     CASES,
@@ -195,11 +195,11 @@ def test_what_anybody_may_do_at_any_time_is_done_at_once(
 # Space
 
 
-GRAVE = b'{"holdfast":"deleted","line":null,"seq":"0","born":""}'
+GRAVE = b'{"limpet":"deleted","line":null,"seq":"0","born":""}'
 
 
 def graves(root: Path) -> dict[str, bytes]:
-    return {name: data for name, data in files(root).items() if b'"holdfast":"deleted"' in data}
+    return {name: data for name, data in files(root).items() if b'"limpet":"deleted"' in data}
 
 
 def test_compact_removes_old_tombstones_and_nothing_else(
@@ -211,9 +211,7 @@ def test_compact_removes_old_tombstones_and_nothing_else(
     scope.delete_snapshot("tiny")
     write(root, f"{HISTORY}/snapshot_small.json", b'{"data":1}')  # another tool's, as small
     write(root, f"{HISTORY}/snapshot_empty.json", b"")
-    write(
-        root, f"{FOLDER}/notes/deleted", b'{"holdfast":"deleted","line":null,"seq":"0","born":""}'
-    )
+    write(root, f"{FOLDER}/notes/deleted", b'{"limpet":"deleted","line":null,"seq":"0","born":""}')
     before, gone = files(root), graves(root)
     assert backend.compact() == 0
     assert files(root) == before
@@ -275,7 +273,7 @@ def wreck(store: Store, root: Path) -> None:
         (folder / "immutable_history/snapshot_b.json").unlink()
         write(root, f"{folder}/foreign.txt", b"")
         write(root, f"{folder}/notes/scope/n.json", b"x")
-        write(root, f"{folder}/.holdfast-{number}", b"half")
+        write(root, f"{folder}/.limpet-{number}", b"half")
     age(root)
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import pytest
 from xxhash import xxh3_128_hexdigest
 
-from holdfast import Scope, ScopeKey
-from holdfast.backends._bucket.protocol import Bucket, Listed, Moved, Stored
-from holdfast.backends._polling import Poller
-from holdfast.backends.objects import ObjectBackend
-from holdfast.core.layout import Layout
-from holdfast.model import ANY, Expect
-from holdfast.opening import CLOCK, draw, store_over
-from holdfast.protocol import Clock, Query
+from limpet import Scope, ScopeKey
+from limpet.backends._bucket.protocol import Bucket, Listed, Moved, Stored
+from limpet.backends._polling import Poller
+from limpet.backends.objects import ObjectBackend
+from limpet.core.layout import Layout
+from limpet.model import ANY, Expect
+from limpet.opening import CLOCK, draw, store_over
+from limpet.protocol import Clock, Query
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 
@@ -270,7 +270,7 @@ def fill(counted: Counted, count: int) -> ScopeKey:
     if source is not counted:
         bucket, objects = counted.bucket, source.own.objects
         bucket.mark([key for key in objects if "/order/" in key])
-        documents = [key for key in objects if not key.startswith(".holdfast/")]
+        documents = [key for key in objects if not key.startswith(".limpet/")]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda key: bucket.put(key, objects[key], expect=ANY), documents))
     counted.forget()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import AsyncStore, HoldfastError, InvalidInput, Store
-from holdfast.backends.memory import MemoryBackend
-from holdfast.core import limits
-from holdfast.opening import draw, file_of, open_async, store_over
+import limpet
+from limpet import AsyncStore, InvalidInput, LimpetError, Store
+from limpet.backends.memory import MemoryBackend
+from limpet.core import limits
+from limpet.opening import draw, file_of, open_async, store_over
 
 SECRET = "".join(("s3", "cr", "et"))
 
@@ -20,7 +20,7 @@ SECRET = "".join(("s3", "cr", "et"))
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test in a folder of its own, and without a URL in the environment."""
-    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.delenv("LIMPET_URL", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def refusal(url: Any, **options: Any) -> str:
     """Return how a URL is refused, which both faces do alike and without leaving a file."""
     with pytest.raises(InvalidInput) as caught:
-        holdfast.open(url, **options)
+        limpet.open(url, **options)
     with pytest.raises(InvalidInput) as caught_async:
         open_async(url, **options)
     assert str(caught.value) == str(caught_async.value)
@@ -79,7 +79,7 @@ def test_a_url_is_text(url: Any) -> None:
 
 @pytest.mark.parametrize("url", ["memory:", "MEMORY:", "memory:?", "memory:?workers=3"])
 def test_memory_is_opened(url: str) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         assert store.scope("s").save(1).size == 1
         assert store.sync is store
         assert isinstance(store.aio, AsyncStore)
@@ -91,7 +91,7 @@ def test_memory_has_no_path(url: str) -> None:
 
 
 def test_every_memory_store_is_its_own() -> None:
-    with holdfast.open("memory:") as one, holdfast.open("memory:") as other:
+    with limpet.open("memory:") as one, limpet.open("memory:") as other:
         one.scope("s").save(1)
         assert other.scope("s").load() is None
 
@@ -143,32 +143,32 @@ def test_a_sqlite_url_has_three_slashes_and_a_file(url: str) -> None:
     ],
 )
 def test_a_relative_path_is_a_file_in_this_folder(path: str, name: str) -> None:
-    use(holdfast.open(f"sqlite:///{path}?synchronous=off"))
+    use(limpet.open(f"sqlite:///{path}?synchronous=off"))
     assert main_file() == name
 
 
 def test_an_absolute_path_has_four_slashes(folder: Path, tmp_path_factory: Any) -> None:
     elsewhere: Path = tmp_path_factory.mktemp("else") / "agents.db"
-    use(holdfast.open(f"sqlite:///{elsewhere}"))
+    use(limpet.open(f"sqlite:///{elsewhere}"))
     assert elsewhere.exists()
     assert os.listdir() == []
 
 
 def test_a_folder_may_be_escaped() -> None:
     os.mkdir("sub")
-    use(holdfast.open("sqlite:///sub%2Fagents.db"))
+    use(limpet.open("sqlite:///sub%2Fagents.db"))
     assert os.path.exists("sub/agents.db")
 
 
 def test_a_scheme_may_be_in_capitals() -> None:
-    use(holdfast.open("SQLite:///agents.db"))
+    use(limpet.open("SQLite:///agents.db"))
     assert main_file() == "agents.db"
 
 
 @pytest.mark.parametrize("url", ["sqlite:///a%00b.db", "sqlite:///a\0b.db"])
 def test_a_path_with_nul_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput):
-        holdfast.open(url)
+        limpet.open(url)
     assert os.listdir() == []
 
 
@@ -176,13 +176,13 @@ def test_a_path_with_nul_is_refused(url: str) -> None:
 def test_escapes_that_are_not_text_are_refused(url: str) -> None:
     """Otherwise `%ff` and `%fe` would both become one file that neither of them names."""
     with pytest.raises(InvalidInput):
-        holdfast.open(url)
+        limpet.open(url)
     assert os.listdir() == []
 
 
 def test_a_folder_that_is_missing_is_refused() -> None:
     with pytest.raises(InvalidInput, match="folder"):
-        holdfast.open("sqlite:///missing/agents.db")
+        limpet.open("sqlite:///missing/agents.db")
     assert os.listdir() == []
 
 
@@ -201,8 +201,8 @@ def test_open_async_opens_by_first_use() -> None:
 
 
 def test_without_a_url_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///from-env.db?workers=2")
-    use(holdfast.open())
+    monkeypatch.setenv("LIMPET_URL", "sqlite:///from-env.db?workers=2")
+    use(limpet.open())
     assert main_file() == "from-env.db"
 
 
@@ -211,21 +211,21 @@ def test_without_an_environment_it_is_a_file_here(
     monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
     if value is not None:
-        monkeypatch.setenv("HOLDFAST_URL", value)
-    use(holdfast.open())
-    assert main_file() == "holdfast.db"
+        monkeypatch.setenv("LIMPET_URL", value)
+    use(limpet.open())
+    assert main_file() == "limpet.db"
 
 
 def test_a_url_that_is_given_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_URL", "nonsense:")
-    with holdfast.open("memory:"):
+    monkeypatch.setenv("LIMPET_URL", "nonsense:")
+    with limpet.open("memory:"):
         assert os.listdir() == []
     assert "scheme=`nonsense`" in refusal(None)
 
 
 def test_options_count_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_URL", "memory:")
-    with holdfast.open(state_bytes_max=3) as store, pytest.raises(InvalidInput, match="max=`3`"):
+    monkeypatch.setenv("LIMPET_URL", "memory:")
+    with limpet.open(state_bytes_max=3) as store, pytest.raises(InvalidInput, match="max=`3`"):
         store.scope("s").save("long")
 
 
@@ -294,16 +294,16 @@ def test_an_option_is_given_once(url: str, options: dict[str, Any]) -> None:
     ],
 )
 def test_options_stand_in_the_query_or_are_given_by_name(query: str) -> None:
-    use(holdfast.open(f"sqlite:///one.db?{query}"))
+    use(limpet.open(f"sqlite:///one.db?{query}"))
     pairs = (pair.split("=") for pair in query.replace("%31%30%30", "100").split("&"))
-    use(holdfast.open("sqlite:///two.db", **dict(pairs)))
+    use(limpet.open("sqlite:///two.db", **dict(pairs)))
 
 
 def test_an_option_counts_wherever_it_stands() -> None:
     for store in (
-        holdfast.open("memory:?state_bytes_max=3"),
-        holdfast.open("memory:", state_bytes_max="3"),
-        holdfast.open("memory:", state_bytes_max=3),
+        limpet.open("memory:?state_bytes_max=3"),
+        limpet.open("memory:", state_bytes_max="3"),
+        limpet.open("memory:", state_bytes_max=3),
         store_over(MemoryBackend(), state_bytes_max=3),
     ):
         with store, pytest.raises(InvalidInput, match="max=`3`"):
@@ -337,9 +337,9 @@ def test_a_store_over_an_engine_of_your_own() -> None:
 )
 def test_no_message_shows_a_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in refusal(url)
-    monkeypatch.setenv("HOLDFAST_URL", url)
-    with pytest.raises(HoldfastError) as caught:
-        holdfast.open()
+    monkeypatch.setenv("LIMPET_URL", url)
+    with pytest.raises(LimpetError) as caught:
+        limpet.open()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -354,8 +354,8 @@ def test_no_message_shows_a_password(url: str, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_no_message_shows_a_password_of_a_server(url: str) -> None:
-    with pytest.raises(HoldfastError) as caught:
-        holdfast.open(url)
+    with pytest.raises(LimpetError) as caught:
+        limpet.open(url)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -380,8 +380,8 @@ def test_the_file_of_a_url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """It is told without opening anything, and refused as opening it would be."""
     assert file_of("sqlite:///a%20b.db?lock_wait_s=5") == str(folder / "a b.db")
     assert file_of("memory:") is None
-    assert file_of() == str(folder / "holdfast.db")
-    monkeypatch.setenv("HOLDFAST_URL", "sqlite:////elsewhere/x.db")
+    assert file_of() == str(folder / "limpet.db")
+    monkeypatch.setenv("LIMPET_URL", "sqlite:////elsewhere/x.db")
     assert file_of() == "/elsewhere/x.db"
     for url in ("nothing://x", "sqlite:x.db"):
         with pytest.raises(InvalidInput):
@@ -395,21 +395,21 @@ def test_the_file_of_a_url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("make", ["{}/a", "file://{}/a", "file://localhost{}/a", "FILE:{}/a"])
 def test_a_folder_is_opened_by_its_path(folder: Path, make: str) -> None:
     url = make.format(folder)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         assert os.listdir() == []  # nothing is made before the first write
         use(store)
-    assert sorted(os.listdir("a")) == [".holdfast", "sessions"]
+    assert sorted(os.listdir("a")) == [".limpet", "sessions"]
 
 
 @pytest.mark.parametrize("url", ["./a", "file:a", "b/../a", "file:./a"])
 def test_a_folder_may_be_relative(url: str) -> None:
-    use(holdfast.open(url))
+    use(limpet.open(url))
     assert os.listdir() == ["a"]
 
 
 @pytest.mark.parametrize("root", ["", "session/"])
 def test_a_strands_root_has_no_index(root: str) -> None:
-    use(holdfast.open("./a", root=root))
+    use(limpet.open("./a", root=root))
     assert os.listdir("a") == [root.rstrip("/") or "s"]
 
 
@@ -445,7 +445,7 @@ def test_a_bad_option_of_a_bucket_is_refused(url: str, options: dict[str, Any]) 
 def test_a_bucket_is_opened_without_a_request() -> None:
     url = "s3://bucket/prefix?endpoint_url=http://127.0.0.1:1&region=us-east-1"
     keys = {"access_key_id": "id", "secret_access_key": SECRET}
-    store = holdfast.open(url, timeout_s=1, retry_s=1, **keys)
-    with pytest.raises(HoldfastError) as caught, store:
+    store = limpet.open(url, timeout_s=1, retry_s=1, **keys)
+    with pytest.raises(LimpetError) as caught, store:
         store.scope("s").load()
     assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, SnapshotRef, Store, overview
-from holdfast.overview import ScopeOverview, SessionOverview
+import limpet
+from limpet import InvalidInput, SnapshotRef, Store, overview
+from limpet.overview import ScopeOverview, SessionOverview
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         yield store
 
 
@@ -76,7 +76,7 @@ def test_sessions_come_in_the_order_asked(store: Store) -> None:
 def test_a_limit_gives_the_first_of_all_and_the_total(
     limit: int | None, sort: overview.Sort
 ) -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         fill(store)
         every = names(overview.sessions(store, sort=sort))
         found = overview.sessions(store, sort=sort, limit=limit)
@@ -165,12 +165,12 @@ def damage_heads(url: str, root: Path) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite", "folder"], indirect=True)
 def test_damage_is_shown_and_hides_nothing_else(url: str, tmp_path: Path) -> None:
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for session_id in ("bad", "good"):
             store.scope(session_id).save({"n": 1}, created_at=at(1))
             store.scope(session_id).save({"n": 2}, created_at=at(2))
     damage_heads(url, tmp_path)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         assert names(overview.sessions(store)) == ["good", "bad"]
         bad, good = only(store, "bad"), only(store, "good")
         assert (bad.damaged, bad.head, bad.status) == (1, None, None)

@@ -5,9 +5,9 @@ import random
 import pytest
 import zstandard
 
-from holdfast.core import codec
-from holdfast.core.codec import NO_SEAL, WHOLE, ZSTD, Packed, encode, unpack
-from holdfast.errors import Corrupt
+from limpet.core import codec
+from limpet.core.codec import NO_SEAL, WHOLE, ZSTD, Packed, encode, unpack
+from limpet.errors import Corrupt
 
 
 def pack(encoded: bytes, *, seal: codec.Seal = NO_SEAL, address: bytes = b"") -> Packed:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends._relational.findings import SEVERITIES
-from holdfast.core import codec
-from holdfast.core.rows import Row, row_checksum
-from holdfast.opening import open_backend
-from holdfast.protocol import Backend
+from limpet.backends._relational.findings import SEVERITIES
+from limpet.core import codec
+from limpet.core.rows import Row, row_checksum
+from limpet.opening import open_backend
+from limpet.protocol import Backend
 from tests.servers.postgres import Connection, Postgres, Schemas
 from tests.unit.damaged import (
     ALL_OF_S,

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, Store, Unavailable
-from holdfast.backends import _postgres_listening as listening
-from holdfast.backends._polling import Poller
-from holdfast.backends._postgres_listening import PostgresListener, poller
-from holdfast.backends._postgres_telling import channel_of
-from holdfast.backends.postgres import PostgresBackend
-from holdfast.opening import CLOCK
-from holdfast.protocol import Clock
+import limpet
+from limpet import InvalidInput, Store, Unavailable
+from limpet.backends import _postgres_listening as listening
+from limpet.backends._polling import Poller
+from limpet.backends._postgres_listening import PostgresListener, poller
+from limpet.backends._postgres_telling import channel_of
+from limpet.backends.postgres import PostgresBackend
+from limpet.opening import CLOCK
+from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened, run_script
 from tests.concurrency.pg_verbs import VERBS, prepare
 from tests.servers.pg_proxy import PgProxy
@@ -94,7 +94,7 @@ def heard(listener: PostgresListener, store: Store) -> set[str]:
 def test_a_change_is_heard_with_its_session(
     backend: PostgresBackend, postgres_url: str, verb: str
 ) -> None:
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         scope = prepare(store.scope("wö/rk"), verb)
         prepare(store.scope("other"), verb)
         listener = backend.listen()
@@ -109,7 +109,7 @@ def test_only_what_shows_is_told(
     listener: PostgresListener, backend: PostgresBackend, postgres_url: str
 ) -> None:
     """Who watches looks at snapshots: notes and leases would wake them in vain."""
-    with holdfast.open(postgres_url, connections=1) as store:
+    with limpet.open(postgres_url, connections=1) as store:
         for verb in sorted(UNTOLD):
             prepare(store.scope("s"), verb)
             assert heard(listener, store) <= {"s"}
@@ -122,7 +122,7 @@ def test_only_what_shows_is_told(
 def test_a_save_in_one_statement_tells_as_well(
     listener: PostgresListener, postgres_url: str
 ) -> None:
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         for number in range(5):
             store.scope("s").save(number)
             assert wait(listener) == frozenset({"s"})
@@ -132,7 +132,7 @@ def test_a_save_in_one_statement_tells_as_well(
 def test_who_writes_behind_a_pooler_tells_as_well(
     listener: PostgresListener, schemas: Schemas, pooler: Pooler
 ) -> None:
-    with holdfast.open(schemas.url(server_url=pooler.url), pooler=True) as store:
+    with limpet.open(schemas.url(server_url=pooler.url), pooler=True) as store:
         for number in range(5):
             store.scope("s").save(number)
             assert wait(listener) == frozenset({"s"})
@@ -143,7 +143,7 @@ def test_who_writes_behind_a_pooler_tells_as_well(
 @pytest.mark.usefixtures("_never_looks")
 def test_many_changes_are_heard_at_once(listener: PostgresListener, postgres_url: str) -> None:
     names = {f"s{number}" for number in range(20)}
-    with holdfast.open(postgres_url, connections=1) as store:
+    with limpet.open(postgres_url, connections=1) as store:
         for name in names:
             store.scope(name).save(1)
         assert heard(listener, store) == names
@@ -156,7 +156,7 @@ def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
     backend = PostgresBackend(postgres.url, clock=CLOCK, schema=schema)
     listener = backend.listen()
     assert isinstance(listener, PostgresListener)
-    with holdfast.open(postgres.url, schema=schema) as store:
+    with limpet.open(postgres.url, schema=schema) as store:
         for name in names:
             store.scope(name).save(1)
             assert wait(listener) == frozenset({name})
@@ -172,9 +172,9 @@ def test_what_is_too_much_to_tell_may_be_anything(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("holdfast.backends._postgres_telling._PAYLOAD_BYTES_MAX", 3)
+    monkeypatch.setattr("limpet.backends._postgres_telling._PAYLOAD_BYTES_MAX", 3)
     monkeypatch.setattr(listening, "_NAMES_MAX", 3)
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         store.scope("four").save(1)
         assert wait(listener) is None
     channel = channel_of(schemas.name()).name
@@ -191,8 +191,8 @@ def test_stores_do_not_hear_each_other(
 ) -> None:
     url = schemas.url("another")
     with (
-        holdfast.open(url, connections=1) as another,
-        holdfast.open(postgres_url, connections=1) as store,
+        limpet.open(url, connections=1) as another,
+        limpet.open(postgres_url, connections=1) as store,
     ):
         their_own = another._engine.backend.listen()
         assert isinstance(their_own, PostgresListener)
@@ -208,7 +208,7 @@ def test_stores_do_not_hear_each_other(
 def test_the_name_of_a_channel_fits() -> None:
     for schema in ("a", "x" * 54, "x" * 55, "x" * 63):
         name, key = channel_of(schema)
-        assert name.startswith("holdfast_")
+        assert name.startswith("limpet_")
         assert len(name.encode()) <= 63
         assert -(2**63) <= key < 2**63
     assert channel_of("x" * 63) != channel_of("x" * 62)
@@ -224,7 +224,7 @@ def told(proxy: PgProxy) -> int:
 def test_with_nobody_to_hear_it_nothing_is_sent(
     backend: PostgresBackend, postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
 ) -> None:
-    with holdfast.open(schemas.url(server_url=pg_proxy.url)) as store:
+    with limpet.open(schemas.url(server_url=pg_proxy.url)) as store:
         scope = prepare(store.scope("s"), "kept")
         for number in range(3):
             scope.save(number)  # then it is prepared
@@ -246,7 +246,7 @@ def test_who_does_not_tell_sends_nothing(
     backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, option: str
 ) -> None:
     listener = backend.listen()
-    with holdfast.open(schemas.url(server_url=pg_proxy.url), **{option: False}) as store:
+    with limpet.open(schemas.url(server_url=pg_proxy.url), **{option: False}) as store:
         for number in range(5):
             store.scope("s").save(number)
         texts = [text for batch in pg_proxy.batches() for text in batch]
@@ -260,7 +260,7 @@ def test_nobody_waits_for_what_is_told(
 ) -> None:
     """On a slow line a save takes as long as with nobody to hear it."""
     delay_s, count = 0.05, 7
-    with holdfast.open(schemas.url(server_url=pg_proxy.url), pooler=pooler) as store:
+    with limpet.open(schemas.url(server_url=pg_proxy.url), pooler=pooler) as store:
         scope = store.scope("s")
         listener = backend.listen()
         pg_proxy.delay(delay_s)
@@ -282,7 +282,7 @@ def test_no_more_connections_than_allowed(
     postgres: Postgres, schemas: Schemas, backend: PostgresBackend, pg_proxy: PgProxy
 ) -> None:
     listener = backend.listen()
-    with holdfast.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
+    with limpet.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
 
         def work(name: str) -> None:
             for number in range(40):
@@ -311,10 +311,10 @@ def test_what_could_not_be_told_harms_nobody(
     connections: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("holdfast.backends._postgres_pool._ANSWER_S_MAX", 0.2)
+    monkeypatch.setattr("limpet.backends._postgres_pool._ANSWER_S_MAX", 0.2)
     listener = backend.listen()
     url = schemas.url(server_url=pg_proxy.url)
-    with holdfast.open(url, connections=connections) as store:
+    with limpet.open(url, connections=connections) as store:
         saved = [store.scope("s").save(0).id]
         for number in range(4):
             getattr(pg_proxy, kind)(text=TOLD)
@@ -367,7 +367,7 @@ def test_a_lost_connection_is_told_and_another_one_will_do(
         waiting.result()
     listener.close()
     again = backend.listen()
-    with holdfast.open(schemas.url()) as store:
+    with limpet.open(schemas.url()) as store:
         store.scope("s").save(1)
         assert isinstance(again, PostgresListener)
         while wait(again) is None:
@@ -471,10 +471,10 @@ def test_nothing_is_left_behind(postgres: Postgres, postgres_url: str, schemas: 
 def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
     script = """
         import gc, os, sys
-        import holdfast
-        from holdfast import Unavailable
+        import limpet
+        from limpet import Unavailable
 
-        store = holdfast.open(sys.argv[1])
+        store = limpet.open(sys.argv[1])
         backend = store._engine.backend
         listener = backend.listen()
         pid = os.fork()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import limpet
 from tests.servers.postgres import Connection, Postgres
 from tests.unit.plans import BIG, FORK, LONG, SHORT, SNAPSHOTS, Node, Planner, fill
 
@@ -167,7 +167,7 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 @contextmanager
 def filled(postgres: Postgres) -> Iterator[tuple[Connection, str]]:
     with postgres.schemas() as schemas, postgres.connect() as conn:
-        holdfast.open(schemas.url()).close()
+        limpet.open(schemas.url()).close()
         fill(conn, schemas.name())
         for table in BIG:
             conn.execute(f"ANALYZE {schemas.name()}.{table}")

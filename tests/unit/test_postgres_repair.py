@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.errors import Unavailable
-from holdfast.model import ScopeKey
-from holdfast.opening import store_over
-from holdfast.protocol import Backend, Query
+from limpet.errors import Unavailable
+from limpet.model import ScopeKey
+from limpet.opening import store_over
+from limpet.protocol import Backend, Query
 from tests.servers.postgres import Connection
 from tests.unit import test_postgres_check
 from tests.unit.damaged import Harm, Repairs, S, codes, inspect, save

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.servers.postgres import Connection, Postgres, Schemas
 
 VIEWS = ("session_list", "scope_list", "snapshot_list", "note_list")
@@ -21,7 +21,7 @@ def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:
 
 @pytest.fixture
 def store(postgres_url: str) -> Iterator[Store]:
-    with holdfast.open(postgres_url) as store:
+    with limpet.open(postgres_url) as store:
         yield store
 
 

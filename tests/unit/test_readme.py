@@ -20,8 +20,8 @@ def code_lines(block: str) -> list[str]:
 
 def test_readme_has_examples_of_both_faces() -> None:
     assert len(BLOCKS) >= 2
-    assert "holdfast.open(" in BLOCKS[0]
-    assert any("holdfast.open_async(" in block for block in BLOCKS)
+    assert "limpet.open(" in BLOCKS[0]
+    assert any("limpet.open_async(" in block for block in BLOCKS)
 
 
 def test_first_example_is_short() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import refs
-from holdfast.errors import InvalidInput, NotFound, Unsupported
+import limpet
+from limpet import refs
+from limpet.errors import InvalidInput, NotFound, Unsupported
 
 A = "0190ab12-1111-7000-8000-00000000aaaa"
 B = "0190ab12-2222-7000-8000-00000000bbbb"
@@ -15,20 +15,20 @@ C = "0190ab13-3333-7000-8000-00000000cccc"
 
 
 @pytest.fixture(params=["memory", "sqlite", "folder"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[holdfast.Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[limpet.Store]:
     urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/x.db", "folder": f"{tmp_path}/x"}
-    with holdfast.open(urls[request.param]) as store:
+    with limpet.open(urls[request.param]) as store:
         chat = store.scope("chat-42", "planner")
         for number, id in enumerate((A, B, C)):
             chat.save({"n": number}, id=id)
         yield store
 
 
-def name(store: holdfast.Store, text: str, **given: str) -> str:
+def name(store: limpet.Store, text: str, **given: str) -> str:
     return refs.find_snapshot(store, text, **given).id
 
 
-def test_ids_prefixes_and_shown_forms(store: holdfast.Store) -> None:
+def test_ids_prefixes_and_shown_forms(store: limpet.Store) -> None:
     for text in (B, "0190ab12-2", "0190ab12…bbbb", "0190ab12..bbbb", "0190ab12...bb", "…bbbb"):
         assert name(store, text) == B
         assert name(store, text, session="chat-42") == B
@@ -45,7 +45,7 @@ def test_ids_prefixes_and_shown_forms(store: holdfast.Store) -> None:
             name(store, missing, session="chat-42")
 
 
-def test_the_head_and_what_is_before_it(store: holdfast.Store) -> None:
+def test_the_head_and_what_is_before_it(store: limpet.Store) -> None:
     named = ("chat-42", "chat-42@", "chat-42:planner", "chat-42:planner@", "chat@", "chat")
     for text in ("@", "~0", "@~0", *named):
         assert name(store, text) == C
@@ -57,7 +57,7 @@ def test_the_head_and_what_is_before_it(store: holdfast.Store) -> None:
         name(store, "@~3")
 
 
-def test_several_sessions_and_scopes(store: holdfast.Store) -> None:
+def test_several_sessions_and_scopes(store: limpet.Store) -> None:
     other = store.scope("chat-42", "planner~12345678").save(1, id="x")
     with pytest.raises(InvalidInput, match=r"several scopes.*planner \(agent\), planner~1234"):
         name(store, "chat-42@")
@@ -78,7 +78,7 @@ def test_several_sessions_and_scopes(store: holdfast.Store) -> None:
         refs.find_session(store, "talk")
 
 
-def test_whatever_an_id_holds_can_be_said(store: holdfast.Store) -> None:
+def test_whatever_an_id_holds_can_be_said(store: limpet.Store) -> None:
     for session in ("a@b.c", "a:b", "a~3", "@"):
         store.scope(session).save(1, id=f"head of {session}")
         assert name(store, session) == f"head of {session}"
@@ -97,7 +97,7 @@ def test_whatever_an_id_holds_can_be_said(store: holdfast.Store) -> None:
     assert name(store, "a@b.c@~0") == "head of a@b.c"
 
 
-def test_a_draft_is_found_as_well(store: holdfast.Store) -> None:
+def test_a_draft_is_found_as_well(store: limpet.Store) -> None:
     store.scope("d").save(1, id="draft-1", keep=False)
     assert name(store, "draft") == "draft-1"
     assert name(store, "draft-1") == "draft-1"
@@ -106,7 +106,7 @@ def test_a_draft_is_found_as_well(store: holdfast.Store) -> None:
 
 
 def test_an_empty_store_says_so() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         with pytest.raises(NotFound, match="the store is empty"):
             name(store, "@")
         with pytest.raises(NotFound):
@@ -117,7 +117,7 @@ def test_an_empty_store_says_so() -> None:
 
 
 def test_without_an_index_the_session_is_said(tmp_path: Path) -> None:
-    with holdfast.open(str(tmp_path), root="") as store:
+    with limpet.open(str(tmp_path), root="") as store:
         store.scope("chat").save(1, id="abc")
         store.scope("chat").save(2, id="abd")
         assert name(store, "abc", session="chat") == "abc"
@@ -129,7 +129,7 @@ def test_without_an_index_the_session_is_said(tmp_path: Path) -> None:
 
 
 def test_very_many_ids_with_the_same_beginning(
-    store: holdfast.Store, monkeypatch: pytest.MonkeyPatch
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refs, "_CANDIDATES_MAX", 2)
     for id, end in ((A, "aaaa"), (B, "bbbb")):
@@ -139,7 +139,7 @@ def test_very_many_ids_with_the_same_beginning(
         name(store, "0190ab12")
 
 
-def test_nothing_is_no_name(store: holdfast.Store) -> None:
+def test_nothing_is_no_name(store: limpet.Store) -> None:
     for text in ("", "…", "..", "..."):
         with pytest.raises(InvalidInput, match=r"is empty|names nothing"):
             name(store, text)
@@ -152,7 +152,7 @@ def test_nothing_is_no_name(store: holdfast.Store) -> None:
             name(store, text)
 
 
-def test_an_id_that_stands_in_several_scopes_is_not_guessed(store: holdfast.Store) -> None:
+def test_an_id_that_stands_in_several_scopes_is_not_guessed(store: limpet.Store) -> None:
     store.scope("other").save(1, id=A)
     store.scope("other", kind="graph").save(1, id=A)
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_an_id_that_stands_in_several_scopes_is_not_guessed(store: holdfast.Stor
     assert refs.find_snapshot(store, A, session="chat-42").scope.scope_id == "planner"
 
 
-def test_where_no_parent_is_said_it_is_what_was_saved_before(store: holdfast.Store) -> None:
+def test_where_no_parent_is_said_it_is_what_was_saved_before(store: limpet.Store) -> None:
     for number in range(3):
         store.scope("flat").save(number, id=f"flat-{number}", parent=None, head=False)
     assert name(store, "flat-2~2") == "flat-0"

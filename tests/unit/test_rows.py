@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.rows import Row, info_of, pack_ref, row_checksum, unpack_ref
-from holdfast.errors import Corrupt
-from holdfast.model import ScopeKey, SnapshotRef
+from limpet.core.rows import Row, info_of, pack_ref, row_checksum, unpack_ref
+from limpet.errors import Corrupt
+from limpet.model import ScopeKey, SnapshotRef
 
 SCOPE = ScopeKey("s", "m", "agent")
 REF = SnapshotRef(ScopeKey("other", "main", "agent"), "origin")

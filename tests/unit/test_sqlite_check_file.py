@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import limits
-from holdfast.errors import Corrupt, HoldfastError
-from holdfast.model import Finding, ScopeKey
-from holdfast.opening import draw, open_backend
-from holdfast.protocol import Backend, Commit, NoteWrite
+from limpet.core import limits
+from limpet.errors import Corrupt, LimpetError
+from limpet.model import Finding, ScopeKey
+from limpet.opening import draw, open_backend
+from limpet.protocol import Backend, Commit, NoteWrite
 
 PAGE_BYTES = 4096
 
@@ -147,7 +147,7 @@ def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
     for repair in (False, True):
         try:
             backend = open_backend(url_of(path))
-        except HoldfastError:
+        except LimpetError:
             return  # what opening makes of a damaged schema is not asked here
         found, _ = inspect(backend, repair=repair, limit=9)
         backend.close()
@@ -162,7 +162,7 @@ def test_a_tree_that_leads_in_circles_is_left(
     """The walk goes on behind the greatest key it has met, or with the next table."""
     fill(path, 10)
     backend = open_backend(url_of(path))
-    monkeypatch.setattr("holdfast.backends._relational.check._keys", lambda *_: keys)
+    monkeypatch.setattr("limpet.backends._relational.check._keys", lambda *_: keys)
 
     places = ["snapshots:5:LOOK"]
     while places[-1].startswith("snapshots"):
@@ -218,7 +218,7 @@ def test_a_page_ends_when_it_has_read_enough(path: Path, monkeypatch: Any) -> No
     fill(path, 20, size=1000)
     backend = open_backend(url_of(path))
     _, pages = inspect(backend)
-    monkeypatch.setattr("holdfast.backends._relational.check._STATES_BYTES_MAX", 5000)
+    monkeypatch.setattr("limpet.backends._relational.check._STATES_BYTES_MAX", 5000)
     found, more = inspect(backend)
     backend.close()
 
@@ -228,7 +228,7 @@ def test_a_page_ends_when_it_has_read_enough(path: Path, monkeypatch: Any) -> No
 
 MEASURE = """
     import resource, sys
-    from holdfast.opening import open_backend
+    from limpet.opening import open_backend
 
     backend = open_backend(sys.argv[1])
     def peak():

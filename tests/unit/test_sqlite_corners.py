@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, Unavailable
+import limpet
+from limpet import InvalidInput, Unavailable
 
 
 def test_a_file_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
     """A store whose file somebody removes fails; it does not go on in an empty one."""
     path = tmp_path / "x.db"
-    with holdfast.open(f"sqlite:///{path}") as store:
+    with limpet.open(f"sqlite:///{path}") as store:
         store.scope("s").save(1)
         store._engine.backend._file.close_idle()  # type: ignore[attr-defined]
         path.unlink()
@@ -24,16 +24,16 @@ def test_a_file_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.db")
     with pytest.raises(InvalidInput):
-        holdfast.open(f"sqlite:///{tmp_path}/x.db")
+        limpet.open(f"sqlite:///{tmp_path}/x.db")
 
 
 @pytest.mark.parametrize("wait", [1e12, True, -1])
 def test_a_wait_is_bounded(tmp_path: Path, wait: float) -> None:
     with pytest.raises(InvalidInput):
-        holdfast.open(f"sqlite:///{tmp_path}/x.db", lock_wait_s=wait)
+        limpet.open(f"sqlite:///{tmp_path}/x.db", lock_wait_s=wait)
 
 
 @pytest.mark.parametrize("labels", [[], 0, "", ()])
 def test_labels_that_look_empty_are_not_labels(labels: object) -> None:
-    with holdfast.open("memory:") as store, pytest.raises(InvalidInput):
+    with limpet.open("memory:") as store, pytest.raises(InvalidInput):
         store.scope("s").save(1, labels=labels)  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt, Scope, ScopeKey, Store
-from holdfast.core import limits
+import limpet
+from limpet import Corrupt, Scope, ScopeKey, Store
+from limpet.core import limits
 
 IDS = ["id-0", "id-1", "id-2", "id-3"]
 HEAD = IDS[-1]
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
     """A store of two sessions, the second of which must never notice anything."""
-    with holdfast.open(f"sqlite:///{path}", synchronous="off") as store:
+    with limpet.open(f"sqlite:///{path}", synchronous="off") as store:
         for session in ("s", "other"):
             for id in IDS:
                 scope = store.scope(session)

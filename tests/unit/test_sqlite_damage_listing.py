@@ -4,12 +4,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import holdfast
+import limpet
 
 
 def test_rows_that_fail_their_check_are_told(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         scope = store.scope("s")
         for number in range(5):
             scope.save(number, id=f"id-{number}")
@@ -18,7 +18,7 @@ def test_rows_that_fail_their_check_are_told(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as conn, conn:
         conn.execute("UPDATE snapshots SET status = 'other' WHERE id IN ('id-1', 'id-4')")
         conn.execute("UPDATE notes SET value = x'7b' WHERE on_id = 'id-2' OR name LIKE 'of%'")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         key = store.scope("s").key
         found = store._run(lambda backend: backend.list_damage(key))
     assert [(each.code, each.scope, each.id) for each in found] == [

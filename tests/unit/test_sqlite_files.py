@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt, HoldfastError, InvalidInput, Unavailable, Unsupported
-from holdfast.backends import _sql
-from holdfast.backends._sqlite_schema import APPLICATION_ID
+import limpet
+from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet.backends import _sql
+from limpet.backends._sqlite_schema import APPLICATION_ID
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def url_of(path: Path) -> str:
 
 
 def fill(path: Path, count: int = 40) -> None:
-    with holdfast.open(url_of(path), synchronous="off") as store:
+    with limpet.open(url_of(path), synchronous="off") as store:
         for number in range(count):
             body = {"n": number, "text": os.urandom(2_000).hex()}
             store.scope(f"s-{number % 4}").save(body, id=f"id-{number:03}", labels={"a": "b"})
@@ -62,7 +62,7 @@ def test_a_database_of_somebody_else_is_left_alone(path: Path, statements: list[
     before = folder_of(path)
 
     with pytest.raises(InvalidInput, match="somebody else"):
-        holdfast.open(url_of(path))
+        limpet.open(url_of(path))
     assert folder_of(path) == before
 
 
@@ -82,23 +82,23 @@ def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) ->
     path.write_bytes(content)
 
     with pytest.raises((InvalidInput, Corrupt)):
-        holdfast.open(url_of(path))
+        limpet.open(url_of(path))
     assert folder_of(path) == {path.name: content}
 
 
 def test_a_folder_is_not_a_file(path: Path) -> None:
     path.mkdir()
     with pytest.raises((InvalidInput, Unavailable)):
-        holdfast.open(url_of(path))
+        limpet.open(url_of(path))
     assert folder_of(path) == {path.name: None}
 
 
 def test_a_missing_folder_is_not_made(path: Path) -> None:
     with pytest.raises(InvalidInput, match="folder"):
-        holdfast.open(url_of(path / "below" / "store.db"))
+        limpet.open(url_of(path / "below" / "store.db"))
     path.write_bytes(b"")
     with pytest.raises(InvalidInput, match="folder"):
-        holdfast.open(url_of(path / "store.db"))
+        limpet.open(url_of(path / "store.db"))
     assert folder_of(path) == {path.name: b""}
 
 
@@ -108,7 +108,7 @@ def test_another_application_id_is_somebody_else(path: Path) -> None:
     before = folder_of(path)
 
     with pytest.raises(InvalidInput, match="somebody else"):
-        holdfast.open(url_of(path))
+        limpet.open(url_of(path))
     assert folder_of(path) == before
 
 
@@ -119,10 +119,10 @@ def test_a_newer_version_is_not_touched(path: Path) -> None:
     before = folder_of(path)
 
     with pytest.raises(Unsupported, match=f"found=`{newest + 1}` known=`{newest}`"):
-        holdfast.open(url_of(path))
+        limpet.open(url_of(path))
     assert folder_of(path) == before
     execute(path, f"PRAGMA user_version = {newest}")
-    with holdfast.open(url_of(path)) as store:
+    with limpet.open(url_of(path)) as store:
         assert len(list(store.sessions())) == 4
 
 
@@ -131,7 +131,7 @@ def test_a_newer_version_is_not_touched(path: Path) -> None:
 
 def read_all(url: str) -> Iterator[tuple[str, Any]]:
     """Yield what can be read of a store, piece by piece."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         for session in store.sessions():
             scope = store.scope(session)
             for info in scope.history():
@@ -168,10 +168,10 @@ def test_a_page_of_noise_raises_or_tells_the_truth(path: Path, page: int) -> Non
         file.seek((page - 1) * 4096)
         file.write(os.urandom(4096))
 
-    with suppress(HoldfastError):
+    with suppress(LimpetError):
         for id, state in read_all(url_of(path)):
             assert truth[id] == state
-    with suppress(HoldfastError), holdfast.open(url_of(path)) as store:
+    with suppress(LimpetError), limpet.open(url_of(path)) as store:
         store.scope("s-0").save({"n": -1})
 
 
@@ -192,7 +192,7 @@ def test_a_new_file_is_readable_by_its_owner_alone(path: Path) -> None:
     """States hold secrets: no other user may read them, whatever the umask."""
     before = os.umask(0)
     try:
-        with holdfast.open(url_of(path)) as store:
+        with limpet.open(url_of(path)) as store:
             store.scope("s").save({"a": 1})
             modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     finally:
@@ -217,16 +217,16 @@ def test_a_new_file_is_readable_by_its_owner_alone(path: Path) -> None:
 def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
     """Escaped as in any URL, it names that file, and no other is made."""
     url = "sqlite:///" + quote(str(tmp_path / name))
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         store.scope("s").save({"a": 1})
     assert [file.name for file in tmp_path.iterdir()] == [name]
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         assert list(store.sessions()) == ["s"]
 
 
 @pytest.mark.parametrize("name", ["a b.db", "a#b.db", "grüße-日本.db"])
 def test_a_name_need_not_be_escaped(tmp_path: Path, name: str) -> None:
-    with holdfast.open(url_of(tmp_path / name), lock_wait_s=1) as store:
+    with limpet.open(url_of(tmp_path / name), lock_wait_s=1) as store:
         store.scope("s").save({"a": 1})
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
@@ -237,7 +237,7 @@ def test_a_relative_path_stays_where_it_was(
     """Connections made after a change of folder lead to the same file."""
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
-    with holdfast.open("sqlite:///store.db") as store:
+    with limpet.open("sqlite:///store.db") as store:
         walk = store.sessions()
         store.scope("a").save({"a": 1})
         monkeypatch.chdir(tmp_path / "other")
@@ -248,7 +248,7 @@ def test_a_relative_path_stays_where_it_was(
 
 
 def test_a_file_may_be_opened_twice(path: Path) -> None:
-    with holdfast.open(url_of(path)) as one, holdfast.open(url_of(path)) as two:
+    with limpet.open(url_of(path)) as one, limpet.open(url_of(path)) as two:
         for number in range(20):
             one.scope("s").append("items", [number])
             two.scope("s").append("items", [-number])
@@ -277,7 +277,7 @@ def test_others_may_make_the_file_ready_at_any_moment(
             before.append(sql)
             if len(before) == turn and not self.in_transaction:
                 monkeypatch.undo()
-                with holdfast.open(url_of(path)) as other:
+                with limpet.open(url_of(path)) as other:
                     other.scope("s").save({"a": 1})
             return super().execute(sql, *rest)
 
@@ -288,7 +288,7 @@ def test_others_may_make_the_file_ready_at_any_moment(
         monkeypatch.setattr(
             sqlite3, "connect", lambda *a, **k: connect(*a, factory=Interrupted, **k)
         )
-        with holdfast.open(url_of(path)) as store:
+        with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
             versions = store._engine.backend._file.read(  # type: ignore[attr-defined]
                 lambda conn: conn.execute("SELECT version FROM schema_migrations").fetchall()

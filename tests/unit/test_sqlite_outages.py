@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Scope, Store, Unavailable
+import limpet
+from limpet import Scope, Store, Unavailable
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(f"sqlite:///{path}", lock_wait_s=0.3) as store:
+    with limpet.open(f"sqlite:///{path}", lock_wait_s=0.3) as store:
         yield store
 
 
@@ -129,7 +129,7 @@ def test_a_lock_that_is_held_for_too_long(
 def run(script: str, *arguments: object) -> None:
     """Run a script in a process of its own, which may do to itself what a test must not."""
     # The engine is imported at once: another user may not have the right to read it.
-    head = "import os, random, resource, signal, sys, holdfast, holdfast.backends.sqlite\n"
+    head = "import os, random, resource, signal, sys, limpet, limpet.backends.sqlite\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", head + textwrap.dedent(script), *map(str, arguments)],
         capture_output=True,
@@ -161,7 +161,7 @@ def test_a_lock_of_another_process(path: Path, store: Store) -> None:
         assert holder.stdout.readline() == b"held\n"
         assert outage(WRITES["save"], store).outcome_known
         # One that opens the store now waits for nobody, as long as it only reads.
-        with holdfast.open(f"sqlite:///{path}", lock_wait_s=0) as another:
+        with limpet.open(f"sqlite:///{path}", lock_wait_s=0) as another:
             assert everything(another) == everything(store)
         holder.kill()
     before = store.scope("s").info()
@@ -181,7 +181,7 @@ def test_a_disk_that_is_full(path: Path, store: Store) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         text = random.Random(1).randbytes(100_000).hex()
         path = sys.argv[1]
-        with holdfast.open("sqlite:///" + path) as store:
+        with limpet.open("sqlite:///" + path) as store:
             scope = store.scope("s")
             failures = 0
             largest = max(os.path.getsize(path + end) for end in ("", "-wal", "-shm"))
@@ -190,7 +190,7 @@ def test_a_disk_that_is_full(path: Path, store: Store) -> None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (largest + more, resource.RLIM_INFINITY))
                 try:
                     scope.save({"text": text}, id=f"more-{more}")
-                except holdfast.Unavailable:
+                except limpet.Unavailable:
                     failures += 1
                 else:
                     before.insert(0, (f"more-{more}", scope.info().revision))
@@ -229,15 +229,15 @@ READ_ONLY = """
         os.setuid(65534)
     # Whether a reader may create the files beside the database depends on the folder.
     try:
-        store = holdfast.open("sqlite:///" + path, lock_wait_s=0.2)
-    except holdfast.Unavailable as error:
+        store = limpet.open("sqlite:///" + path, lock_wait_s=0.2)
+    except limpet.Unavailable as error:
         assert error.outcome_known
         sys.exit()
     with store:
         scope = store.scope("s")
         try:
             assert scope.load("id-1").state["n"] == 1
-        except holdfast.Unavailable:
+        except limpet.Unavailable:
             pass
         for write in (
             lambda: scope.save({"a": 1}),
@@ -248,7 +248,7 @@ READ_ONLY = """
         ):
             try:
                 write()
-            except holdfast.Unavailable as error:
+            except limpet.Unavailable as error:
                 assert error.outcome_known, error
             else:
                 raise AssertionError("it was written")
@@ -260,7 +260,7 @@ READ_ONLY = """
 def test_a_file_that_cannot_be_written(folder: Path, folder_too: bool, in_use: bool) -> None:
     """A user with the right to read alone: nothing is written, and no error of SQLite leaks."""
     path = folder / "store.db"
-    with holdfast.open(f"sqlite:///{path}") as store:
+    with limpet.open(f"sqlite:///{path}") as store:
         fill(store.scope("s"))
         before = everything(store)
         if not in_use:
@@ -274,14 +274,14 @@ def test_a_file_that_cannot_be_written(folder: Path, folder_too: bool, in_use: b
             folder.chmod(0o755)
             for file in folder.iterdir():
                 file.chmod(0o644)
-    with holdfast.open(f"sqlite:///{path}") as store:
+    with limpet.open(f"sqlite:///{path}") as store:
         assert everything(store) == before
         store.scope("s").save({"a": 1})
 
 
 def test_a_file_that_cannot_be_read(folder: Path) -> None:
     path = folder / "store.db"
-    with holdfast.open(f"sqlite:///{path}") as store:
+    with limpet.open(f"sqlite:///{path}") as store:
         fill(store.scope("s"))
     path.chmod(0)
     script = """
@@ -289,8 +289,8 @@ def test_a_file_that_cannot_be_read(folder: Path) -> None:
             os.setgid(65534)
             os.setuid(65534)
         try:
-            holdfast.open("sqlite:///" + sys.argv[1])
-        except holdfast.Unavailable as error:
+            limpet.open("sqlite:///" + sys.argv[1])
+        except limpet.Unavailable as error:
             assert error.outcome_known
         else:
             raise AssertionError("it was opened")

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import ScopeKey
-from holdfast.backends import _sql
-from holdfast.backends._relational.commit import carry_out
-from holdfast.backends._relational.tables import Tables
-from holdfast.backends._sqlite_turn import SqliteTurn
-from holdfast.opening import open_backend
-from holdfast.protocol import Backend, Commit, Stamp
+import limpet
+from limpet import ScopeKey
+from limpet.backends import _sql
+from limpet.backends._relational.commit import carry_out
+from limpet.backends._relational.tables import Tables
+from limpet.backends._sqlite_turn import SqliteTurn
+from limpet.opening import open_backend
+from limpet.protocol import Backend, Commit, Stamp
 
 _FILES = ("queries", "listings", "bodies")
 STATEMENTS = {
@@ -55,7 +55,7 @@ def conn(
 ) -> Iterator[sqlite3.Connection]:
     """A filled database, also with the statistics that an administrator may have gathered."""
     path = tmp_path_factory.mktemp("plans") / "store.db"
-    with holdfast.open(f"sqlite:///{path}", synchronous="off") as store:
+    with limpet.open(f"sqlite:///{path}", synchronous="off") as store:
         for number in range(300):
             scope = store.scope(f"s-{number % 7}", f"line-{number % 3}")
             scope.save({"n": number}, labels={"a": str(number % 5), "b": "c"})
@@ -122,7 +122,7 @@ def test_the_plans_are_read_right(conn: sqlite3.Connection) -> None:
 WALK = """
     import resource, sys
 
-    import holdfast
+    import limpet
 
     def grown(since):
         scale = 1 if sys.platform == "darwin" else 1024
@@ -139,7 +139,7 @@ WALK = """
         (count,) = counts
         return count
 
-    with holdfast.open("sqlite:///" + sys.argv[1], synchronous="off") as store:
+    with limpet.open("sqlite:///" + sys.argv[1], synchronous="off") as store:
         assert walk("short") == 300
         before = grown(0)
         assert walk("long") == 20_000

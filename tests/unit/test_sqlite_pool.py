@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, Store
-from holdfast.backends._sqlite_files import SqliteFile
+import limpet
+from limpet import InvalidInput, Store
+from limpet.backends._sqlite_files import SqliteFile
 
 SAVES_MIN = 5
 
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(f"sqlite:///{path}") as store:
+    with limpet.open(f"sqlite:///{path}") as store:
         yield store
 
 
@@ -73,7 +73,7 @@ def test_every_connection_keeps_the_promises(path: Path, option: str, synchronou
         together.wait()  # so that each of the threads has a connection of its own
         return tuple(conn.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
 
-    with holdfast.open(f"sqlite:///{path}{option}") as store:
+    with limpet.open(f"sqlite:///{path}{option}") as store:
         store.scope("s").save({"a": 1})
         found = at_once(6, lambda _: file_of(store).read(look))
         assert found == [(synchronous, "wal", 1, 2, 0)] * 6
@@ -139,14 +139,14 @@ def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path)
         with pytest.raises(InvalidInput, match="closed"):
             call()
     assert [file.name for file in path.parent.iterdir()] == ["store.db"]
-    with holdfast.open(f"sqlite:///{path}") as again:
+    with limpet.open(f"sqlite:///{path}") as again:
         assert [info.id for info in again.scope("s").history()] == saved[::-1]
 
 
 @pytest.mark.parametrize("attempt", range(5))
 def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
     """Calls under way end as they would have, later ones are refused, and no file stays open."""
-    store = holdfast.open(f"sqlite:///{path}")
+    store = limpet.open(f"sqlite:///{path}")
     acknowledged: dict[int, list[str]] = {number: [] for number in range(12)}
     warm = threading.Barrier(len(acknowledged) + 1)
 
@@ -169,7 +169,7 @@ def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
 
     gc.collect()
     assert descriptors(path) == 0
-    with holdfast.open(f"sqlite:///{path}") as again:
+    with limpet.open(f"sqlite:///{path}") as again:
         for number, ids in acknowledged.items():
             found = [info.id for info in again.scope("s", f"line-{number}").history()]
             assert found == ids[::-1]
@@ -181,7 +181,7 @@ def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
 
     So is one that waits behind it in this process: both have begun.
     """
-    store = holdfast.open(f"sqlite:///{path}")
+    store = limpet.open(f"sqlite:///{path}")
     store.scope("s").save({"n": 0})
     with (
         closing(sqlite3.connect(path, isolation_level=None)) as other,
@@ -194,7 +194,7 @@ def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
         other.execute("ROLLBACK")
         saved = {end.result().id for end in begun}
     assert descriptors(path) == 0
-    with holdfast.open(f"sqlite:///{path}") as again:
+    with limpet.open(f"sqlite:///{path}") as again:
         assert {info.id for info in again.scope("s").history(limit=2)} == saved
 
 
@@ -213,7 +213,7 @@ def wait_until_in(function: str, count: int) -> None:
 def test_many_close_at_once(path: Path) -> None:
     """Closing from several threads at once is closing once."""
     for _ in range(30):
-        store = holdfast.open(f"sqlite:///{path}", synchronous="off")
+        store = limpet.open(f"sqlite:///{path}", synchronous="off")
         together = threading.Barrier(8)
         at_once(8, lambda _: file_of(store).read(lambda conn: together.wait()))  # noqa: B023
         file = file_of(store)

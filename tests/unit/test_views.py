@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.diff import diff
-from holdfast.model import ScopeKey, SnapshotInfo, SnapshotRef
-from holdfast.views.diff import Row, brief, diff_rows, dotted
-from holdfast.views.names import clipped, masked_url, short_id, visible, without_secrets
-from holdfast.views.sizes import bar, count_text, ratio, size_text
-from holdfast.views.tree import Node, build_forest, rails, walk
+from limpet.core.diff import diff
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.views.diff import Row, brief, diff_rows, dotted
+from limpet.views.names import clipped, masked_url, short_id, visible, without_secrets
+from limpet.views.sizes import bar, count_text, ratio, size_text
+from limpet.views.tree import Node, build_forest, rails, walk
 
 # Sizes.
 

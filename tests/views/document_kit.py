@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import holdfast
-from holdfast import Store
-from holdfast.model import ScopeInfo
-from holdfast.views.document import ScopePage
+import limpet
+from limpet import Store
+from limpet.model import ScopeInfo
+from limpet.views.document import ScopePage
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -74,7 +74,7 @@ def open_session(store: Store, name: str) -> tuple[list[ScopeInfo], list[ScopePa
 def hostile_session(text: str) -> tuple[str, list[ScopeInfo], list[ScopePage]]:
     """Return a session in which a text is the name and the value of everything."""
     name = stored(text)
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         scope = store.scope(name, name)
         messages = hostile_messages(text.replace("\ud800", ""))
         first = scope.save(

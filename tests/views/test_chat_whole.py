@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.views._chat_rest import TECHNICAL
-from holdfast.views.chat import (
+from limpet.views._chat_rest import TECHNICAL
+from limpet.views.chat import (
     Answer,
     Call,
     Chat,

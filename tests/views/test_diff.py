@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.diff import diff
-from holdfast.model import Change
-from holdfast.views.diff import Group, Messages, brief, groups, parts, text_lines, value_lines
+from limpet.core.diff import diff
+from limpet.model import Change
+from limpet.views.diff import Group, Messages, brief, groups, parts, text_lines, value_lines
 
 Lines = list[tuple[str, str]]
 

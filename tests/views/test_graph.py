@@ -6,9 +6,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import ScopeKey, SnapshotInfo, SnapshotRef
-from holdfast.views.graph import graph_rows
-from holdfast.views.tree import Node, build_forest, walk
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.views.graph import graph_rows
+from limpet.views.tree import Node, build_forest, walk
 
 MAIN = ScopeKey("s")
 SIDE = ScopeKey("s", "main~side")

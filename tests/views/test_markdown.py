@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 from markdown_it import MarkdownIt
 
-import holdfast
-from holdfast.views.markdown import code, fenced, prose, session_markdown
+import limpet
+from limpet.views.markdown import code, fenced, prose, session_markdown
 from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
 
 RENDER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -94,7 +94,7 @@ def test_nothing_breaks_out(text: str) -> None:
 def test_no_line_of_a_message_is_more_than_text(seed: int) -> None:
     chance = random.Random(seed)
     text = "".join(chance.choices(PIECES, k=chance.randrange(1, 25)))
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         store.scope("s").save({"messages": [{"role": "user", "content": text}]})
         _, pages = open_session(store, "s")
     seen = rendered("".join(session_markdown("s", pages)))
@@ -126,7 +126,7 @@ def test_prose(line: str, shown: str) -> None:
 
 
 def test_a_session_reads_well() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         chat = store.scope("alice/chat", "planner")
         call = {"toolUse": {"toolUseId": "c", "name": "search", "input": {"q": "x"}}}
         result = {"toolUseId": "c", "status": "success", "content": [{"text": "found\n```\n"}]}
@@ -158,7 +158,7 @@ def test_a_session_reads_well() -> None:
 
 
 def test_scopes_are_asked_for_one_after_the_other() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         store.scope("s", "a").save({"messages": [{"role": "user", "content": "x"}]})
         store.scope("s", "b").save([1])
         store.scope("s", "c").set_note("only", 1)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.limits import KIB
-from holdfast.views._page_images import image_uri
-from holdfast.views.page import ScopePage, session_page
+import limpet
+from limpet.core.limits import KIB
+from limpet.views._page_images import image_uri
+from limpet.views.page import ScopePage, session_page
 from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
 
 EMPTY = {"meta", "img", "br", "col"}
@@ -79,7 +79,7 @@ class Seen(HTMLParser):
 
 
 def page_of(state: Any, **options: Any) -> str:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         store.scope("s").save(state)
         contents, pages = open_session(store, "s")
     return "".join(session_page("s", pages, contents=contents, **options))
@@ -168,7 +168,7 @@ def test_a_conversation_reads_well() -> None:
 
 
 def test_several_scopes_have_contents_and_history_has_lines() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         scope = store.scope("s", "main")
         first = scope.save({"n": 1})
         second = scope.save({"n": 2}, status="failed", labels={"run_id": "7"})
@@ -255,7 +255,7 @@ def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
         {"role": ("user", "assistant")[n % 2], "content": f"`{n}` **said** <b>\n" * 5}
         for n in range(5_000)
     ]
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         scope = store.scope("s")
         info = scope.save(chat(*messages))
         page = ScopePage(scope.key, scope.load(), [info] * 1, [])
@@ -277,7 +277,7 @@ def test_long_lines_of_marks_are_not_slow() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_forest_is_drawn(seed: int) -> None:
     chance = random.Random(seed)
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         scope = store.scope("s")
         ids: list[str] = []
         for n in range(chance.randrange(1, 40)):

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.views.diff import parts
-from holdfast.views.search import Match, excerpt, matches
+from limpet.views.diff import parts
+from limpet.views.search import Match, excerpt, matches
 
 STATE = {
     "title": "a plan",

@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.servers.service import Service
 
 
@@ -27,5 +27,5 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     """A store of this process."""
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         yield store

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-import holdfast
-from holdfast import SnapshotInfo, Store
+import limpet
+from limpet import SnapshotInfo, Store
 from tests.concurrency.forker import fork, join
 from tests.waiting import until
 from tests.watching.tools import watchers
@@ -115,6 +115,6 @@ SCENES = {scene.__name__: scene for scene in (interrupt, fork_in_a_loop, fork_be
 
 if __name__ == "__main__":
     signal.alarm(60)
-    with holdfast.open(sys.argv[2]) as opened:
+    with limpet.open(sys.argv[2]) as opened:
         SCENES[sys.argv[1]](opened)
-    assert not [each for each in threading.enumerate() if each.name.startswith("holdfast")]
+    assert not [each for each in threading.enumerate() if each.name.startswith("limpet")]

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import holdfast
-from holdfast import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store, runs
+import limpet
+from limpet import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store, runs
 
 SESSION = "soak"
 DOOMED = "doomed"  # a session that everybody saves in and deletes
@@ -257,7 +257,7 @@ def main() -> None:
     url, number, life, path = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     journal = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         os.write(1, b'"ready"\n')
         Soaker(store, int(number), int(life), journal).go()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, Lease, Scope, Store
+from limpet import Conflict, Lease, Scope, Store
 from tests.concurrency.crew import SIZE, Worker
 from tests.concurrency.pg_tools import Background, everything
 from tests.waiting import until

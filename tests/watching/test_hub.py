@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import AsyncStore, Store
-from holdfast.watcher import Watcher
+import limpet
+from limpet import AsyncStore, Store
+from limpet.watcher import Watcher
 from tests.waiting import until
 from tests.watching.tools import FACES, WAIT_S_MAX, Watching, nothing_left, on, watchers
 
@@ -87,10 +87,10 @@ async def _until(condition: Any) -> None:
 @nothing_left()
 def test_a_loop_that_is_left_leaves_nothing(url: str) -> None:
     """By either face, at once or after a change, with the others still there or not."""
-    with holdfast.open(url) as warm:  # what is made once and stays, as a module's own
+    with limpet.open(url) as warm:  # what is made once and stays, as a module's own
         assert list(warm.scope("s").watch(timeout_s=0.1)) == []
     for _ in range(3):
-        with holdfast.open(url) as store:
+        with limpet.open(url) as store:
             saved = store.scope("s").save({"n": 1})
             for info in store.scope("s").watch():
                 assert info == saved
@@ -114,7 +114,7 @@ async def _look_once(store: AsyncStore) -> None:
 def test_the_thread_ends_when_nobody_watches_any_more(
     url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.hub._LINGER_S", 0.1)
+    monkeypatch.setattr("limpet.hub._LINGER_S", 0.1)
     before = set(threading.enumerate())
     assert list(store.scope("s").watch(timeout_s=0.05)) == []
     until(lambda: not [t for t in set(threading.enumerate()) - before if "hub" in t.name])
@@ -132,7 +132,7 @@ def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
             seen += [info.id]
 
     async def main() -> None:
-        async with holdfast.open_async(url) as store:
+        async with limpet.open_async(url) as store:
             early: list[str] = []
             seen: list[str] = []
             tasks = [asyncio.create_task(follow(store, each)) for each in (early, seen, seen)]
@@ -157,7 +157,7 @@ def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
         assert task.cancelled()
         assert time.monotonic() - begun < 1
 
-    with holdfast.open(url) as warm:
+    with limpet.open(url) as warm:
         assert list(warm.scope("s").watch(timeout_s=0.1)) == []
     asyncio.run(main())
 
@@ -193,7 +193,7 @@ def test_one_that_fails_harms_nobody(url: str, store: Store) -> None:
 @nothing_left()
 def test_the_store_is_closed_under_those_who_watch(url: str) -> None:
     """Their loops end, without an error."""
-    store = holdfast.open(url)
+    store = limpet.open(url)
     store.scope("s").save({"n": 1})
     watching = [Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES]
     watching += [Watching(store, lambda store: store.scope("t").watch(), face=f) for f in FACES]

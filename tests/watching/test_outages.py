@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Store, Unavailable
+import limpet
+from limpet import Store, Unavailable
 from tests.concurrency.crew import Worker
 from tests.servers.postgres import PrivatePostgres
 from tests.waiting import until
@@ -26,7 +26,7 @@ def server() -> Iterator[PrivatePostgres]:
 def test_a_server_that_restarts(server: PrivatePostgres, how: str) -> None:
     """What was saved while nobody could listen is told when that is possible again."""
     url = f"{server.url}?schema=outage_{how}"
-    with holdfast.open(url) as store, closing_remote(url) as remote:
+    with limpet.open(url) as store, closing_remote(url) as remote:
         scope = store.scope("s")
         watching = [
             *(Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES),
@@ -43,7 +43,7 @@ def test_a_server_that_restarts(server: PrivatePostgres, how: str) -> None:
             server.kill() if how == "killed" else server.stop(how)
             server.start()
         # At once, by somebody who was not there before: they may not listen again by now.
-        with holdfast.open(url) as other:
+        with limpet.open(url) as other:
             missed = other.scope("s").save({"n": 2}).revision
             born = other.scope("unborn").save({"n": 3}).revision
         for each in watching:
@@ -93,7 +93,7 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: 
     url = f"file://{tmp_path}/store"
     script = "tests.watching.worker"
     with (
-        closing(holdfast.open(url)) as store,
+        closing(limpet.open(url)) as store,
         Worker(script, url, "writer") as writer,
     ):
         assert writer.hear() == "ready"
@@ -118,7 +118,7 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: 
 
 def test_the_folder_of_a_session_that_comes_and_goes(tmp_path: Path) -> None:
     """Whatever is deleted and made again under a watch of all sessions, the last is heard of."""
-    with holdfast.open(f"file://{tmp_path}/store") as store:
+    with limpet.open(f"file://{tmp_path}/store") as store:
         watching = Watching(store, lambda store: store.watch(prefix="s"))
         one = Watching(store, lambda store: store.scope("s").watch())
         for number in range(5):

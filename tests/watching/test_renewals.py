@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Conflict, Store, Unavailable
-from holdfast.protocol import Claim, Hold
+import limpet
+from limpet import Conflict, Store, Unavailable
+from limpet.protocol import Claim, Hold
 from tests.waiting import until
 from tests.watching.tools import on
 
@@ -24,7 +24,7 @@ ENGINES = ("sqlite", "directory", "postgres")
 def test_a_lease_is_held_for_as_long_as_its_block_lasts(url: str, store: Store) -> None:
     """Many at once, by a few threads; and another store does not get any of them."""
     count = 20
-    with holdfast.open(url) as rival, ExitStack() as stack:
+    with limpet.open(url) as rival, ExitStack() as stack:
         scopes = [store.scope(f"s{number}") for number in range(count)]
         leases = [stack.enter_context(each.claim(owner="one", ttl_s=1.5)) for each in scopes]
         ends = max(each.expires_at for each in leases).timestamp()
@@ -75,7 +75,7 @@ def test_a_renewal_without_an_answer_is_tried_again(
         faulty.is_on = False
         until(lambda: lease.expires_at.timestamp() > ended)
         with (
-            holdfast.open(url) as rival,
+            limpet.open(url) as rival,
             pytest.raises(Conflict),
             rival.scope("s").claim(owner="two"),
         ):
@@ -124,8 +124,8 @@ def test_a_claim_that_is_cancelled_holds_nothing(url: str, store: Store) -> None
 def test_leases_are_given_back_when_the_store_is_closed(url: str) -> None:
     """Inside their blocks; and no thread is left."""
     before = set(threading.enumerate())
-    with holdfast.open(url) as rival:
-        store = holdfast.open(url)
+    with limpet.open(url) as rival:
+        store = limpet.open(url)
         with store.scope("s").claim(owner="one", ttl_s=300) as lease:
             lease.save({"n": 1})
             store.close()

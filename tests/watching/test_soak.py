@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, ScopeKey, Snapshot, Store
+import limpet
+from limpet import InvalidInput, ScopeKey, Snapshot, Store
 from tests.concurrency import pg_tools
 from tests.concurrency.crew import SIZE, Worker
 from tests.servers.postgres import with_option
@@ -37,7 +37,7 @@ from tests.watching.soaker import (
 )
 from tests.watching.tools import FACES, nothing_left
 
-TEMPORARY = ".holdfast-"
+TEMPORARY = ".limpet-"
 
 
 class Follower(threading.Thread):
@@ -341,7 +341,7 @@ def test_soak(request: pytest.FixtureRequest, url: str, seconds: int, tmp_path: 
     named = with_option(url, "application_name", name) if url.startswith("postgres") else url
     soak = Soak(named, tmp_path, seed=int(seconds))
     try:
-        with nothing_left(), holdfast.open(named) as store:
+        with nothing_left(), limpet.open(named) as store:
             store.scope(SESSION, TALLY).save({"ops": []}, id=TALLY)
             followers = [Follower(store, key, face) for key in [*keys(), None] for face in FACES]
             soak.start()

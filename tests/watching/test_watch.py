@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Store
+from limpet import Store
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 from tests.watching.tools import FACES, Remote, Watching, on, place

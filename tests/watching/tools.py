@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import SnapshotInfo, Store
-from holdfast.hub import Hub
+from limpet import SnapshotInfo, Store
+from limpet.hub import Hub
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import holdfast
-from holdfast import AsyncStore, Conflict, Lease, Snapshot, SnapshotInfo, Store
+import limpet
+from limpet import AsyncStore, Conflict, Lease, Snapshot, SnapshotInfo, Store
 
 WAIT_S_MAX = 60.0
 
@@ -182,7 +182,7 @@ TASKS: dict[str, Callable[[Store, str, Any], Any]] = {
 
 def main() -> None:
     url, name = sys.argv[1:]
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         say("ready")
         for line in iter(sys.stdin.readline, ""):
             task, message = json.loads(line)

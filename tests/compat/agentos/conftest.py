@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.compat.agentos import CheckpointStore
+from limpet.compat.agentos import CheckpointStore
 from tests.compat.agentos.kit import ENGINES, on
 from tests.compat.strands.kit import Grounds, run_coroutine
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from examples.graph_runner import Call, Edge, Graph, Node, Runner, Update
-from holdfast.compat.agentos import Checkpoint
+from limpet.compat.agentos import Checkpoint
 
 GATE = Node(effect="human", prompt="approve?")
 

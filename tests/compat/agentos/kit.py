@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.agentos import Checkpoint, CheckpointStore
+from limpet.compat.agentos import Checkpoint, CheckpointStore
 from tests.compat.strands.kit import Grounds
 
 ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import HoldfastError, InvalidInput
-from holdfast.compat.agentos import Checkpoint, CheckpointStore
+import limpet
+from limpet import InvalidInput, LimpetError
+from limpet.compat.agentos import Checkpoint, CheckpointStore
 from tests.compat.agentos.kit import fresh, make_checkpoint, save_some
 
 
@@ -161,7 +161,7 @@ async def test_what_is_no_checkpoint_is_refused(
 
 @pytest.mark.parametrize("given", [None, [], "x", {}, {"id": "c"}])
 async def test_what_is_not_even_a_record_is_refused(given: Any) -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         with pytest.raises(InvalidInput, match="Checkpoint"):
             await CheckpointStore(store).save(given)
         assert list(store.sessions()) == []
@@ -190,7 +190,7 @@ CALLS: dict[str, Bad] = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_bad_arguments_are_told(call: Bad) -> None:
     """There some are a TypeError, and a text is spread over the partition, letter by letter."""
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         checkpoints = CheckpointStore(store)
         (saved,) = await save_some(checkpoints, {"state": {"artifacts": None}})
         with pytest.raises(InvalidInput):
@@ -220,7 +220,7 @@ async def test_saves_of_one_id_at_a_time_leave_one_checkpoint(checkpoints: Check
 
 async def test_a_damaged_checkpoint_leaves_the_others_alone(tmp_path: Path) -> None:
     """The list goes on without it, and the run from the one before it."""
-    with holdfast.open(f"file://{tmp_path}") as store:
+    with limpet.open(f"file://{tmp_path}") as store:
         checkpoints = CheckpointStore(store)
         saved = await save_some(checkpoints, *({"timestamp": at} for at in (1, 2, 3)))
         (file,) = tmp_path.rglob(f"snapshot_{saved[1].id}.json")
@@ -232,7 +232,7 @@ async def test_a_damaged_checkpoint_leaves_the_others_alone(tmp_path: Path) -> N
         assert await checkpoints.latest(saved[0].run_id) == saved[2]
         assert await checkpoints.get(saved[0].id) == saved[0]
         assert [each.severity for each in store.check()] != []
-        with pytest.raises(HoldfastError):
+        with pytest.raises(LimpetError):
             await checkpoints.save(saved[1])  # never overwritten silently
 
 

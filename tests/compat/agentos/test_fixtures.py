@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.agentos import Checkpoint, CheckpointStore
+from limpet.compat.agentos import Checkpoint, CheckpointStore
 from tests.compat.agentos.kit import fresh
 
 FIXTURES = Path(__file__).parent / "fixtures"

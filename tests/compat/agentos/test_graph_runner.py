@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 from examples.graph_runner import Call, Edge, Graph, GraphChanged, Node, Runner, State
-from holdfast import InvalidInput, NotFound, Store
+from limpet import InvalidInput, NotFound, Store
 from tests.compat.agentos.hands import GATE, Hands, every, kill
 from tests.compat.agentos.kit import ENGINES, fresh, on
 from tests.compat.strands.kit import Grounds
@@ -25,7 +25,7 @@ WAIT_S_MAX = 60.0
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         yield store
 
 
@@ -262,7 +262,7 @@ async def test_checkpoints_of_a_graph_are_found_in_the_next_process(
 ) -> None:
     """There the name of a graph has the time in it."""
     for count in (2, 4):
-        with holdfast.open(f"sqlite:///{tmp_path}/graphs.db") as store:
+        with limpet.open(f"sqlite:///{tmp_path}/graphs.db") as store:
             runner = Runner(store, hands.line("a"))
             await runner.start({})
             assert len(await runner.checkpoints.list("line")) == count
@@ -329,7 +329,7 @@ def test_the_example_tells_its_story(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     killed, rest = done.stdout.split("  docs: the process is killed\n")
-    assert killed == "a release begins\n  build 1.0\n  test holdfast-1.0.whl\n"
+    assert killed == "a release begins\n  build 1.0\n  test limpet-1.0.whl\n"
     assert "build" not in rest.partition("a fork behind build")[0]
     assert rest.endswith(
         "  docs\n"
@@ -341,10 +341,10 @@ def test_the_example_tells_its_story(tmp_path: Path) -> None:
         "  ship: asks the index\n"
         "completed: shipped\n"
         "a fork behind build, of another version\n"
-        "  test holdfast-1.0.whl\n"
+        "  test limpet-1.0.whl\n"
         "  docs\n"
         "  scrap\n"
         "completed: pages of 2.0, scrapped\n"
     )
-    with holdfast.open(f"sqlite:///{tmp_path}/graphs.db") as store:
+    with limpet.open(f"sqlite:///{tmp_path}/graphs.db") as store:
         assert [*store.check()] == []

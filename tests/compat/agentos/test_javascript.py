@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.agentos.javascript import length_of
+from limpet.compat.agentos.javascript import length_of
 from tests.interop.node import find_runtime
 
 ASK = """

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, Store, Unsupported
-from holdfast.compat.agentos import CheckpointStore
-from holdfast.compat.strands import StoreStorage
-from holdfast.opening import open_backend, store_over
+import limpet
+from limpet import InvalidInput, Store, Unsupported
+from limpet.compat.agentos import CheckpointStore
+from limpet.compat.strands import StoreStorage
+from limpet.opening import open_backend, store_over
 from tests.compat.agentos.kit import fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds, make_snapshot
 
@@ -222,7 +222,7 @@ async def test_what_goes_away_before_it_is_read_is_not_the_latest(
 
 async def test_a_layout_without_an_index_is_refused(tmp_path: Path) -> None:
     """That of the Strands tools: nothing can be found by its id there."""
-    with holdfast.open(f"file://{tmp_path}", root="") as store:
+    with limpet.open(f"file://{tmp_path}", root="") as store:
         checkpoints = CheckpointStore(store)
         for call in (checkpoints.save(make_checkpoint()), checkpoints.latest("r")):
             with pytest.raises(Unsupported):
@@ -231,7 +231,7 @@ async def test_a_layout_without_an_index_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_store_that_first_use_opens(tmp_path: Path) -> None:
-    async with holdfast.open_async(f"sqlite:///{tmp_path}/agents.db") as store:
+    async with limpet.open_async(f"sqlite:///{tmp_path}/agents.db") as store:
         (saved,) = await save_some(CheckpointStore(store), {})
         assert await CheckpointStore(store.sync).latest(saved.run_id) == saved
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import NotFound
-from holdfast.compat.agentos import CheckpointStore
+from limpet import NotFound
+from limpet.compat.agentos import CheckpointStore
 from tests.compat.agentos.kit import fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds
 

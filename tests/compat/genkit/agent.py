@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast import InvalidInput, NotFound
-from holdfast.compat.genkit import SessionSnapshot, SessionStore
-from holdfast.compat.wire import wire_time
+from limpet import InvalidInput, NotFound
+from limpet.compat.genkit import SessionSnapshot, SessionStore
+from limpet.compat.wire import wire_time
 
 Row = SessionSnapshot[Any]
 Handler = Callable[[dict[str, Any], str], Awaitable[str]]

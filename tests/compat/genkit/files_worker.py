@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from holdfast.compat.genkit import SessionSnapshot
-from holdfast.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit import SessionSnapshot
+from limpet.compat.genkit.files import JsonFileSessionStore
 
 
 def counted(current: SessionSnapshot[Any] | None) -> Mapping[str, Any]:

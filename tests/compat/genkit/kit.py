@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Store
-from holdfast.compat.genkit import SessionSnapshot, SessionStore
+import limpet
+from limpet import Store
+from limpet.compat.genkit import SessionSnapshot, SessionStore
 from tests.runs.hands import Place
 from tests.servers.service import Service
 from tests.waiting import WAIT_S_MAX
@@ -121,7 +121,7 @@ class Stores:
         if engine not in self._open:
             held = ExitStack()
             place = held.enter_context(_place(engine, self._request))
-            store = held.enter_context(holdfast.open(place.url, **place.options))
+            store = held.enter_context(limpet.open(place.url, **place.options))
             self._open[engine] = store, place
             # Now, so that it is closed before the server that was started for it.
             self._request.session.addfinalizer(held.close)
@@ -162,7 +162,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 def watchers() -> int:
     """Return how many subscriptions have a task."""
-    return sum(task.get_name().startswith("holdfast-watch-") for task in asyncio.all_tasks())
+    return sum(task.get_name().startswith("limpet-watch-") for task in asyncio.all_tasks())
 
 
 async def all_of(*calls: Awaitable[Any]) -> list[Any]:

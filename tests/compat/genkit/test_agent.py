@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput, NotFound
+from limpet import InvalidInput, NotFound
 from tests.compat.genkit.agent import Agent, Turn
 from tests.compat.genkit.kit import Desk, always, eventually
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import AlreadyExists, Conflict, Corrupt, InvalidInput
-from holdfast.compat.genkit import SessionStore
+import limpet
+from limpet import AlreadyExists, Conflict, Corrupt, InvalidInput
+from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, all_of, always, at, row
 from tests.compat.genkit.worker import increment
 from tests.concurrency.crew import Worker
@@ -132,13 +132,13 @@ async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
 
 
 async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
-    async with holdfast.open_async(f"file://{tmp_path}") as store:
+    async with limpet.open_async(f"file://{tmp_path}") as store:
         sessions = SessionStore[Any](store)
         for id, second in (("a", 1), ("b", 2), ("c", 3)):
             await sessions.save_snapshot(id, always(row(second=second)))
     (bad,) = tmp_path.rglob("snapshot_b.json")
     bad.write_text("{")
-    async with holdfast.open_async(f"file://{tmp_path}") as store:
+    async with limpet.open_async(f"file://{tmp_path}") as store:
         sessions = SessionStore[Any](store)
         found = await sessions.get_snapshot(session_id="s")
         assert found is not None

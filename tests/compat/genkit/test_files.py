@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.genkit import SessionSnapshot
-from holdfast.compat.genkit.files import JsonFileSessionStore
-from holdfast.compat.genkit.files_format import decode, encode
-from holdfast.errors import AlreadyExists, Conflict, Corrupt, InvalidInput
+from limpet.compat.genkit import SessionSnapshot
+from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.files_format import decode, encode
+from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput
 from tests.compat.genkit.kit import FIXTURES, always, fixture, row
 
 Files = JsonFileSessionStore[Any]
@@ -176,7 +176,7 @@ async def test_a_pointer_that_cannot_be_written_stops_nobody(files: Files, folde
 BAD_IDS = ["../escape", "../../escape", "foo/bar", "foo\\bar", "..", ".", "a\0b", " ", "x" * 201]
 
 
-@pytest.mark.parametrize("id", [*BAD_IDS, ".holdfast-x", "\ud800"])
+@pytest.mark.parametrize("id", [*BAD_IDS, ".limpet-x", "\ud800"])
 async def test_ids_that_are_no_plain_names_are_refused_everywhere(
     files: Files, folder: Path, id: str
 ) -> None:
@@ -331,7 +331,7 @@ async def test_what_cannot_be_read_is_passed_over_and_told(files: Files, folder:
     (here / "renamed.json").write_text(whole)
     (here / "self.json").write_text('{"snapshotId": "self", "sessionId": "t", "parentId": "self"}')
     (here / "a1.json.123.0a-b.tmp").write_text("{")
-    (here / ".holdfast-0123").write_text("{")
+    (here / ".limpet-0123").write_text("{")
     (here / f"{'x' * 210}.json").write_text(whole)
     (here / ".pointers/s.json").unlink()
     assert await latest(files) == "renamed"

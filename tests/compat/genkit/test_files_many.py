@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends._bucket.protocol import Bucket
-from holdfast.compat.genkit.files import JsonFileSessionStore
-from holdfast.model import Expect
+from limpet.backends._bucket.protocol import Bucket
+from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.model import Expect
 from tests.compat.genkit.files_worker import counted
 from tests.compat.genkit.kit import always, row
 from tests.concurrency.crew import Worker
@@ -64,7 +64,7 @@ async def test_processes_are_exact(tmp_path: Path) -> None:
     leaf = await pointed(tmp_path, "grow")
     assert leaf in {f"w{number}-{TIMES - 5}" for number in range(PROCESSES)}
     names = {each.name for each in (tmp_path / "global").iterdir()}
-    assert not any(name.startswith(".holdfast-") for name in names)
+    assert not any(name.startswith(".limpet-") for name in names)
 
 
 async def test_an_abort_is_never_overwritten_by_an_end(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.genkit.files import JsonFileSessionStore
-from holdfast.compat.genkit.files_shelf import plan_pruning
-from holdfast.compat.genkit.rules import Row
-from holdfast.errors import InvalidInput
+from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.files_shelf import plan_pruning
+from limpet.compat.genkit.rules import Row
+from limpet.errors import InvalidInput
 from tests.compat.genkit.kit import always, eventually, row, watchers
 
 Files = JsonFileSessionStore[Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, InvalidInput
-from holdfast.compat.genkit import ABSENT, SessionSnapshot, rules
+from limpet import Conflict, InvalidInput
+from limpet.compat.genkit import ABSENT, SessionSnapshot, rules
 from tests.compat.genkit.kit import Desk, Row, always, at, fixture, row
 
 NOW = 1_767_225_600_000_000  # the beginning of 2026

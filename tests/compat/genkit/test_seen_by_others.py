@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, Corrupt
-from holdfast.compat.genkit import ABSENT, SessionStore
-from holdfast.compat.strands import Snapshot, SnapshotLocation, StoreStorage
+from limpet import Conflict, Corrupt
+from limpet.compat.genkit import ABSENT, SessionStore
+from limpet.compat.strands import Snapshot, SnapshotLocation, StoreStorage
 from tests.compat.genkit.kit import Desk, always, at, fixture, row, stored_rows
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.genkit import SessionStore
-from holdfast.compat.genkit.places import Tenant, tenant_of
+from limpet import InvalidInput
+from limpet.compat.genkit import SessionStore
+from limpet.compat.genkit.places import Tenant, tenant_of
 from tests.compat.genkit.kit import ENGINES, Desk, Heard, Stores, always, row
 
 NAMES = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "%", "%25", "//", "%2F", "A", "é", " a"]

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, NotFound, Store
-from holdfast.compat.genkit import (
+import limpet
+from limpet import InvalidInput, NotFound, Store
+from limpet.compat.genkit import (
     ABSENT,
     JsonFileSessionStore,
     SessionStore,
     export_sessions,
     import_sessions,
 )
-from holdfast.compat.genkit.rules import session_of
+from limpet.compat.genkit.rules import session_of
 from tests.compat.genkit.kit import FIXTURES, Row, always, at, fixture, row
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
@@ -35,7 +35,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         yield store
 
 

@@ -11,9 +11,9 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from holdfast import AlreadyExists, Conflict, InvalidInput, NotFound, Unavailable
-from holdfast.compat.genkit import ABSENT
-from holdfast.compat.wire import wire_time
+from limpet import AlreadyExists, Conflict, InvalidInput, NotFound, Unavailable
+from limpet.compat.genkit import ABSENT
+from limpet.compat.wire import wire_time
 from tests.compat.genkit.kit import Desk, Heard, Row, all_of, always, at, row
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Conflict, InvalidInput
-from holdfast.compat.genkit import SessionStore
+from limpet import Conflict, InvalidInput
+from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, all_of, always, row
 
 # session-stores_test.ts

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.compat.genkit import SessionStore
-from holdfast.errors import InvalidInput
+import limpet
+from limpet.compat.genkit import SessionStore
+from limpet.errors import InvalidInput
 from tests.compat.genkit.kit import Desk, Heard, Row, always, eventually, row, watchers
 
 
@@ -99,7 +99,7 @@ async def test_a_row_that_is_deleted_and_made_again_is_heard_of(desk: Desk) -> N
 
 @pytest.mark.parametrize("exists", [True, False])
 async def test_it_ends_with_the_store(exists: bool, caplog: pytest.LogCaptureFixture) -> None:
-    async with holdfast.open_async("memory:") as store:
+    async with limpet.open_async("memory:") as store:
         sessions = SessionStore[Any](store)
         heard = Heard()
         if exists:

@@ -5,8 +5,8 @@ import json
 import sys
 from typing import Any
 
-import holdfast
-from holdfast.compat.genkit import SessionStore
+import limpet
+from limpet.compat.genkit import SessionStore
 
 
 def increment(current: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ async def save(sessions: SessionStore[Any], tenant: str, count: int) -> None:
 
 
 def main(url: str, options: str, tenant: str) -> None:
-    with holdfast.open(url, **json.loads(options)) as store:
+    with limpet.open(url, **json.loads(options)) as store:
         while line := sys.stdin.readline():
             asyncio.run(save(SessionStore(store), tenant, json.loads(line)))
             sys.stdout.write('"done"\n')

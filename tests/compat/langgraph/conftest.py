@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Store
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet import Store
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import ENGINES, Places, run_coroutine
 
 
@@ -33,13 +33,13 @@ def store(engine: str, places: Places) -> Iterator[Store]:
 
 
 @pytest.fixture
-def saver(store: Store) -> HoldfastSaver:
+def saver(store: Store) -> LimpetSaver:
     """A saver on each engine."""
-    return HoldfastSaver(store)
+    return LimpetSaver(store)
 
 
 @pytest.fixture
-def memory(places: Places) -> Iterator[HoldfastSaver]:
+def memory(places: Places) -> Iterator[LimpetSaver]:
     """A saver where what the rules say is tried, which are the same on every engine."""
     with places.open("memory") as store:
-        yield HoldfastSaver(store)
+        yield LimpetSaver(store)

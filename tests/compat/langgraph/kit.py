@@ -1,4 +1,4 @@
-"""What the tests of `HoldfastSaver` share: stores of each kind, and checkpoints to put there."""
+"""What the tests of `LimpetSaver` share: stores of each kind, and checkpoints to put there."""
 
 import asyncio
 import inspect
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import CheckpointTuple
 
-import holdfast
-from holdfast import Store
-from holdfast.compat.langgraph import HoldfastSaver
+import limpet
+from limpet import Store
+from limpet.compat.langgraph import LimpetSaver
 
 ENGINES = [
     "memory",
@@ -42,7 +42,7 @@ class Places:
 
     @contextmanager
     def open(self, engine: str) -> Iterator[Store]:
-        with holdfast.open(self.url(engine)) as store:
+        with limpet.open(self.url(engine)) as store:
             yield store
 
 
@@ -79,13 +79,13 @@ def checkpoint(number: int, **values: Any) -> Any:
     }
 
 
-def put(saver: HoldfastSaver, number: int, parent: int | None = None, **values: Any) -> Any:
+def put(saver: LimpetSaver, number: int, parent: int | None = None, **values: Any) -> Any:
     """Save a checkpoint of the thread `t`."""
     metadata: Any = {"source": "loop", "step": number, "parents": {}}
     return saver.put(config(number=parent), checkpoint(number, **values), metadata, {})
 
 
-def got(saver: HoldfastSaver, number: int | None = None, **where: Any) -> CheckpointTuple:
+def got(saver: LimpetSaver, number: int | None = None, **where: Any) -> CheckpointTuple:
     found = saver.get_tuple(config(number=number, **where))
     assert found is not None
     return found
@@ -113,4 +113,4 @@ def ids(found: Any) -> list[int]:
 @contextmanager
 def opened(*urls: str) -> Iterator[list[Store]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(holdfast.open(url)) for url in urls]
+        yield [stack.enter_context(limpet.open(url)) for url in urls]

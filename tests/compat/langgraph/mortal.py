@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-import holdfast
-from holdfast.compat.langgraph import HoldfastSaver
+import limpet
+from limpet.compat.langgraph import LimpetSaver
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -29,7 +29,7 @@ def say(name: str) -> None:
     sys.stdout.flush()
 
 
-def graph_of(saver: HoldfastSaver, die: bool) -> Any:
+def graph_of(saver: LimpetSaver, die: bool) -> Any:
     def plan(state: State) -> Any:
         say("plan")
         return {"messages": [AIMessage("a plan", id="p")], "log": ["plan"]}
@@ -58,8 +58,8 @@ def graph_of(saver: HoldfastSaver, die: bool) -> Any:
 
 
 def main(url: str, word: str) -> None:
-    with holdfast.open(url) as store:
-        graph = graph_of(HoldfastSaver(store), word == "die")
+    with limpet.open(url) as store:
+        graph = graph_of(LimpetSaver(store), word == "die")
         begin = {"messages": [HumanMessage("hi", id="h")], "log": []} if word == "die" else None
         graph.invoke(begin, CONFIG)
         state = graph.get_state(CONFIG)

@@ -18,9 +18,9 @@ from langgraph.types import Command
 from psycopg import sql
 from typing_extensions import TypedDict
 
-from holdfast import Store
-from holdfast.compat.langgraph.transfer import import_postgres, import_sqlite
-from holdfast.compat.transfer import Transfer
+from limpet import Store
+from limpet.compat.langgraph.transfer import import_postgres, import_sqlite
+from limpet.compat.transfer import Transfer
 from tests.compat.langgraph.graphs import State, approving, nested
 from tests.servers.postgres import Schemas, with_option
 

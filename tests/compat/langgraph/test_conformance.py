@@ -8,7 +8,7 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import Places
 
 TESTS = 81
@@ -17,7 +17,7 @@ TESTS = 81
 class Plain(BaseCheckpointSaver[str]):
     """A saver whose async methods are the plain ones of another."""
 
-    def __init__(self, saver: HoldfastSaver) -> None:
+    def __init__(self, saver: LimpetSaver) -> None:
         super().__init__()
         self._saver = saver
 
@@ -52,7 +52,7 @@ def test_the_suite_passes(places: Places, engine: str, face: str) -> None:
     @checkpointer_test(name=f"{engine}-{face}")
     async def savers() -> AsyncIterator[BaseCheckpointSaver[str]]:
         with places.open(engine) as store:
-            saver = HoldfastSaver(store if face == "plain" else store.aio)
+            saver = LimpetSaver(store if face == "plain" else store.aio)
             yield Plain(saver) if face == "plain" else saver
 
     report = asyncio.run(validate(savers))

@@ -13,7 +13,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import checkpoint, config, id_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # deltas are a beta of LangGraph's
@@ -52,7 +52,7 @@ def on(thread: str, run: int = 0) -> Any:
     return {"configurable": {"thread_id": thread}, "metadata": {"run_id": f"run-{run}"}}
 
 
-def talk(saver: HoldfastSaver, turns: int = 6) -> Any:
+def talk(saver: LimpetSaver, turns: int = 6) -> Any:
     graph = compiled(saver)
     for turn in range(turns):
         graph.invoke({"log": [("in", turn)], "rare": [], "count": 0}, on("t", turn))
@@ -65,10 +65,10 @@ def states(graph: Any, thread: str = "t") -> dict[str, Any]:
     return {s.config["configurable"]["checkpoint_id"]: s.values for s in history}
 
 
-def test_what_is_read_is_what_was_there(saver: HoldfastSaver) -> None:
+def test_what_is_read_is_what_was_there(saver: LimpetSaver) -> None:
     graph = talk(saver)
     found = states(graph)
-    assert states(compiled(HoldfastSaver(saver._sync))) == found
+    assert states(compiled(LimpetSaver(saver._sync))) == found
     plain = states(compiled(_Walking(saver)))
     assert plain == found
     latest = graph.get_state(on("t")).values
@@ -79,14 +79,14 @@ def test_what_is_read_is_what_was_there(saver: HoldfastSaver) -> None:
 class _Walking(BaseCheckpointSaver[str]):
     """The same saver, whose deltas are gathered by LangGraph, one checkpoint after the other."""
 
-    def __init__(self, saver: HoldfastSaver) -> None:
+    def __init__(self, saver: LimpetSaver) -> None:
         super().__init__()
         self.list = saver.list  # type: ignore[method-assign]
         self.get_tuple = saver.get_tuple  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
-def test_prune_changes_nothing_that_stays(saver: HoldfastSaver, options: Any) -> None:
+def test_prune_changes_nothing_that_stays(saver: LimpetSaver, options: Any) -> None:
     graph = talk(saver)
     before = states(graph)
     saver.prune(["t"], **options)
@@ -99,10 +99,10 @@ def test_prune_changes_nothing_that_stays(saver: HoldfastSaver, options: Any) ->
     assert latest["log"][: len(before[max(before)]["log"])] == before[max(before)]["log"]
     assert "more" in latest["rare"]
     saver.prune(["t"])
-    assert states(compiled(HoldfastSaver(saver._sync))).popitem()[1] == latest
+    assert states(compiled(LimpetSaver(saver._sync))).popitem()[1] == latest
 
 
-def test_deleting_runs_changes_nothing_that_stays(saver: HoldfastSaver) -> None:
+def test_deleting_runs_changes_nothing_that_stays(saver: LimpetSaver) -> None:
     graph = talk(saver)
     before = states(graph)
     saver.delete_for_runs(["run-1", "run-3", "run-4"])
@@ -114,7 +114,7 @@ def test_deleting_runs_changes_nothing_that_stays(saver: HoldfastSaver) -> None:
     assert states(graph).popitem() == max(before.items())
 
 
-def test_a_copy_is_the_same_and_stands_by_itself(saver: HoldfastSaver) -> None:
+def test_a_copy_is_the_same_and_stands_by_itself(saver: LimpetSaver) -> None:
     graph = talk(saver)
     before = states(graph)
     saver.copy_thread("t", "copy")
@@ -128,7 +128,7 @@ def test_a_copy_is_the_same_and_stands_by_itself(saver: HoldfastSaver) -> None:
     assert graph.get_state(on("third")).values == before[max(before)]
 
 
-def test_forks_and_changes_keep_to_their_line(saver: HoldfastSaver) -> None:
+def test_forks_and_changes_keep_to_their_line(saver: LimpetSaver) -> None:
     graph = talk(saver)
     history = list(graph.get_state_history(on("t")))
     past = history[len(history) // 2]
@@ -143,7 +143,7 @@ def test_forks_and_changes_keep_to_their_line(saver: HoldfastSaver) -> None:
     assert after == {id: before[id] for id in sorted(before)[-3:]}
 
 
-async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
+async def test_the_same_by_the_async_methods(memory: LimpetSaver) -> None:
     graph = compiled(memory)
     for turn in range(4):
         await graph.ainvoke({"log": [turn], "rare": [turn], "count": 0}, on("t", turn))
@@ -156,7 +156,7 @@ async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
 # The eight promises of `get_delta_channel_history`.
 
 
-def chain(saver: HoldfastSaver) -> None:
+def chain(saver: LimpetSaver) -> None:
     """Seven checkpoints: the second has a snapshot of `a`, the third a plain value of `b`."""
     values: dict[int, Any] = {2: {"a": _DeltaSnapshot(["seed"])}, 3: {"b": ["plain"]}}
     for number in range(1, 8):
@@ -169,7 +169,7 @@ def chain(saver: HoldfastSaver) -> None:
             saver.put_writes(config(number=number), writes, task, path)
 
 
-def test_delta_history(saver: HoldfastSaver) -> None:
+def test_delta_history(saver: LimpetSaver) -> None:
     chain(saver)
     found = saver.get_delta_channel_history(config=config(), channels=["a", "b", "none"])
     order = [("y", n) for n in range(2, 7)] + [("x", n) for n in range(2, 7)]
@@ -196,7 +196,7 @@ def test_delta_history(saver: HoldfastSaver) -> None:
     assert found == expected
 
 
-def test_delta_history_ends_where_parents_go_round(memory: HoldfastSaver) -> None:
+def test_delta_history_ends_where_parents_go_round(memory: LimpetSaver) -> None:
     for number, parent in ((1, 2), (2, 1)):
         memory.put(config(number=parent), checkpoint(number), {}, {})
     found = memory.get_delta_channel_history(config=config(), channels=["a"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import limpet
 from examples.langgraph_approval import TRIP, agent
 from tests.compat.langgraph.kit import Places
 
@@ -42,7 +42,7 @@ def test_an_agent_is_killed_twice_and_does_nothing_twice(places: Places, engine:
     assert fork.splitlines()[1:3] == ["  plan", "  {'may I book?': ['train', 'hotel']}"]
     assert sorted(fork.splitlines()[3:5]) == ["  book the hotel", "  book the train"]
     assert fork.splitlines()[-1] == "  booked: train and hotel"
-    drawn, shown = line.split("\n$ holdfast ")[1:]
+    drawn, shown = line.split("\n$ limpet ")[1:]
     assert drawn.startswith("log trip-to-lisbon --graph -m --url ")
     assert "●─╯" in drawn
     assert shown.startswith("show trip-to-lisbon --url ")
@@ -50,7 +50,7 @@ def test_an_agent_is_killed_twice_and_does_nothing_twice(places: Places, engine:
         shown.index("not booked") < shown.index("rather take a train") < shown.index("All booked")
     )
 
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         history = list(agent(store).get_state_history(TRIP))
         ends = [each.values["booked"] for each in history if not each.next]
         assert ends == [["train", "hotel"], ["flight", "hotel"]]

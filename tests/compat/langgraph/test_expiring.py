@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet import InvalidInput
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import checkpoint, config, id_of, opened
 from tests.waiting import until
 
 
 def save(
-    saver: HoldfastSaver, thread_id: str, namespace: str = "", number: int = 1, a: int = 0
+    saver: LimpetSaver, thread_id: str, namespace: str = "", number: int = 1, a: int = 0
 ) -> None:
     saver.put(config(thread_id, namespace), checkpoint(number, a=a), {}, {})
 
@@ -32,7 +32,7 @@ def since(at: datetime) -> timedelta:
     return datetime.now(UTC) - at
 
 
-def fill(saver: HoldfastSaver) -> datetime:
+def fill(saver: LimpetSaver) -> datetime:
     """Save threads of which three are old afterwards; return since when the others are not."""
     for thread_id in ("a/bare", "a/old", "b/old", "sub", "top", "writes"):
         if thread_id != "a/bare":
@@ -46,7 +46,7 @@ def fill(saver: HoldfastSaver) -> datetime:
     return at
 
 
-def test_what_nobody_saved_to_goes_whole(saver: HoldfastSaver) -> None:
+def test_what_nobody_saved_to_goes_whole(saver: LimpetSaver) -> None:
     at = fill(saver)
     saver._sync.scope("a/old", "other").save({})
     assert saver.expire(timedelta(hours=1)) == []
@@ -65,8 +65,8 @@ def test_what_nobody_saved_to_goes_whole(saver: HoldfastSaver) -> None:
     assert [each.checkpoint["id"] for each in saver.list(config("b/old"))] == [id_of(1)]
 
 
-async def test_the_same_by_the_async_method(saver: HoldfastSaver) -> None:
-    asynchronous = HoldfastSaver(saver._sync.aio)
+async def test_the_same_by_the_async_method(saver: LimpetSaver) -> None:
+    asynchronous = LimpetSaver(saver._sync.aio)
     at = fill(saver)
     assert await asynchronous.aexpire(since(at), limit=2) == ["a/bare", "a/old"]
     assert await asynchronous.aexpire(since(at)) == ["b/old"]
@@ -74,7 +74,7 @@ async def test_the_same_by_the_async_method(saver: HoldfastSaver) -> None:
     assert list(saver.threads()) == ["sub", "top"]
 
 
-def test_one_that_was_saved_anew_is_not_old(saver: HoldfastSaver) -> None:
+def test_one_that_was_saved_anew_is_not_old(saver: LimpetSaver) -> None:
     """Whatever its own time is, and also where it is not the latest."""
     for number in (1, 3):
         save(saver, "t", number=number)
@@ -92,7 +92,7 @@ def test_one_that_was_saved_anew_is_not_old(saver: HoldfastSaver) -> None:
 
 @pytest.mark.parametrize("namespace", ["", "sub|x:1"])
 def test_a_thread_that_is_saved_to_meanwhile_stays(
-    saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch, namespace: str
+    saver: LimpetSaver, monkeypatch: pytest.MonkeyPatch, namespace: str
 ) -> None:
     """Also after it was looked at: the checkpoint comes right before its scope would go."""
     for thread_id in ("s", "t", "u"):
@@ -104,7 +104,7 @@ def test_a_thread_that_is_saved_to_meanwhile_stays(
 
     def interfering(scope: Any, **options: Any) -> int:
         if (scope.session_id, scope.scope_id) == ("t", scope_id):
-            save(HoldfastSaver(saver._sync), "t", namespace, 2)
+            save(LimpetSaver(saver._sync), "t", namespace, 2)
         return delete(scope, **options)
 
     monkeypatch.setattr(backend, "delete_scope", interfering)
@@ -115,7 +115,7 @@ def test_a_thread_that_is_saved_to_meanwhile_stays(
     assert len(other) == (0 if namespace else 1)
 
 
-def test_one_with_a_new_note_or_in_somebodys_hands_is_not_old(saver: HoldfastSaver) -> None:
+def test_one_with_a_new_note_or_in_somebodys_hands_is_not_old(saver: LimpetSaver) -> None:
     store = saver._sync
     for thread_id in ("held", "noted", "old", "released"):
         save(saver, thread_id)
@@ -130,8 +130,8 @@ def test_one_with_a_new_note_or_in_somebodys_hands_is_not_old(saver: HoldfastSav
     assert list(saver.threads()) == ["bare", "held", "noted"]
 
 
-def test_more_threads_than_a_page(memory: HoldfastSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.compat.langgraph.expiring._PAGE", 3)
+def test_more_threads_than_a_page(memory: LimpetSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("limpet.compat.langgraph.expiring._PAGE", 3)
     names = [f"t{number:02}" for number in range(10)]
     for thread_id in names:
         for namespace in ("", "a", "b", "c")[: 1 + int(thread_id[1:]) % 4]:
@@ -144,7 +144,7 @@ def test_more_threads_than_a_page(memory: HoldfastSaver, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("older_than", [None, 30, timedelta(-1), datetime.now(UTC)])
-def test_an_age_is_needed(memory: HoldfastSaver, older_than: Any) -> None:
+def test_an_age_is_needed(memory: LimpetSaver, older_than: Any) -> None:
     save(memory, "t")
     with pytest.raises(InvalidInput, match="older_than must be a timedelta"):
         memory.expire(older_than)
@@ -157,11 +157,11 @@ def test_a_damaged_thread_is_left_to_check(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     with opened(url) as (store,):
         for thread_id in ("s", "t", "u"):
-            save(HoldfastSaver(store), thread_id)
+            save(LimpetSaver(store), thread_id)
     with closing(sqlite3.connect(tmp_path / "a.db")) as conn:
         conn.execute("UPDATE snapshots SET checksum = checksum + 1 WHERE seq = 2")
         conn.commit()
     with opened(url) as (store,):
-        assert HoldfastSaver(store).expire(timedelta(0)) == ["s", "u"]
-        assert list(HoldfastSaver(store).threads()) == ["t"]
+        assert LimpetSaver(store).expire(timedelta(0)) == ["s", "u"]
+        assert list(LimpetSaver(store).threads()) == ["t"]
         assert [each.severity for each in store.check()] == ["error"]

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from holdfast import Corrupt, HoldfastError, InvalidInput, Scope
-from holdfast.compat.langgraph import HoldfastSaver, forms
+from limpet import Corrupt, InvalidInput, LimpetError, Scope
+from limpet.compat.langgraph import LimpetSaver, forms
 from tests.compat.langgraph.kit import Cipher, Places, config, id_of, put
 
 OURS = {"langgraph": {"step": 1}}
@@ -88,12 +88,12 @@ notes = some(
 
 @contextmanager
 def only_told() -> Iterator[None]:
-    with suppress(HoldfastError):
+    with suppress(LimpetError):
         yield
 
 
-def look(saver: HoldfastSaver) -> None:
-    """Ask for all that can be asked for. What is raised besides `HoldfastError` fails the test."""
+def look(saver: LimpetSaver) -> None:
+    """Ask for all that can be asked for. What is raised besides `LimpetError` fails the test."""
     for number in (None, 1, 2):
         with only_told():
             saver.get_tuple(config(number=number))
@@ -107,7 +107,7 @@ def look(saver: HoldfastSaver) -> None:
                         assert each.checkpoint["channel_values"] is not None
 
 
-def change(saver: HoldfastSaver) -> None:
+def change(saver: LimpetSaver) -> None:
     """Do what reads before it writes."""
     with only_told():
         saver.copy_thread("t", "copy")
@@ -135,7 +135,7 @@ def test_nothing_else_than_an_error_of_ours(
     places: Places, monkeypatch: pytest.MonkeyPatch, large: bool, saved: Any, ours: Any
 ) -> None:
     if large:  # what is made when it is looked at
-        monkeypatch.setattr("holdfast.compat.langgraph.listing.LARGE_MIN", 0)
+        monkeypatch.setattr("limpet.compat.langgraph.listing.LARGE_MIN", 0)
     with places.open("memory") as store:
         scope = store.scope("t", kind="thread")
         for number, (state, facts, note) in enumerate(saved, 1):
@@ -143,12 +143,12 @@ def test_nothing_else_than_an_error_of_ours(
             labels = {"run_id": "r"} if number == 1 else {}
             scope.save(state, id=id_of(number), metadata=known, labels=labels)
             scope.set_note("task", note, on=id_of(number))
-        look(HoldfastSaver(store))
-        change(HoldfastSaver(store))
-        look(HoldfastSaver(store))
+        look(LimpetSaver(store))
+        change(LimpetSaver(store))
+        look(LimpetSaver(store))
 
 
-def saved(saver: HoldfastSaver, **facts: Any) -> Scope:
+def saved(saver: LimpetSaver, **facts: Any) -> Scope:
     """Save two checkpoints as others could; the second has these facts."""
     scope = saver._sync.scope("t", kind="thread")
     state = facts.pop("state", {"channel_values": {}})
@@ -157,12 +157,12 @@ def saved(saver: HoldfastSaver, **facts: Any) -> Scope:
     return scope
 
 
-def history(saver: HoldfastSaver, number: int = 2) -> Any:
+def history(saver: LimpetSaver, number: int = 2) -> Any:
     return saver.get_delta_channel_history(config=config(number=number), channels=["a"])
 
 
 @pytest.mark.parametrize("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
-def test_names_of_channels_must_be_a_list_of_text(saver: HoldfastSaver, names: Any) -> None:
+def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any) -> None:
     scope = saved(saver, langgraph_carries=names)
     with pytest.raises(Corrupt) as told:
         history(saver)
@@ -188,7 +188,7 @@ def test_names_of_channels_must_be_a_list_of_text(saver: HoldfastSaver, names: A
         {"a": {"writes": [[1, 2]]}},
     ],
 )
-def test_what_is_carried_must_make_sense(memory: HoldfastSaver, carried: Any) -> None:
+def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> None:
     state = {"channel_values": {}, "delta_history": carried}
     saved(memory, state=state, langgraph_carries=["a"])
     with pytest.raises(Corrupt, match=f"carries makes no sense. id=`{id_of(2)}`"):
@@ -196,7 +196,7 @@ def test_what_is_carried_must_make_sense(memory: HoldfastSaver, carried: Any) ->
 
 
 @pytest.mark.parametrize("item", [1, [], [0, "a"], [0, "a", 1, 2], ["0", "a", 1], [0, [], 1]])
-def test_what_a_task_wrote_must_make_sense(saver: HoldfastSaver, item: Any) -> None:
+def test_what_a_task_wrote_must_make_sense(saver: LimpetSaver, item: Any) -> None:
     scope = saved(saver)
     scope.set_note("task", {"task_path": "", "writes": [[1, "a", 1], item]}, on=id_of(1))
     fact = f"what a task wrote makes no sense. task_id=`task` id=`{id_of(1)}`"
@@ -210,7 +210,7 @@ def test_what_a_task_wrote_must_make_sense(saver: HoldfastSaver, item: Any) -> N
 
 
 @pytest.mark.parametrize("item", [5, [], [1], ["a", "b", 1], {"0": 1}, [[1], "a", 1]])
-def test_nothing_is_written_over_what_makes_no_sense(memory: HoldfastSaver, item: Any) -> None:
+def test_nothing_is_written_over_what_makes_no_sense(memory: LimpetSaver, item: Any) -> None:
     scope = saved(memory)
     note = {"task_path": "", "writes": [item]}
     scope.set_note("task", note, on=id_of(1))
@@ -223,8 +223,8 @@ def test_nothing_is_written_over_what_makes_no_sense(memory: HoldfastSaver, item
 
 @pytest.mark.parametrize("body", ["no base64", "AAAA", "", "/w=="])
 @pytest.mark.parametrize("form", ["msgpack+turned", "msgpack+theirs", "bytes", "nothing", "+"])
-def test_what_a_cipher_does_not_open(memory: HoldfastSaver, form: str, body: str) -> None:
-    sealing = HoldfastSaver(memory._sync, serde=EncryptedSerializer(Cipher()))
+def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) -> None:
+    sealing = LimpetSaver(memory._sync, serde=EncryptedSerializer(Cipher()))
     scope = saved(memory)
     for value in ({"$sealed": [form, body]}, [{"$sealed": [form, body]}]):
         state = {"channel_values": {"a": value}}
@@ -234,7 +234,7 @@ def test_what_a_cipher_does_not_open(memory: HoldfastSaver, form: str, body: str
 
 
 @pytest.mark.parametrize("name", [[], {}])
-def test_the_class_of_a_message_must_be_text(memory: HoldfastSaver, name: Any) -> None:
+def test_the_class_of_a_message_must_be_text(memory: LimpetSaver, name: Any) -> None:
     saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
     with pytest.raises(Corrupt, match="makes no sense"):
         memory.get_tuple(config())
@@ -243,7 +243,7 @@ def test_the_class_of_a_message_must_be_text(memory: HoldfastSaver, name: Any) -
 @pytest.mark.parametrize(
     "state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}]
 )
-def test_a_state_must_be_that_of_a_checkpoint(memory: HoldfastSaver, state: Any) -> None:
+def test_a_state_must_be_that_of_a_checkpoint(memory: LimpetSaver, state: Any) -> None:
     saved(memory, state=state)
     with pytest.raises(Corrupt, match=f"not that of a checkpoint. id=`{id_of(2)}`"):
         memory.get_tuple(config())

@@ -11,7 +11,7 @@ from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.graphs import approving, nested
 from tests.waiting import until
 
@@ -57,13 +57,13 @@ def converse(saver: Any, again: Any) -> list[Any]:
     return seen
 
 
-def test_interrupts_parallel_nodes_and_time_travel(saver: HoldfastSaver) -> None:
+def test_interrupts_parallel_nodes_and_time_travel(saver: LimpetSaver) -> None:
     """Two savers over one store stand for two processes; LangGraph's own says what is right."""
     expected = InMemorySaver()
-    assert converse(saver, HoldfastSaver(saver._sync)) == converse(expected, expected)
+    assert converse(saver, LimpetSaver(saver._sync)) == converse(expected, expected)
 
 
-async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
+async def test_the_same_by_the_async_methods(memory: LimpetSaver) -> None:
     graph, expected = approving(memory), approving(InMemorySaver())
     for each in (graph, expected):
         await each.ainvoke({"messages": [HumanMessage("hi", id="h1")], "notes": []}, CONFIG)
@@ -73,9 +73,9 @@ async def test_the_same_by_the_async_methods(memory: HoldfastSaver) -> None:
     assert plain(graph.get_state_history(CONFIG)) == plain(ours)
 
 
-def test_subgraphs_wait_and_go_on(saver: HoldfastSaver) -> None:
+def test_subgraphs_wait_and_go_on(saver: LimpetSaver) -> None:
     answers = []
-    for each, again in ((saver, HoldfastSaver(saver._sync)), (InMemorySaver(),) * 2):
+    for each, again in ((saver, LimpetSaver(saver._sync)), (InMemorySaver(),) * 2):
         nested(each).invoke({"messages": [HumanMessage("hi", id="h1")], "notes": []}, CONFIG)
         state = nested(again).get_state(CONFIG, subgraphs=True)
         inside = state.tasks[0].state
@@ -111,7 +111,7 @@ class Shop(BaseModel):
     log: Annotated[list[str], operator.add] = []
 
 
-def test_state_of_pydantic_models_and_dataclasses(saver: HoldfastSaver) -> None:
+def test_state_of_pydantic_models_and_dataclasses(saver: LimpetSaver) -> None:
     def pack(state: Shop) -> Any:
         interrupt("sure?")
         return {"address": Address("High St"), "log": [type(state.order).__name__]}
@@ -122,9 +122,9 @@ def test_state_of_pydantic_models_and_dataclasses(saver: HoldfastSaver) -> None:
         graph.add_edge(START, "pack")
         return graph.compile(checkpointer=saver)
 
-    knowing = HoldfastSaver(saver._sync, allow=[Order, Address, Shop])
+    knowing = LimpetSaver(saver._sync, allow=[Order, Address, Shop])
     compiled(knowing).invoke({"order": Order(item="tea")}, CONFIG)
-    fresh = HoldfastSaver(saver._sync, allow=[Order, Address, Shop])
+    fresh = LimpetSaver(saver._sync, allow=[Order, Address, Shop])
     found = compiled(fresh).invoke(Command(resume=1), CONFIG)
     assert found == {"order": Order(item="tea"), "address": Address("High St"), "log": ["Order"]}
     assert compiled(fresh).get_state(CONFIG).values["order"] == Order(item="tea")
@@ -134,7 +134,7 @@ class Failing(TypedDict):
     log: Annotated[list[str], operator.add]
 
 
-def test_a_failed_step_keeps_what_its_neighbour_did(saver: HoldfastSaver) -> None:
+def test_a_failed_step_keeps_what_its_neighbour_did(saver: LimpetSaver) -> None:
     runs: list[str] = []
 
     def good(state: Failing) -> Any:
@@ -158,7 +158,7 @@ def test_a_failed_step_keeps_what_its_neighbour_did(saver: HoldfastSaver) -> Non
 
     with pytest.raises(ValueError, match="once"):
         compiled(saver).invoke({"log": []}, CONFIG)
-    found = compiled(HoldfastSaver(saver._sync)).invoke(None, CONFIG)
+    found = compiled(LimpetSaver(saver._sync)).invoke(None, CONFIG)
     assert sorted(found["log"]) == ["bad", "good"]
     assert sorted(runs) == ["bad", "bad", "good"]
 
@@ -167,7 +167,7 @@ class Chat(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-def test_what_a_node_changes_in_place_is_saved(memory: HoldfastSaver) -> None:
+def test_what_a_node_changes_in_place_is_saved(memory: LimpetSaver) -> None:
     def node(state: Chat) -> Any:
         state["messages"][0].content = "redacted"
         return {"messages": [AIMessage("ok", id="a")]}

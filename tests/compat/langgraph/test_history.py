@@ -9,16 +9,16 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
-from holdfast.compat.langgraph import HoldfastSaver
-from holdfast.compat.langgraph.heads import Heads, WarmStates
-from holdfast.compat.langgraph.records import Warm
-from holdfast.model import ScopeKey
+from limpet.compat.langgraph import LimpetSaver
+from limpet.compat.langgraph.heads import Heads, WarmStates
+from limpet.compat.langgraph.records import Warm
+from limpet.model import ScopeKey
 from tests.compat.langgraph.kit import Places, config, got, ids, put
 
 COUNT = 150
 
 
-def talk(saver: HoldfastSaver, count: int = COUNT) -> list[list[Any]]:
+def talk(saver: LimpetSaver, count: int = COUNT) -> list[list[Any]]:
     """Save a conversation that grows, with what makes it harder now and then."""
     messages: list[Any] = []
     expected = []
@@ -38,8 +38,8 @@ def talk(saver: HoldfastSaver, count: int = COUNT) -> list[list[Any]]:
 
 def test_a_long_history_is_what_was_saved(places: Places) -> None:
     with places.open("sqlite") as store:
-        expected = talk(HoldfastSaver(store))
-        saver = HoldfastSaver(store)
+        expected = talk(LimpetSaver(store))
+        saver = LimpetSaver(store)
         found = list(saver.list(config()))
         assert ids(found) == list(range(COUNT, 0, -1))
         seen = [each.checkpoint["channel_values"]["messages"] for each in found]
@@ -53,7 +53,7 @@ def test_a_long_history_is_what_was_saved(places: Places) -> None:
 
 def test_what_is_looked_at_late_is_the_readers_own(places: Places) -> None:
     with places.open("memory") as store:
-        saver = HoldfastSaver(store)
+        saver = LimpetSaver(store)
         expected = talk(saver, 60)
         newest, older, *_ = saver.list(config())
         newest.checkpoint["channel_values"]["messages"][0].content = "mine"
@@ -74,7 +74,7 @@ def some(found: Any) -> Any:
 def test_a_checkpoint_that_is_made_late_is_a_plain_one(places: Places) -> None:
     """Whatever is done with what a listing gives, also by what is written in C, meets a dict."""
     with places.open("memory") as store:
-        saver = HoldfastSaver(store)
+        saver = LimpetSaver(store)
         talk(saver, 60)
         late, plain = next(saver.list(config())), got(saver)
         assert isinstance(late, CheckpointTuple)
@@ -104,7 +104,7 @@ def test_a_history_takes_little_memory(places: Places) -> None:
     """All of it is in memory at once, as LangGraph does it: 150 states of up to 50 KB each."""
     with places.open("sqlite") as store:
         messages: list[Any] = []
-        saver = HoldfastSaver(store)
+        saver = LimpetSaver(store)
         for number in range(1, COUNT + 1):
             messages = [*messages, HumanMessage(str(number) * 300, id=str(number))]
             put(saver, number, number - 1 or None, messages=messages)
@@ -137,7 +137,7 @@ def test_what_is_remembered_of_scopes_is_bounded() -> None:
 def test_no_write_of_many_ancestors_is_lost(places: Places) -> None:
     """The deltas of a channel along 200 checkpoints, also when most of them are gone."""
     with places.open("memory") as store:
-        saver = HoldfastSaver(store)
+        saver = LimpetSaver(store)
         at: Any = config()
         for number in range(200):
             made = empty_checkpoint()

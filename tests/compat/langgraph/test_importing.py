@@ -11,10 +11,10 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.types import Command
 
-import holdfast
-from holdfast import NotFound, Store, Unavailable, Unsupported
-from holdfast.compat.langgraph import HoldfastSaver
-from holdfast.compat.langgraph.transfer import import_postgres, import_sqlite
+import limpet
+from limpet import NotFound, Store, Unavailable, Unsupported
+from limpet.compat.langgraph import LimpetSaver
+from limpet.compat.langgraph.transfer import import_postgres, import_sqlite
 from tests.compat.langgraph.graphs import approving, nested
 from tests.compat.langgraph.kit import Cipher, Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import (
@@ -70,7 +70,7 @@ def test_both_savers_say_the_same_of_every_thread(origin: Origin, target: Store)
     done = origin.import_into(target)
     assert done.skipped == ()
     assert threads_of(target) == THREADS
-    ours, theirs = HoldfastSaver(target), origin.saver
+    ours, theirs = LimpetSaver(target), origin.saver
     for thread_id in THREADS:
         assert everything(ours, thread_id) == everything(theirs, thread_id)
     assert done.count == len(list(theirs.list(None)))
@@ -83,7 +83,7 @@ def test_a_graph_goes_on_where_it_was_left(origin: Origin, target: Store) -> Non
     origin.import_into(target)
     for graph, thread_id in ((approving, "alice/asks"), (nested, "bob/nested")):
         answers = []
-        for saver in (HoldfastSaver(target), origin.saver):
+        for saver in (LimpetSaver(target), origin.saver):
             last = graph(saver).invoke(Command(resume="yes"), on(thread_id))
             answers.append([last, values(saver, graph, thread_id)])
         assert answers[0] == answers[1]
@@ -97,26 +97,26 @@ def test_it_may_be_repeated_and_taken_up_again(origin: Origin, target: Store) ->
     count = origin.import_into(target).count
     assert first == [info.revision for info in target.history(prefix="bob/")]
     before = [info.revision for info in target.history()]
-    approving(HoldfastSaver(target)).invoke(Command(resume="ours"), on("alice/asks"))
-    ours = everything(HoldfastSaver(target), "alice/asks")
+    approving(LimpetSaver(target)).invoke(Command(resume="ours"), on("alice/asks"))
+    ours = everything(LimpetSaver(target), "alice/asks")
     nested(origin.saver).invoke(Command(resume="theirs"), on("bob/nested"))
     done = origin.import_into(target)
     assert done.count > count
     after = {info.revision for info in target.history()}
     assert after > set(before)
-    assert everything(HoldfastSaver(target), "alice/asks") == ours
+    assert everything(LimpetSaver(target), "alice/asks") == ours
     theirs = everything(origin.saver, "bob/nested")
-    assert everything(HoldfastSaver(target), "bob/nested") == theirs
+    assert everything(LimpetSaver(target), "bob/nested") == theirs
 
 
 @pytest.mark.parametrize("engine", ["memory", "directory"])
 async def test_any_engine_and_face_will_do(engine: str, one: Origin, places: Places) -> None:
     fill(one.saver)
-    async with holdfast.open_async(places.url(engine)) as store:
+    async with limpet.open_async(places.url(engine)) as store:
         done = await store.run(one.import_into)
-        saver = HoldfastSaver(store)
+        saver = LimpetSaver(store)
         assert done.count == len([each async for each in saver.alist(None)])
-        assert everything(HoldfastSaver(store.sync), "alice/done") == everything(
+        assert everything(LimpetSaver(store.sync), "alice/done") == everything(
             one.saver, "alice/done"
         )
 
@@ -134,7 +134,7 @@ def test_a_file_without_paths_is_read_and_not_changed(tmp_path: Path, target: St
     with sqlite_origin(path) as origin:
         for thread_id in THREADS:
             theirs = everything(origin.saver, thread_id)
-            assert everything(HoldfastSaver(target), thread_id) == theirs
+            assert everything(LimpetSaver(target), thread_id) == theirs
 
 
 def test_what_was_sealed_stays_sealed(tmp_path: Path, target: Store) -> None:
@@ -144,9 +144,9 @@ def test_what_was_sealed_stays_sealed(tmp_path: Path, target: Store) -> None:
         assert origin.import_into(target).count == 0
         assert origin.import_into(target, serde=serde).skipped == ()
         theirs = everything(origin.saver, "alice/done")
-    assert everything(HoldfastSaver(target, serde=serde), "alice/done") == theirs
-    with pytest.raises(holdfast.InvalidInput):
-        everything(HoldfastSaver(target), "alice/done")
+    assert everything(LimpetSaver(target, serde=serde), "alice/done") == theirs
+    with pytest.raises(limpet.InvalidInput):
+        everything(LimpetSaver(target), "alice/done")
 
 
 def test_places_of_writes_are_those_they_had(empty: Origin, target: Store) -> None:
@@ -174,12 +174,12 @@ def test_what_an_old_checkpoint_sends_comes_with_it(empty: Origin, target: Store
     empty.saver.put_writes(config(number=1), [("__pregel_tasks", ["send"])], "task")
     empty.saver.put(config(number=1), {**checkpoint(2, a=2), "v": 3}, {}, {})
     assert empty.import_into(target).skipped == ()
-    found = HoldfastSaver(target).get_tuple(config(number=2))
+    found = LimpetSaver(target).get_tuple(config(number=2))
     assert found is not None
     assert found.checkpoint["channel_values"] == {"a": 2, "__pregel_tasks": [["send"]]}
     assert found.checkpoint["channel_versions"].keys() == {"a", "__pregel_tasks"}
     if isinstance(empty.saver, PostgresSaver):  # the other one leaves that out
-        assert everything(HoldfastSaver(target), "t") == everything(empty.saver, "t")
+        assert everything(LimpetSaver(target), "t") == everything(empty.saver, "t")
 
 
 def test_values_are_those_of_their_versions(empty: Origin, target: Store) -> None:
@@ -195,8 +195,8 @@ def test_values_are_those_of_their_versions(empty: Origin, target: Store) -> Non
         inner = {**whole, "id": id_of(number + 10)}
         empty.saver.put(config(namespace="sub|x:1"), inner, {"step": number}, versions)
     assert empty.import_into(target).skipped == ()
-    assert everything(HoldfastSaver(target), "t") == everything(empty.saver, "t")
-    found = HoldfastSaver(target).get_tuple(config(number=3))
+    assert everything(LimpetSaver(target), "t") == everything(empty.saver, "t")
+    found = LimpetSaver(target).get_tuple(config(number=3))
     assert found is not None
     assert found.checkpoint["channel_values"] == numbers[2][0]
 
@@ -208,7 +208,7 @@ def test_what_is_not_there_is_told(tmp_path: Path, target: Store) -> None:
     with pytest.raises(NotFound, match="no such file"):
         import_sqlite(target, tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no database" * 100)
-    with pytest.raises(holdfast.InvalidInput, match="not a SQLite database"):
+    with pytest.raises(limpet.InvalidInput, match="not a SQLite database"):
         import_sqlite(target, tmp_path / "text.db")
     with sqlite3.connect(tmp_path / "empty ?.db") as conn:
         with pytest.raises(NotFound, match="no tables"):
@@ -230,7 +230,7 @@ def test_what_is_not_there_is_told(tmp_path: Path, target: Store) -> None:
     ],
 )
 def test_no_password_is_repeated(url: str, target: Store) -> None:
-    with pytest.raises((Unavailable, holdfast.InvalidInput)) as caught:
+    with pytest.raises((Unavailable, limpet.InvalidInput)) as caught:
         import_postgres(target, url)
     cause: BaseException | None = caught.value
     while cause is not None:

@@ -11,8 +11,8 @@ import ormsgpack
 import pytest
 from psycopg.types.json import Jsonb
 
-from holdfast import Store
-from holdfast.compat.langgraph import HoldfastSaver, import_sqlite
+from limpet import Store
+from limpet.compat.langgraph import LimpetSaver, import_sqlite
 from tests.compat.langgraph.kit import Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import make_origin
 
@@ -52,7 +52,7 @@ def imported(store: Store, path: Path, checkpoints: list[Any], writes: list[Any]
             conn.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
         conn.commit()
     done = import_sqlite(store, path)
-    found = HoldfastSaver(store).get_tuple(config("u"))
+    found = LimpetSaver(store).get_tuple(config("u"))
     assert found is not None
     assert found.checkpoint["channel_values"] == {"a": 2}
     return done
@@ -99,7 +99,7 @@ def test_what_a_row_of_a_checkpoint_must_hold(
 def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, idx: Any) -> None:
     with places.open("memory") as store:
         done = imported(store, tmp_path / "a.db", [row()], [write(), write(idx=idx)])
-        found = HoldfastSaver(store).get_tuple(config())
+        found = LimpetSaver(store).get_tuple(config())
     assert [each.code for each in done.skipped] == ["writes_skipped"]
     assert done.skipped[0].message == "the place of a write is no number. task_id=`task`"
     assert found is not None

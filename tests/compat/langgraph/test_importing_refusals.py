@@ -14,8 +14,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from holdfast import Store
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet import Store
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import Origin, everything, fill, on, sqlite_origin, with_deltas
 
@@ -118,7 +118,7 @@ def test_nothing_that_is_named_is_imported(
         ("snapshot_skipped", id_of(2)),
     ]
     assert all("not allowed" in each or "not read" in each for each in messages_of(done))
-    saver = HoldfastSaver(target)
+    saver = LimpetSaver(target)
     assert [each.checkpoint["id"] for each in saver.list(config())] == [id_of(3), id_of(1)]
 
 
@@ -134,7 +134,7 @@ def test_classes_of_ones_own_come_if_they_are_allowed(origin: Origin, target: St
     for allow in ([Address, Colour], [(__name__, "Address"), (__name__, "Colour")]):
         assert origin.import_into(target, allow=allow).skipped == ()
     theirs = everything(origin.saver, "t")
-    assert everything(HoldfastSaver(target, allow=[Address, Colour]), "t") == theirs
+    assert everything(LimpetSaver(target, allow=[Address, Colour]), "t") == theirs
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_checkpoints_from_before_msgpack(mine: str, origin: Origin, target: Stor
         replace(origin, number, "json", json.dumps(whole).encode())
     done = origin.import_into(target)
     assert [each.id for each in done.skipped] == [id_of(n) for n in range(2, len(refused) + 2)]
-    (found,) = HoldfastSaver(target).list(config())
+    (found,) = LimpetSaver(target).list(config())
     assert found.checkpoint["channel_values"]["x"] == [
         [HumanMessage("hi"), {1}, {"lc": 1, "else": 2}]
     ]
@@ -221,5 +221,5 @@ def test_deltas_are_not_read_without_what_they_rest_on(origin: Origin, target: S
     done = origin.import_into(target, prefix="bob/deltas")
     assert [each.id for each in done.skipped] == ids[4:seeded]
     assert 5 < seeded < len(ids)
-    graph = with_deltas(HoldfastSaver(target))
+    graph = with_deltas(LimpetSaver(target))
     assert len(graph.get_state(on("bob/deltas")).values["log"]) == 12

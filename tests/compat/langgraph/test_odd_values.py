@@ -9,13 +9,13 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel, ConfigDict, Field
 
-import holdfast
-from holdfast import InvalidInput
-from holdfast.compat.langgraph import HoldfastSaver
-from holdfast.compat.langgraph.allowed import Allowed, Shape, default_serde
-from holdfast.compat.langgraph.messages import MessageCache
-from holdfast.compat.langgraph.plain import is_plain
-from holdfast.compat.langgraph.values import Writer
+import limpet
+from limpet import InvalidInput
+from limpet.compat.langgraph import LimpetSaver
+from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
+from limpet.compat.langgraph.messages import MessageCache
+from limpet.compat.langgraph.plain import is_plain
+from limpet.compat.langgraph.values import Writer
 from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
 
@@ -34,13 +34,13 @@ class Basket(list[int]):
     owner: str = "alice"
 
 
-def savers(store: holdfast.Store) -> tuple[HoldfastSaver, HoldfastSaver]:
+def savers(store: limpet.Store) -> tuple[LimpetSaver, LimpetSaver]:
     """Return two that remember nothing of each other, as in two processes."""
-    return HoldfastSaver(store, allow=[Order]), HoldfastSaver(store, allow=[Order])
+    return LimpetSaver(store, allow=[Order]), LimpetSaver(store, allow=[Order])
 
 
 def test_a_model_that_was_computed_with() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         one, other = savers(store)
         order = Order(no=21)
         assert order.twice == 42
@@ -50,11 +50,11 @@ def test_a_model_that_was_computed_with() -> None:
 
 
 def test_a_dataclass_that_is_a_list_is_refused() -> None:
-    with holdfast.open("memory:") as store:
-        saver = HoldfastSaver(store, allow=[Basket])
+    with limpet.open("memory:") as store:
+        saver = LimpetSaver(store, allow=[Basket])
         basket = Basket()
         basket.append(1)
-        with pytest.raises(holdfast.InvalidInput, match="container"):
+        with pytest.raises(limpet.InvalidInput, match="container"):
             put(saver, 1, basket=basket)
         assert saver.get_tuple(config()) is None
 
@@ -72,7 +72,7 @@ def test_a_dataclass_that_is_a_list_is_refused() -> None:
     ],
 )
 def test_whatever_keys_an_object_has(value: Any) -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         one, other = savers(store)
         put(one, 1, messages=value)
         for saver in (one, other, one):
@@ -82,7 +82,7 @@ def test_whatever_keys_an_object_has(value: Any) -> None:
 
 
 def test_an_answer_that_only_looks_the_same_is_recorded() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         saver, _ = savers(store)
         at = put(saver, 1, x=1)
         for answer in (1, True, 1.0, 0.0, -0.0):
@@ -93,7 +93,7 @@ def test_an_answer_that_only_looks_the_same_is_recorded() -> None:
 
 
 def test_a_buffer_of_another_kind_is_another_value() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         one, other = savers(store)
         for number, artifact in enumerate((b"x", bytearray(b"x"), b"x", [b"x"], [bytearray(b"x")])):
             message = ToolMessage("done", tool_call_id="1", id="m", artifact=artifact)
@@ -106,8 +106,8 @@ def test_a_buffer_of_another_kind_is_another_value() -> None:
 def test_what_is_sealed_comes_back_as_it_was() -> None:
     value = {"t": (1, ("2", [3])), "wide": 2**70, "lone": "\ud800", "b": b"\x00", 5: {"x": {1, 2}}}
     message = ToolMessage("done", tool_call_id="1", id="m", artifact=("a", b"b"))
-    with holdfast.open("memory:") as store:
-        sealing = [HoldfastSaver(store, serde=EncryptedSerializer(Cipher())) for _ in range(2)]
+    with limpet.open("memory:") as store:
+        sealing = [LimpetSaver(store, serde=EncryptedSerializer(Cipher())) for _ in range(2)]
         put(sealing[0], 1, odd=value, messages=[message], name="alice")
         for saver in sealing:
             values = got(saver).checkpoint["channel_values"]
@@ -121,7 +121,7 @@ def test_what_is_sealed_comes_back_as_it_was() -> None:
 
 
 def test_names_that_are_no_text_are_refused() -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         saver, _ = savers(store)
         at = put(saver, 1, x=1)
         for name in (1, None, "\ud800"):
@@ -129,11 +129,11 @@ def test_names_that_are_no_text_are_refused() -> None:
             made = got(saver).checkpoint
             made["id"] = "2"
             made["channel_values"] = {channel: 1}
-            with pytest.raises(holdfast.InvalidInput, match="must be text"):
+            with pytest.raises(limpet.InvalidInput, match="must be text"):
                 saver.put(at, made, {}, {})
-            with pytest.raises(holdfast.InvalidInput, match="must be text"):
+            with pytest.raises(limpet.InvalidInput, match="must be text"):
                 saver.put_writes(at, [(channel, 1)], "task")
-        with pytest.raises(holdfast.InvalidInput, match="names no thread"):
+        with pytest.raises(limpet.InvalidInput, match="names no thread"):
             saver.get_tuple({"configurable": {"thread_id": None}})
 
 
@@ -144,10 +144,10 @@ def test_what_holds_itself_is_refused_at_once() -> None:
     members |= {"a": members, "b": (members,)}
     after_a_message: list[Any] = [ToolMessage("done", tool_call_id="1", id="m")]
     after_a_message += [after_a_message, after_a_message]
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         saver, _ = savers(store)
         for value in (twice, members, after_a_message):
-            with pytest.raises(holdfast.InvalidInput, match="holds itself"):
+            with pytest.raises(limpet.InvalidInput, match="holds itself"):
                 put(saver, 1, x=value)
         shared = [1, {"a": (2,)}]
         put(saver, 1, x=[shared, shared, (shared,)])  # twice is not inside
@@ -158,7 +158,7 @@ def test_sets_in_sets_are_written_once_each() -> None:
     value: Any = frozenset({1})
     for _ in range(60):
         value = frozenset({value})
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         one, other = savers(store)
         put(one, 1, x=value, y={"b", "a", (1, frozenset({2}))})
         assert got(other).checkpoint["channel_values"] == {
@@ -183,7 +183,7 @@ def test_many_small_parts_take_little_memory() -> None:
     assert len(parts) < 5_000
 
 
-def test_a_checkpoint_that_could_not_be_told_from_a_form_is_refused(memory: HoldfastSaver) -> None:
+def test_a_checkpoint_that_could_not_be_told_from_a_form_is_refused(memory: LimpetSaver) -> None:
     odd: Any = {"$set": [], **checkpoint(1, a=1)}
     with pytest.raises(InvalidInput, match="begins with"):
         memory.put(config(), odd, {}, {})

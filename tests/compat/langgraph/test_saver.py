@@ -13,8 +13,8 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from holdfast import InvalidInput, Store
-from holdfast.compat.langgraph import HoldfastSaver
+from limpet import InvalidInput, Store
+from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import (
     Cipher,
     Places,
@@ -38,7 +38,7 @@ class Point:
     tags: tuple[str, ...] = ()
 
 
-def test_exotic_values_come_back_exactly(saver: HoldfastSaver) -> None:
+def test_exotic_values_come_back_exactly(saver: LimpetSaver) -> None:
     values: dict[str, Any] = {
         "nul": "a\0b",
         "nan": float("nan"),
@@ -53,14 +53,14 @@ def test_exotic_values_come_back_exactly(saver: HoldfastSaver) -> None:
     put(saver, 1, **values)
     config_ = config(number=1)
     saver.put_writes(config_, list(values.items()), "task", "~path")
-    found = got(HoldfastSaver(saver._sync), 1)
+    found = got(LimpetSaver(saver._sync), 1)
     assert repr(found.checkpoint["channel_values"]) == repr(values)
     assert repr([(channel, value) for _, channel, value in found.pending_writes or []]) == repr(
         list(values.items())
     )
 
 
-def test_metadata_comes_back_exactly_and_is_found(saver: HoldfastSaver) -> None:
+def test_metadata_comes_back_exactly_and_is_found(saver: LimpetSaver) -> None:
     metadata: Any = {"source": "input", "step": -1, "odd": (1, "a\0b"), "run_id": "r" * 300}
     saver.put(config(), checkpoint(1), metadata, {})
     assert got(saver).metadata == metadata
@@ -71,7 +71,7 @@ def test_metadata_comes_back_exactly_and_is_found(saver: HoldfastSaver) -> None:
     assert saver.get_tuple(config()) is None
 
 
-def test_put_replaces_and_never_refuses(saver: HoldfastSaver) -> None:
+def test_put_replaces_and_never_refuses(saver: LimpetSaver) -> None:
     put(saver, 1, a=1)
     put(saver, 2, 1, a=2)
     put(saver, 2, None, a=3)
@@ -81,10 +81,10 @@ def test_put_replaces_and_never_refuses(saver: HoldfastSaver) -> None:
     assert ids(saver.list(config())) == [2, 1]
 
 
-def test_the_latest_is_the_one_with_the_greatest_id(saver: HoldfastSaver) -> None:
+def test_the_latest_is_the_one_with_the_greatest_id(saver: LimpetSaver) -> None:
     for number in (2, 1, 5, 4, 3):
         put(saver, number, n=number)
-    other = HoldfastSaver(saver._sync)
+    other = LimpetSaver(saver._sync)
     assert ids([got(saver), got(other)]) == [5, 5]
     put(other, 6)
     put(saver, 7)
@@ -97,8 +97,8 @@ def test_the_latest_is_the_one_with_the_greatest_id(saver: HoldfastSaver) -> Non
     assert ids(saver.list(config(), limit=-1)) == [7, 6, 5, 4, 3, 2, 1]
 
 
-def test_two_writers_from_one_parent_both_stay(saver: HoldfastSaver) -> None:
-    other = HoldfastSaver(saver._sync)
+def test_two_writers_from_one_parent_both_stay(saver: LimpetSaver) -> None:
+    other = LimpetSaver(saver._sync)
     put(saver, 1)
     got(other)
     put(saver, 2, 1, by="saver")
@@ -109,8 +109,8 @@ def test_two_writers_from_one_parent_both_stay(saver: HoldfastSaver) -> None:
     assert parents == [config(number=n) for n in (2, 1, 1)] + [None]
 
 
-def test_many_threads_at_once(saver: HoldfastSaver) -> None:
-    savers = [saver, HoldfastSaver(saver._sync)]
+def test_many_threads_at_once(saver: LimpetSaver) -> None:
+    savers = [saver, LimpetSaver(saver._sync)]
     failures: list[BaseException] = []
 
     def work(worker: int) -> None:
@@ -138,7 +138,7 @@ def test_many_threads_at_once(saver: HoldfastSaver) -> None:
     assert ids([got(saver)]) == [53]
 
 
-def test_writes_may_come_first_and_first_wins(saver: HoldfastSaver) -> None:
+def test_writes_may_come_first_and_first_wins(saver: LimpetSaver) -> None:
     saver.put_writes(config(number=1), [("a", 1), ("b", (2,))], "task", "p")
     saver.put_writes(config(number=1), [("a", 9), ("b", 9), ("c", 3)], "task", "p")
     assert saver.get_tuple(config(number=1)) is None
@@ -146,7 +146,7 @@ def test_writes_may_come_first_and_first_wins(saver: HoldfastSaver) -> None:
     assert got(saver).pending_writes == [("task", "a", 1), ("task", "b", (2,)), ("task", "c", 3)]
 
 
-def test_special_writes_are_replaced(saver: HoldfastSaver) -> None:
+def test_special_writes_are_replaced(saver: LimpetSaver) -> None:
     put(saver, 1)
     where = config(number=1)
     special = list(WRITES_IDX_MAP)
@@ -158,7 +158,7 @@ def test_special_writes_are_replaced(saver: HoldfastSaver) -> None:
     assert found == {"a": 1, **dict.fromkeys(special, 2)}
 
 
-def test_writes_are_in_the_order_in_which_they_are_applied(saver: HoldfastSaver) -> None:
+def test_writes_are_in_the_order_in_which_they_are_applied(saver: LimpetSaver) -> None:
     put(saver, 1)
     for task_id, path in (("z", "a"), ("a", "b"), ("m", ""), ("b", "a")):
         saver.put_writes(config(number=1), [("x", 1), ("y", 2)], task_id, path)
@@ -167,7 +167,7 @@ def test_writes_are_in_the_order_in_which_they_are_applied(saver: HoldfastSaver)
 
 
 async def test_both_faces_see_the_same(store: Store) -> None:
-    for saver in (HoldfastSaver(store), HoldfastSaver(store.aio)):
+    for saver in (LimpetSaver(store), LimpetSaver(store.aio)):
         where = await saver.aput(config(), checkpoint(1, a=(1,)), {"run_id": "r"}, {})
         assert where == config(number=1)
         await saver.aput_writes(where, [("a", 2)], "task")
@@ -182,11 +182,11 @@ async def test_both_faces_see_the_same(store: Store) -> None:
         await saver.adelete_thread("t")
 
 
-def test_what_is_returned_is_the_callers_own(saver: HoldfastSaver) -> None:
+def test_what_is_returned_is_the_callers_own(saver: LimpetSaver) -> None:
     message = AIMessage("x", id="1", response_metadata={"deep": [1]})
     put(saver, 1, messages=[message], data={"list": [1]})
     message.content = "changed"
-    for reader in (saver, HoldfastSaver(saver._sync), saver):
+    for reader in (saver, LimpetSaver(saver._sync), saver):
         values = got(reader).checkpoint["channel_values"]
         assert values["messages"][0].content == "x"
         assert values["messages"][0].response_metadata == {"deep": [1]}
@@ -198,7 +198,7 @@ def test_what_is_returned_is_the_callers_own(saver: HoldfastSaver) -> None:
         values["data"]["list"].append(2)
 
 
-def test_messages_changed_between_saves_are_saved_changed(saver: HoldfastSaver) -> None:
+def test_messages_changed_between_saves_are_saved_changed(saver: LimpetSaver) -> None:
     messages: list[Any] = [HumanMessage(str(number), id=str(number)) for number in range(4)]
     put(saver, 1, messages=messages)
     expected = []
@@ -218,7 +218,7 @@ def test_messages_changed_between_saves_are_saved_changed(saver: HoldfastSaver) 
         put(saver, number, number - 1, messages=messages)
         expected.append(repr(messages))
         assert repr(got(saver).checkpoint["channel_values"]["messages"]) == expected[-1]
-    fresh = HoldfastSaver(saver._sync)
+    fresh = LimpetSaver(saver._sync)
     found = [got(fresh, number) for number in range(2, len(changes) + 2)]
     assert [repr(each.checkpoint["channel_values"]["messages"]) for each in found] == expected
 
@@ -226,7 +226,7 @@ def test_messages_changed_between_saves_are_saved_changed(saver: HoldfastSaver) 
 def test_another_process_goes_on_where_this_one_was(places: Places) -> None:
     url = places.url("sqlite")
     with opened(url, url) as stores:
-        one, two = map(HoldfastSaver, stores)
+        one, two = map(LimpetSaver, stores)
         messages: list[Any] = []
         for number in range(1, 8):
             saver = (one, two)[number % 2]
@@ -238,7 +238,7 @@ def test_another_process_goes_on_where_this_one_was(places: Places) -> None:
         assert got(one).checkpoint["channel_values"]["messages"] == messages
 
 
-def test_threads_are_listed_and_measured(saver: HoldfastSaver) -> None:
+def test_threads_are_listed_and_measured(saver: LimpetSaver) -> None:
     for thread in ("b/2", "a", "b/1", "b/3"):
         for namespace in ("", "inner:1", "inner:2"):
             saver.put(config(thread, namespace), checkpoint(1, text="x" * 500), {}, {})
@@ -251,7 +251,7 @@ def test_threads_are_listed_and_measured(saver: HoldfastSaver) -> None:
     assert sizes.logical_bytes > 1500
 
 
-def test_delete_thread_leaves_what_others_keep(saver: HoldfastSaver) -> None:
+def test_delete_thread_leaves_what_others_keep(saver: LimpetSaver) -> None:
     put(saver, 1)
     saver._sync.scope("t", "planner").save({"mine": 1})
     saver.delete_thread("t")
@@ -263,7 +263,7 @@ def test_delete_thread_leaves_what_others_keep(saver: HoldfastSaver) -> None:
     assert got(saver).pending_writes == []
 
 
-def test_prune_by_number_and_age(saver: HoldfastSaver) -> None:
+def test_prune_by_number_and_age(saver: LimpetSaver) -> None:
     for number in range(1, 7):
         put(saver, number, number - 1 or None)
         saver.put_writes(config(number=number), [("a", number)], "task")
@@ -284,12 +284,12 @@ def test_prune_by_number_and_age(saver: HoldfastSaver) -> None:
     assert ids(saver.list(config())) == [6]
 
 
-def test_classes_of_ones_own_are_allowed_by_being_listed(saver: HoldfastSaver) -> None:
+def test_classes_of_ones_own_are_allowed_by_being_listed(saver: LimpetSaver) -> None:
     point = Point(1.5, ("a",))
     with pytest.raises(InvalidInput, match=r"not allowed: see `allow`.*path=`/channel_values/p`"):
         put(saver, 1, p=point)
     assert saver.get_tuple(config()) is None
-    knowing = HoldfastSaver(saver._sync, allow=[Point])
+    knowing = LimpetSaver(saver._sync, allow=[Point])
     put(knowing, 1, p=point)
     assert got(knowing).checkpoint["channel_values"]["p"] == point
     with pytest.raises(InvalidInput, match="not allowed"):
@@ -299,13 +299,13 @@ def test_classes_of_ones_own_are_allowed_by_being_listed(saver: HoldfastSaver) -
     put(listed, 2, 1, c=Colour.RED)
     assert got(listed).checkpoint["channel_values"]["c"] is Colour.RED
     # LangGraph's own would make whatever is named; here it is told not to.
-    loose = HoldfastSaver(saver._sync, serde=JsonPlusSerializer(allowed_msgpack_modules=True))
+    loose = LimpetSaver(saver._sync, serde=JsonPlusSerializer(allowed_msgpack_modules=True))
     with pytest.raises(InvalidInput, match="not allowed"):
         got(loose, 1)
 
 
-def test_a_serializer_that_encrypts_sees_everything(saver: HoldfastSaver) -> None:
-    sealing = HoldfastSaver(saver._sync, serde=EncryptedSerializer(Cipher()))
+def test_a_serializer_that_encrypts_sees_everything(saver: LimpetSaver) -> None:
+    sealing = LimpetSaver(saver._sync, serde=EncryptedSerializer(Cipher()))
     secret = "CARD 4111"
     messages = [HumanMessage(secret, id="1")]
     metadata: Any = {"step": 1, "secret": secret}
@@ -328,7 +328,7 @@ def test_a_serializer_that_encrypts_sees_everything(saver: HoldfastSaver) -> Non
         got(sealing)
 
 
-def test_versions_grow_whatever_they_were(memory: HoldfastSaver) -> None:
+def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
     versions: list[Any] = [memory.get_next_version(None, None)]
     for _ in range(20):
         versions.append(memory.get_next_version(versions[-1], None))
@@ -340,8 +340,8 @@ def test_versions_grow_whatever_they_were(memory: HoldfastSaver) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda saver: HoldfastSaver(cast(Any, "sqlite:///x.db")),
-        lambda saver: HoldfastSaver(saver._sync, allow=cast(Any, ["Point"])),
+        lambda saver: LimpetSaver(cast(Any, "sqlite:///x.db")),
+        lambda saver: LimpetSaver(saver._sync, allow=cast(Any, ["Point"])),
         lambda saver: saver.get_tuple({}),
         lambda saver: saver.get_tuple({"configurable": {}}),
         lambda saver: saver.get_tuple(config("")),
@@ -354,12 +354,12 @@ def test_versions_grow_whatever_they_were(memory: HoldfastSaver) -> None:
         lambda saver: saver.delete_for_runs("r"),
     ],
 )
-def test_mistakes_are_told(memory: HoldfastSaver, wrong: Any) -> None:
+def test_mistakes_are_told(memory: LimpetSaver, wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         wrong(memory)
 
 
-def test_the_plain_methods_work_inside_a_loop(saver: HoldfastSaver) -> None:
+def test_the_plain_methods_work_inside_a_loop(saver: LimpetSaver) -> None:
     async def both() -> None:
         put(saver, 1)
         await saver.aput(config(number=1), checkpoint(2), {}, {})

@@ -4,15 +4,15 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from holdfast import Store
-from holdfast.compat.langgraph import HoldfastSaver
-from holdfast.views.chat import read_chat, turn_text
+from limpet import Store
+from limpet.compat.langgraph import LimpetSaver
+from limpet.views.chat import read_chat, turn_text
 from tests.compat.langgraph.kit import checkpoint, config, got, id_of, ids, put
 
 CALL = {"name": "search", "args": {"q": "rain"}, "id": "c1", "type": "tool_call"}
 
 
-def chat(saver: HoldfastSaver) -> list[Any]:
+def chat(saver: LimpetSaver) -> list[Any]:
     messages = [
         HumanMessage("will it rain?", id="1"),
         AIMessage("let me look", id="2", tool_calls=[CALL]),
@@ -25,7 +25,7 @@ def chat(saver: HoldfastSaver) -> list[Any]:
 
 
 def test_a_thread_is_a_chat(store: Store) -> None:
-    chat(HoldfastSaver(store))
+    chat(LimpetSaver(store))
     snapshot = store.scope("t", kind="thread").load()
     assert snapshot is not None
     found = read_chat(snapshot.state)
@@ -39,7 +39,7 @@ def test_a_thread_is_a_chat(store: Store) -> None:
 
 
 def test_what_is_restored_or_forked_in_the_store_is_the_latest(store: Store) -> None:
-    saver = HoldfastSaver(store)
+    saver = LimpetSaver(store)
     messages = chat(saver)
     scope = store.scope("t", kind="thread")
     restored = scope.restore(id_of(1))
@@ -57,7 +57,7 @@ def test_what_is_restored_or_forked_in_the_store_is_the_latest(store: Store) -> 
 
 
 def test_what_others_saved_is_read_as_it_is(store: Store) -> None:
-    saver = HoldfastSaver(store)
+    saver = LimpetSaver(store)
     store.scope("t", kind="thread").save({"$odd": {"$tuple": 1}, "messages": ["hi"]}, id=id_of(1))
     found = got(saver)
     assert found.checkpoint["channel_values"] == {"$odd": {"$tuple": 1}, "messages": ["hi"]}

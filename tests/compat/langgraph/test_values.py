@@ -30,12 +30,12 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from holdfast import Corrupt, InvalidInput
-from holdfast.compat.langgraph.allowed import Allowed, Shape, default_serde
-from holdfast.compat.langgraph.messages import MessageCache
-from holdfast.compat.langgraph.reading import Reader
-from holdfast.compat.langgraph.values import Writer
-from holdfast.core import codec
+from limpet import Corrupt, InvalidInput
+from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
+from limpet.compat.langgraph.messages import MessageCache
+from limpet.compat.langgraph.reading import Reader
+from limpet.compat.langgraph.values import Writer
+from limpet.core import codec
 
 
 class Colour(Enum):

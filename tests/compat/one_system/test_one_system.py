@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import ScopeKey, SnapshotRef, Store
-from holdfast.compat.agentos import CheckpointStore
-from holdfast.compat.genkit import SessionStore
-from holdfast.compat.runs import Checkpoint, RunStore
-from holdfast.compat.strands import (
+import limpet
+from limpet import ScopeKey, SnapshotRef, Store
+from limpet.compat.agentos import CheckpointStore
+from limpet.compat.genkit import SessionStore
+from limpet.compat.runs import Checkpoint, RunStore
+from limpet.compat.strands import (
     FileStorage,
     Snapshot,
     SnapshotLocation,
@@ -142,7 +142,7 @@ def test_each_goes_on_where_another_stopped(store: Store) -> None:
 
 
 def test_a_folder_that_the_sdk_reads_holds_what_the_others_saved(tmp_path: Path) -> None:
-    with holdfast.open(f"file://{tmp_path}") as store:
+    with limpet.open(f"file://{tmp_path}") as store:
         asyncio.run(
             SessionStore[Any](store).save_snapshot(
                 "turn-1", lambda row: {"sessionId": "trip", "state": {"messages": []}}

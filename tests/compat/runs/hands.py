@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from holdfast import Store
-from holdfast.compat.runs import AsyncRunStore, Checkpoint
+from limpet import Store
+from limpet.compat.runs import AsyncRunStore, Checkpoint
 
 T = TypeVar("T")
 Checkpoints = list[Checkpoint]

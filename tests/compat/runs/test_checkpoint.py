@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.runs import Checkpoint
-from holdfast.compat.runs.checkpoint import instant_of
+from limpet import InvalidInput
+from limpet.compat.runs import Checkpoint
+from limpet.compat.runs.checkpoint import instant_of
 
 NOT_TIMES = [
     "yesterday",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.runs import GoRunStore, go_format
-from holdfast.compat.runs.checkpoint import ZERO_TIME
+from limpet.compat.runs import GoRunStore, go_format
+from limpet.compat.runs.checkpoint import ZERO_TIME
 from tests.compat.runs.worker import check, checkpoint, open_runs
 from tests.concurrency.crew import Worker
 

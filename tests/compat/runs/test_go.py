@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt, InvalidInput, NotFound, Unavailable
-from holdfast.backends._bucket._folders import flush
-from holdfast.compat.runs import Checkpoint, GoRunStore, RunStore, go, go_format
+import limpet
+from limpet import Corrupt, InvalidInput, NotFound, Unavailable
+from limpet.backends._bucket._folders import flush
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go, go_format
 from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden, large
 
 WHOLE = Checkpoint(
@@ -41,7 +41,7 @@ def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runs]:
     if request.param == "go":
         yield GoRunStore(tmp_path / "new")
         return
-    with holdfast.open(f"file://{tmp_path}/new", sync=False) as store:
+    with limpet.open(f"file://{tmp_path}/new", sync=False) as store:
         yield RunStore(store)
 
 
@@ -137,7 +137,7 @@ def test_corrupt_skipped_in_list_but_error_in_load(folder: Path) -> None:
 def test_tmp_ignored(folder: Path) -> None:
     """Ours as well, by Go: it looks at names that end in `.json`."""
     runs = GoRunStore(folder)
-    (folder / ".holdfast-0123456789abcdef.tmp").write_bytes(b"{}")
+    (folder / ".limpet-0123456789abcdef.tmp").write_bytes(b"{}")
     assert not {"orphan", "orphan.json"} & {each.run_id for each in runs.list()}
     with pytest.raises(NotFound):
         runs.load("orphan")

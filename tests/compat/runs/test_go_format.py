@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import Corrupt, InvalidInput
-from holdfast.compat.runs import Checkpoint, GoRunStore, go_format
-from holdfast.compat.runs.checkpoint import bare
+from limpet import Corrupt, InvalidInput
+from limpet.compat.runs import Checkpoint, GoRunStore, go_format
+from limpet.compat.runs.checkpoint import bare
 from tests.compat.runs.hands import HELLO, SESSIONS, large
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Corrupt, InvalidInput, Store, runs
-from holdfast.compat.runs import AsyncRunStore, Checkpoint, RunStore
+import limpet
+from limpet import Corrupt, InvalidInput, Store, runs
+from limpet.compat.runs import AsyncRunStore, Checkpoint, RunStore
 from tests.runs.hands import desert
 
 TIME = "2026-03-01T20:54:15.123456789-05:00"
@@ -20,7 +20,7 @@ WHOLE = Checkpoint("r", "task", 3, [{"a": 1.0}], "prompt", 12, 34, TIME, {"model
 
 @pytest.fixture
 def store() -> Store:
-    return holdfast.open("memory:")
+    return limpet.open("memory:")
 
 
 def test_a_checkpoint_stands_where_the_design_says(store: Store) -> None:
@@ -148,7 +148,7 @@ def test_other_scopes_of_the_session_are_left_alone(store: Store) -> None:
 
 
 def test_one_damaged_run_breaks_nothing(tmp_path: Path) -> None:
-    with holdfast.open(f"file://{tmp_path}", sync=False) as store:
+    with limpet.open(f"file://{tmp_path}", sync=False) as store:
         found = RunStore(store)
         for run_id in ("a", "b", "c"):
             found.save(Checkpoint(run_id))
@@ -163,7 +163,7 @@ def test_one_damaged_run_breaks_nothing(tmp_path: Path) -> None:
 
 
 def test_one_damaged_row_breaks_nothing(tmp_path: Path) -> None:
-    with holdfast.open(f"sqlite:///{tmp_path}/runs.db") as store:
+    with limpet.open(f"sqlite:///{tmp_path}/runs.db") as store:
         found = RunStore(store)
         for run_id in ("a", "b", "c"):
             found.save(Checkpoint(run_id))
@@ -215,7 +215,7 @@ def test_a_folder_is_a_store_like_any_other(
     monkeypatch.chdir(tmp_path)
     with RunStore("runs") as found:  # a bare word is a folder here
         found.save(WHOLE)
-    with holdfast.open(f"file://{tmp_path}/runs") as store:
+    with limpet.open(f"file://{tmp_path}/runs") as store:
         assert RunStore(store).load("r") == WHOLE
 
 

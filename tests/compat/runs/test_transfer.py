@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import NotFound, Store
-from holdfast.compat.runs import Checkpoint, GoRunStore, RunStore, export_runs, import_runs
+import limpet
+from limpet import NotFound, Store
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, export_runs, import_runs
 from tests.compat.runs.hands import SESSIONS
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
@@ -50,7 +50,7 @@ def test_there_and_back_again(place: Place, tmp_path: Path) -> None:
 
 
 def test_what_go_wrote_comes_back_byte_for_byte(tmp_path: Path) -> None:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         import_runs(store, SESSIONS)
         export_runs(store, tmp_path)
     for run_id in ("run-hello-world-1772416455123", "adhoc-1772416501999", "zero-time"):
@@ -62,7 +62,7 @@ def test_what_fits_only_one_side_is_told(tmp_path: Path) -> None:
     source = GoRunStore(tmp_path / "in")
     source.save(Checkpoint("long", task_name="x" * 300))
     source.save(Checkpoint("short"))
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         done = import_runs(store, tmp_path / "in")
         assert (done.count, [each.code for each in done.skipped]) == (1, ["run_skipped"])
         assert "256 characters" in done.skipped[0].message
@@ -74,7 +74,7 @@ def test_what_fits_only_one_side_is_told(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
-    with holdfast.open("memory:") as store, pytest.raises(NotFound):
+    with limpet.open("memory:") as store, pytest.raises(NotFound):
         import_runs(store, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -83,5 +83,5 @@ def test_a_store_may_be_named_by_its_url(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     assert import_runs(url, SESSIONS).count == 8
     assert export_runs(url, tmp_path / "out").count == 8
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         assert len(names_of(store)) == 8

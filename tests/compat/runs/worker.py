@@ -3,8 +3,8 @@
 import json
 import sys
 
-import holdfast
-from holdfast.compat.runs import Checkpoint, GoRunStore, RunStore
+import limpet
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore
 from tests.compat.runs.hands import Runs
 
 PARTS = 200
@@ -27,7 +27,7 @@ def open_runs(kind: str, folder: str) -> Runs:
     if kind == "go":
         return GoRunStore(folder)
     # What a power cut does is not tested here, and without syncing it is much faster.
-    return RunStore(holdfast.open(f"file://{folder}", sync=False))
+    return RunStore(limpet.open(f"file://{folder}", sync=False))
 
 
 def main(kind: str, folder: str, first: str) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.compat.strands import SnapshotLocation
+from limpet.compat.strands import SnapshotLocation
 from tests.compat.strands.kit import Grounds, make_location, run_coroutine
 
 

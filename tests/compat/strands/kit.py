@@ -17,8 +17,8 @@ from typing import Any
 import obstore
 import pytest
 
-import holdfast
-from holdfast.compat.strands import (
+import limpet
+from limpet.compat.strands import (
     FileStorage,
     S3Storage,
     Snapshot,
@@ -125,13 +125,13 @@ def _ground(engine: str, folder: Path, request: pytest.FixtureRequest) -> Iterat
         case "sqlite":
             yield _over(f"sqlite:///{folder}/agents.db")
         case _:
-            store = holdfast.open("memory:")
+            store = limpet.open("memory:")
             yield Ground(StoreStorage(store), lambda: StoreStorage(store))
 
 
 def _over(url: str, files: Files | None = None, **options: Any) -> Ground:
     def open() -> StoreStorage:
-        return StoreStorage(holdfast.open(url, **options))
+        return StoreStorage(limpet.open(url, **options))
 
     return Ground(open(), open, files, OURS)
 

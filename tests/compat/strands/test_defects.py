@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Corrupt, InvalidInput, Unavailable
-from holdfast.compat.strands import (
+from limpet import Corrupt, InvalidInput, Unavailable
+from limpet.compat.strands import (
     FileStorage,
     S3Storage,
     SessionError,

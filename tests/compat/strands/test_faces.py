@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import InvalidInput, Store
-from holdfast.compat.strands import (
+import limpet
+from limpet import InvalidInput, Store
+from limpet.compat.strands import (
     FileStorage,
     Snapshot,
     SnapshotLocation,
@@ -145,7 +145,7 @@ async def test_a_folder_and_a_store_see_the_same(
     tmp_path: Path, location: SnapshotLocation
 ) -> None:
     """A `FileStorage` below `sessions` is what stands below `file://`."""
-    with holdfast.open(f"file://{tmp_path}") as store:
+    with limpet.open(f"file://{tmp_path}") as store:
         async with FileStorage(tmp_path / "sessions") as files:
             both = StoreStorage(store)
             await both.save_snapshot(location, "latest", True, make_snapshot(1))
@@ -165,7 +165,7 @@ def test_a_storage_needs_a_store(given: object) -> None:
 
 
 async def test_a_store_that_first_use_opens(tmp_path: Path, location: SnapshotLocation) -> None:
-    storage = StoreStorage(holdfast.open_async(f"sqlite:///{tmp_path}/agents.db"))
+    storage = StoreStorage(limpet.open_async(f"sqlite:///{tmp_path}/agents.db"))
     await storage.save_snapshot(location, "latest", True, make_snapshot())
     assert await storage.load_snapshot(location) == make_snapshot()
     await storage._store.close()
@@ -176,5 +176,5 @@ async def test_a_storage_that_is_closed(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path)
     await storage.close()
     await storage.close()
-    with pytest.raises(holdfast.HoldfastError, match="closed"):
+    with pytest.raises(limpet.LimpetError, match="closed"):
         await storage.load_snapshot(make_location())

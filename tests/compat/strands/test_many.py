@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage, StoreStorage
+import limpet
+from limpet.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage, StoreStorage
 from tests.compat.strands.kit import close, documents, fill, make_snapshot, uuid7
 from tests.compat.strands.watched import Watched
 from tests.servers.proxy import Proxy
@@ -55,7 +55,7 @@ async def test_a_database_of_2500(
 ) -> None:
     urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/agents.db?synchronous=off"}
     url = urls.get(engine) or request.getfixturevalue("postgres_url")
-    with holdfast.open(url) as store:
+    with limpet.open(url) as store:
         storage = StoreStorage(store)
         await storage.save_snapshot(location, IDS[0], False, make_snapshot())
         scope = store.scope(location.session_id, location.scope_id, location.scope)

@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.strands import SnapshotLocation
+from limpet import InvalidInput
+from limpet.compat.strands import SnapshotLocation
 from tests.compat.strands.kit import (
     Ground,
     Grounds,

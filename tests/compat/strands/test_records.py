@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.strands import (
+from limpet import InvalidInput
+from limpet.compat.strands import (
     Snapshot,
     SnapshotLocation,
     SnapshotManifest,
@@ -173,7 +173,7 @@ async def test_wire_dicts_are_taken_wherever_records_are(grounds: Grounds) -> No
 
 @pytest.mark.parametrize(
     "app_data",
-    [None, 5, "text", [1], {"holdfast": {"n": 1}}, {"holdfast": 5, "k": 1}, {"big": "x" * 200_000}],
+    [None, 5, "text", [1], {"limpet": {"n": 1}}, {"limpet": 5, "k": 1}, {"big": "x" * 200_000}],
     ids=lambda value: ascii(value)[:20],
 )
 async def test_application_data_may_be_anything(grounds: Grounds, app_data: Any) -> None:

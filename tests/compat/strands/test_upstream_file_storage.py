@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Corrupt, HoldfastError, Unavailable
-from holdfast.compat.strands import FileStorage, SessionError, SnapshotLocation, SnapshotManifest
+from limpet import Corrupt, LimpetError, Unavailable
+from limpet.compat.strands import FileStorage, SessionError, SnapshotLocation, SnapshotManifest
 from tests.compat.strands.kit import (
     close,
     documents,
@@ -41,7 +41,7 @@ def snapshots(base: Path, location: SnapshotLocation) -> Path:
 def wire(path: Path) -> object:
     """Return a document as the SDK reads it, without what it does not look at."""
     found = json.loads(path.read_bytes())
-    found["appData"].pop("holdfast", None)
+    found["appData"].pop("limpet", None)
     return found
 
 
@@ -87,7 +87,7 @@ async def test_04_a_write_that_fails_is_a_session_error(
     put(base / location.session_id, b"a file where a folder should be")
     with pytest.raises(SessionError) as caught:
         await storage.save_snapshot(location, "x", is_latest, make_snapshot())
-    assert isinstance(caught.value, HoldfastError)
+    assert isinstance(caught.value, LimpetError)
     assert isinstance(caught.value.__cause__, Unavailable)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Corrupt, InvalidInput
-from holdfast.compat.strands import S3Storage, SessionError, SnapshotLocation, SnapshotManifest
+from limpet import Corrupt, InvalidInput
+from limpet.compat.strands import S3Storage, SessionError, SnapshotLocation, SnapshotManifest
 from tests.compat.strands.kit import (
     Ground,
     Grounds,
@@ -68,7 +68,7 @@ def failing() -> Iterator[Failing]:
 def wire(data: bytes) -> Any:
     """Return a document as the SDK reads it, without what it does not look at."""
     found = json.loads(data)
-    found["appData"].pop("holdfast", None)
+    found["appData"].pop("limpet", None)
     return found
 
 

@@ -5,8 +5,8 @@ There both are plain errors, told apart by their text; here they are InvalidInpu
 
 import pytest
 
-from holdfast import InvalidInput
-from holdfast.compat.strands import SnapshotLocation
+from limpet import InvalidInput
+from limpet.compat.strands import SnapshotLocation
 from tests.compat.strands.kit import Grounds, make_location, make_snapshot, uuid7
 
 KINDS = ["memory", "FileStorage"]

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from obstore.store import S3Store
 
-from holdfast import HoldfastError, Unavailable
-from holdfast.compat.strands import S3Storage, SessionError
+from limpet import LimpetError, Unavailable
+from limpet.compat.strands import S3Storage, SessionError
 from tests.interop.places import Below, Objects
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -52,7 +52,7 @@ class Failing:
         self.stub.answer(status, code, n=100)
         with pytest.raises(SessionError) as caught:
             await call
-        assert isinstance(caught.value, HoldfastError)
+        assert isinstance(caught.value, LimpetError)
         assert isinstance(caught.value.__cause__, Unavailable)
         assert code in str(caught.value.__cause__)
 

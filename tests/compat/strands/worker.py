@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from holdfast.compat.strands import FileStorage, Snapshot, SnapshotLocation
+from limpet.compat.strands import FileStorage, Snapshot, SnapshotLocation
 
 
 async def main(base: str, session_id: str, number: int, count: int) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Store
-from holdfast.compat.strands import SnapshotStorage, StoreStorage
+import limpet
+from limpet import Store
+from limpet.compat.strands import SnapshotStorage, StoreStorage
 from tests.compat.strands_manager.hands import Observed
 
 ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]
@@ -20,17 +20,17 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     folder: Path = request.getfixturevalue("tmp_path")
     match request.param:
         case "memory":
-            opened = holdfast.open("memory:")
+            opened = limpet.open("memory:")
         case "sqlite":
-            opened = holdfast.open(f"sqlite:///{folder}/store.db", synchronous="off")
+            opened = limpet.open(f"sqlite:///{folder}/store.db", synchronous="off")
         case "directory":
-            opened = holdfast.open(f"file://{folder}/store", root="", sync=False)
+            opened = limpet.open(f"file://{folder}/store", root="", sync=False)
         case "postgres":
-            opened = holdfast.open(request.getfixturevalue("postgres_url"))
+            opened = limpet.open(request.getfixturevalue("postgres_url"))
         case _:
             service = request.getfixturevalue("seaweedfs")
             url = f"s3://{service.name}/{secrets.token_hex(8)}"
-            opened = holdfast.open(url, root="", **service.options)
+            opened = limpet.open(url, root="", **service.options)
     with opened:
         yield opened
 
@@ -42,5 +42,5 @@ def storage(store: Store) -> SnapshotStorage:
 
 @pytest.fixture
 def observed() -> Iterator[Observed]:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         yield Observed(store)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec
 
-from holdfast import JSON, Unavailable
-from holdfast.compat.strands import SessionError, Snapshot, SnapshotStorage, StoreStorage
-from holdfast.compat.strands.manager import SessionManager, Turn
-from holdfast.compat.strands.storage import AnyLocation, AnySnapshot
+from limpet import JSON, Unavailable
+from limpet.compat.strands import SessionError, Snapshot, SnapshotStorage, StoreStorage
+from limpet.compat.strands.manager import SessionManager, Turn
+from limpet.compat.strands.storage import AnyLocation, AnySnapshot
 
 P = ParamSpec("P")
 SESSION, AGENT = "chat-42", "planner"

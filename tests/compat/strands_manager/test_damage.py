@@ -11,13 +11,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-import holdfast
-from holdfast import Corrupt, Store, Unavailable
-from holdfast.compat.strands import FileStorage, SessionError, Snapshot, StoreStorage
-from holdfast.compat.strands import manager_reading as reading
-from holdfast.compat.strands.manager import SessionManager
-from holdfast.compat.strands.storage import AnyLocation
-from holdfast.model import ANY
+import limpet
+from limpet import Corrupt, Store, Unavailable
+from limpet.compat.strands import FileStorage, SessionError, Snapshot, StoreStorage
+from limpet.compat.strands import manager_reading as reading
+from limpet.compat.strands.manager import SessionManager
+from limpet.compat.strands.storage import AnyLocation
+from limpet.model import ANY
 from tests.compat.strands_manager.hands import (
     AGENT,
     PLACE,
@@ -47,7 +47,7 @@ def in_folder(folder: Path) -> Place:
     def harm(id: str | None) -> None:
         (folder / key_of(id)).write_bytes(b"{")
 
-    return Place(holdfast.open(f"file://{folder}", root="", sync=False), harm)
+    return Place(limpet.open(f"file://{folder}", root="", sync=False), harm)
 
 
 def in_bucket(service: Any) -> Place:
@@ -58,7 +58,7 @@ def in_bucket(service: Any) -> Place:
             bucket.put(key_of(id), b"{", expect=ANY)
 
     url = f"s3://{service.name}/{prefix}"
-    return Place(holdfast.open(url, root="", **service.options), harm)
+    return Place(limpet.open(url, root="", **service.options), harm)
 
 
 FACTS = "snapshots SET status = 'other'"
@@ -87,7 +87,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         place = in_bucket(request.getfixturevalue("seaweedfs"))
     elif engine == "sqlite":
         path = tmp_path / "store.db"
-        opened = holdfast.open(f"sqlite:///{path}", synchronous="off")
+        opened = limpet.open(f"sqlite:///{path}", synchronous="off")
         change = FACTS if facts else "bodies SET body = x'2a'"
         place = in_tables(opened, lambda: sqlite3.connect(path), change)
     else:
@@ -100,7 +100,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             return conn
 
         change = FACTS if facts else "bodies SET body = '*'"
-        place = in_tables(holdfast.open(schemas.url()), connect, change)
+        place = in_tables(limpet.open(schemas.url()), connect, change)
     with place.store:
         yield place
 

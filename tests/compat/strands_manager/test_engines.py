@@ -1,8 +1,8 @@
 """A session on every engine: what is saved comes back, in another process as it were."""
 
-from holdfast import Store
-from holdfast.compat.strands import SnapshotStorage, StoreStorage
-from holdfast.compat.strands.manager import SessionManager
+from limpet import Store
+from limpet.compat.strands import SnapshotStorage, StoreStorage
+from limpet.compat.strands.manager import SessionManager
 from tests.compat.strands_manager.hands import (
     AGENT,
     PLACE,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from limpet import (
     JSON,
     AlreadyExists,
     Conflict,
@@ -16,7 +16,7 @@ from holdfast import (
     Unavailable,
     Unsupported,
 )
-from holdfast.compat.strands import (
+from limpet.compat.strands import (
     FileStorage,
     SessionError,
     Snapshot,
@@ -24,8 +24,8 @@ from holdfast.compat.strands import (
     SnapshotManifest,
     SnapshotPage,
 )
-from holdfast.compat.strands.manager import SessionManager
-from holdfast.compat.strands.storage import AnyLocation, AnyManifest, AnySnapshot
+from limpet.compat.strands.manager import SessionManager
+from limpet.compat.strands.storage import AnyLocation, AnyManifest, AnySnapshot
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,

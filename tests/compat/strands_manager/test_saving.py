@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import JSON, InvalidInput, SnapshotInfo, Unavailable
-from holdfast.compat.strands import SessionError, StoreStorage
-from holdfast.compat.strands.manager import SessionManager
-from holdfast.opening import open_backend, store_over
-from holdfast.protocol import Backend, Commit
-from holdfast.testing.conformance._layers import Layer
+import limpet
+from limpet import JSON, InvalidInput, SnapshotInfo, Unavailable
+from limpet.compat.strands import SessionError, StoreStorage
+from limpet.compat.strands.manager import SessionManager
+from limpet.opening import open_backend, store_over
+from limpet.protocol import Backend, Commit
+from limpet.testing.conformance._layers import Layer
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,
@@ -222,7 +222,7 @@ async def test_no_earlier_state_takes_the_place_of_a_later_one() -> None:
             await asyncio.sleep(delay_s)
             await super().save_snapshot(*given, **named)
 
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         storage, agent = Slow(store), Plain()
         manager = SessionManager(storage, SESSION)
 

@@ -13,8 +13,8 @@ from strands.multiagent.graph import Graph
 from strands.session import SnapshotSessionManager
 from strands.storage import Storage
 
-from holdfast import AsyncStore, Store
-from holdfast.compat.strands.python import ByteStorage
+from limpet import AsyncStore, Store
+from limpet.compat.strands.python import ByteStorage
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
 PROMPT = "You repeat what you hear."

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import limpet
+from limpet import Store
 from tests.interop.conftest import sdk
 
 __all__ = ["sdk"]
@@ -21,7 +21,7 @@ class Address(NamedTuple):
     options: dict[str, Any]
 
     def open(self) -> Store:
-        return holdfast.open(self.url, **self.options)
+        return limpet.open(self.url, **self.options)
 
 
 def address_of(engine: str, request: pytest.FixtureRequest) -> Address:

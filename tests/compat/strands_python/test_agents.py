@@ -10,7 +10,7 @@ from strands import Agent
 from strands.session import SnapshotSessionManager
 from strands.types.exceptions import SnapshotException
 
-from holdfast import ScopeKey, Store
+from limpet import ScopeKey, Store
 from tests.compat.strands_python.agents import (
     Echo,
     agent_on,
@@ -51,10 +51,10 @@ def test_an_agent_goes_on_where_another_stopped(store: Store) -> None:
 
 def test_an_agent_goes_on_in_another_process(address: Address, tmp_path: Path) -> None:
     code = (
-        "import sys, holdfast\n"
+        "import sys, limpet\n"
         "from tests.compat.strands_python.agents import agent_on, storage_on\n"
         "options = eval(sys.argv[2])\n"
-        "with holdfast.open(sys.argv[1], **options) as store:\n"
+        "with limpet.open(sys.argv[1], **options) as store:\n"
         "    agent_on(storage_on(store))('from afar')\n"
     )
     root = Path(__file__).parents[3]

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 from strands.storage import LocalFileStorage
 
-import holdfast
-from holdfast import Store, Unsupported
-from holdfast.compat.strands.payloads import dialect_of
+import limpet
+from limpet import Store, Unsupported
+from limpet.compat.strands.payloads import dialect_of
 from tests.compat.strands_python.agents import (
     FIXTURES,
     PROMPT,
@@ -39,7 +39,7 @@ ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}
 
 
 def open_folder(path: Path, root: str = UNIFIED) -> Store:
-    return holdfast.open(f"file://{path}", root=root, sync=False)
+    return limpet.open(f"file://{path}", root=root, sync=False)
 
 
 @pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.slow)])

@@ -9,9 +9,9 @@ import pytest
 from strands.storage import InMemoryStorage, Storage
 from strands.types.exceptions import StorageError
 
-import holdfast
-from holdfast import InvalidInput, ScopeKey, Store, Unavailable
-from holdfast.compat.strands.python import ByteStorage
+import limpet
+from limpet import InvalidInput, ScopeKey, Store, Unavailable
+from limpet.compat.strands.python import ByteStorage
 from tests.compat.strands_python.agents import FIXTURES, storage_on, wait
 
 HERE = "session/s/scopes/agent/a/snapshots/"
@@ -75,13 +75,13 @@ def test_it_is_a_storage_of_strands(store: Store) -> None:
 
 def test_strands_need_not_be_there() -> None:
     code = (
-        "import asyncio, sys, holdfast\n"
-        "from holdfast.compat.strands.python import ByteStorage\n"
-        "bytes = ByteStorage(holdfast.open('memory:'))\n"
+        "import asyncio, sys, limpet\n"
+        "from limpet.compat.strands.python import ByteStorage\n"
+        "bytes = ByteStorage(limpet.open('memory:'))\n"
         "asyncio.run(bytes.write('a', b'1'))\n"
         "assert asyncio.run(bytes.read('a')) == b'1'\n"
         "try: asyncio.run(bytes.read(''))\n"
-        "except holdfast.InvalidInput as error: assert type(error) is holdfast.InvalidInput\n"
+        "except limpet.InvalidInput as error: assert type(error) is limpet.InvalidInput\n"
         "assert not any(name.startswith('strands') for name in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -208,7 +208,7 @@ def test_errors_are_ours_and_theirs(store: Store) -> None:
 
 
 def test_an_outage_is_one_in_both_trees() -> None:
-    store = holdfast.open_async("postgresql://nobody@127.0.0.1:9/none", retry_s=0)
+    store = limpet.open_async("postgresql://nobody@127.0.0.1:9/none", retry_s=0)
     with pytest.raises(Unavailable) as caught:
         wait(ByteStorage(store).read("a"))
     assert isinstance(caught.value, StorageError)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import InvalidInput, Unsupported
-from holdfast.compat.strands.payloads import BRIDGE, dialect_of, to_python, to_typescript
+from limpet import InvalidInput, Unsupported
+from limpet.compat.strands.payloads import BRIDGE, dialect_of, to_python, to_typescript
 from tests.compat.strands_python import documents
 from tests.compat.strands_python.agents import FIXTURES
 

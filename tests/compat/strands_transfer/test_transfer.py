@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Store
-from holdfast.compat.strands import export_sessions, import_sessions
-from holdfast.errors import InvalidInput, NotFound
-from holdfast.model import ScopeKey
+import limpet
+from limpet import Store
+from limpet.compat.strands import export_sessions, import_sessions
+from limpet.errors import InvalidInput, NotFound
+from limpet.model import ScopeKey
 from tests.runs.conftest import place_of
 from tests.servers.service import Service
 
@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
-    with holdfast.open("memory:") as store:
+    with limpet.open("memory:") as store:
         yield store
 
 
@@ -172,7 +172,7 @@ def test_names_of_the_python_sdk_are_taken_as_they_are(memory: Store, tmp_path: 
     assert (
         tmp_path / "out/session/S 1.X/scopes/agent/Bot A/snapshots/snapshot_latest.json"
     ).exists()
-    with holdfast.open("memory:") as other:
+    with limpet.open("memory:") as other:
         for _ in range(2):
             came = import_sessions(other, tmp_path / "out", layout="unified")
             assert (came.count, came.skipped) == (9, ())
@@ -204,7 +204,7 @@ def test_what_is_refused_does_not_stop_the_rest(tmp_path: Path) -> None:
     large = tmp_path / "classic/a/scopes/agent/x/snapshots/snapshot_latest.json"
     large.parent.mkdir(parents=True)
     large.write_text(json.dumps({"createdAt": "", "data": {"x": "y" * 20_000}}))
-    with holdfast.open("memory:", state_bytes_max=10_000) as store:
+    with limpet.open("memory:", state_bytes_max=10_000) as store:
         came = import_sessions(store, tmp_path / "classic")
         assert (came.count, [each.code for each in came.skipped]) == (4, ["refused"])
         came = import_sessions(store, tmp_path / "messages", layout="messages")
@@ -219,7 +219,7 @@ def test_an_export_goes_on_after_a_name_that_is_too_long(memory: Store, tmp_path
 
 
 def test_parents_are_not_invented(memory: Store, tmp_path: Path) -> None:
-    with holdfast.open(f"file://{tmp_path}/in", root="") as folder:
+    with limpet.open(f"file://{tmp_path}/in", root="") as folder:
         folder.scope("s").save({"n": 1}, id="root", parent=None)
         folder.scope("s").save({"n": 2}, id="b", parent=None)
         last = folder.scope("s").save({"n": 3}, id="a", parent="root", metadata={"more": 1})
@@ -245,7 +245,7 @@ def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_pa
     address = f"s3://{seaweedfs.name}/{tmp_path.name}"
     went = export_sessions(memory, address, **seaweedfs.options)
     assert went.count == 4
-    with holdfast.open("memory:") as other:
+    with limpet.open("memory:") as other:
         came = import_sessions(other.aio, address, **seaweedfs.options)
         assert came.count == 4
         export_sessions(other, tmp_path / "out")
@@ -253,7 +253,7 @@ def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_pa
 
 
 def test_a_kept_head_stays_the_head(memory: Store, tmp_path: Path) -> None:
-    with holdfast.open(f"file://{tmp_path}/in", root="") as folder:
+    with limpet.open(f"file://{tmp_path}/in", root="") as folder:
         folder.scope("s").save({"n": 1}, id="a", labels={"k": "v"})
         folder.scope("s").save({"n": 2}, id="b", status="failed")
         folder.scope("s").save({"n": 3}, id="c", head=False)

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.compat.genkit.files import JsonFileSessionStore
-from holdfast.compat.genkit.records import SessionSnapshot
+from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.records import SessionSnapshot
 
 Wire = dict[str, Any]
 

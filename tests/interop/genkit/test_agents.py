@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Conflict
+from limpet.errors import Conflict
 from tests.interop.genkit.peer import Theirs
 from tests.interop.genkit.rows import Ours, Wire, wire
 

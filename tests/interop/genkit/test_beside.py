@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.genkit.files import JsonFileSessionStore
-from holdfast.compat.genkit.records import SessionSnapshot
+from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.records import SessionSnapshot
 from tests.interop.genkit.peer import Theirs
 from tests.interop.genkit.rows import Ours, Wire, wire
 from tests.waiting import until

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.compat.genkit.files import JsonFileSessionStore
-from holdfast.compat.genkit.records import SessionSnapshot
-from holdfast.errors import Conflict
+from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.records import SessionSnapshot
+from limpet.errors import Conflict
 from tests.interop.genkit.peer import GenkitError, Peer, Theirs
 from tests.interop.genkit.rows import Ours, Wire, wire
 

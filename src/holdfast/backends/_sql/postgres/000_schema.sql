@@ -1,4 +1,0 @@
--- Only where the schema does not exist: a role that owns it need not be one that may create it.
-
-CREATE SCHEMA IF NOT EXISTS holdfast;
-COMMENT ON SCHEMA holdfast IS 'The state of agents: sessions, their scopes, and snapshots of what each scope was.';

@@ -1,0 +1,238 @@
+"""Folders below a root: opened without following links, made durably, locked.
+
+Every function here raises OSError as the system does; `failure` translates it, once.
+"""
+
+import errno
+import fcntl
+import os
+import select
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
+
+# Begins the name of a temporary file, before a random token. No name in a key may begin so.
+TEMPORARY = ".limpet-"
+
+RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
+
+DEPTH_MAX = 64  # names in a key; ours have at most ten, and what is deeper is not listed
+
+# What is no file of ours stands in the place of one, or of a folder: for a reader there is nothing.
+NOTHING = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ELOOP,  # a link
+        errno.ENXIO,  # a socket
+        errno.EOPNOTSUPP,  # a socket, on macOS
+        errno.ENAMETOOLONG,
+    }
+)
+
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+FOLDER = _ROOT | os.O_NOFOLLOW
+_PAUSE_S_MIN = 0.000_5  # a lock is held for less than a millisecond
+_PAUSE_S_MAX = 0.016
+
+# macOS: fsync alone leaves the bytes in the cache of the disk.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_NOT_HERE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOTTY, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_LOCKS = _NOT_HERE | {errno.ENOLCK, errno.EBADF}  # NFS locks only what is open for writing
+
+_FACTS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "there is no permission",
+    errno.EPERM: "there is no permission",
+    errno.EROFS: "the file system is read-only",
+    errno.EIO: "the disk reports an error",
+    errno.EMFILE: "too many files are open",
+    errno.ENFILE: "too many files are open",
+    errno.ENOTDIR: "what stands in the place of a folder is none",
+    errno.ELOOP: "what stands in the place of a folder is a link",
+}
+
+
+def failure(cause: OSError, path: str, *, outcome_known: bool = True) -> LimpetError:
+    """Return what the system said as an error of ours, chosen by code."""
+    code = errno.errorcode.get(cause.errno or 0, "")
+    where = f"path=`{path}` error=`{code}`"
+    if cause.errno == errno.ENAMETOOLONG:
+        return InvalidInput(f"the name is too long for this file system. {where}")
+    fact = _FACTS.get(cause.errno or 0, "the folder does not answer")
+    return Unavailable(f"{fact}. {where}", outcome_known=outcome_known)
+
+
+def parts_of(key: str) -> list[str]:
+    """Return the names in a key, none of which leads elsewhere or can be taken for a temporary."""
+    parts = key.split("/")
+    for part in parts:
+        if part in {"", ".", ".."} or part.startswith(TEMPORARY):
+            raise InvalidInput(f"a name in the key is not allowed. key=`{key!a}`")
+    if "\0" in key or not is_text(key) or len(parts) > DEPTH_MAX:
+        raise InvalidInput(f"the key cannot be a path. key=`{key!a}`")
+    return parts
+
+
+def is_text(name: str) -> bool:
+    """Tell whether a name is text. Bytes that are not UTF-8 come from the system as surrogates."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def fingerprint(path: str, now_us: int) -> str | None:
+    """Return a text that is another after a file was replaced or written to; None if it is none."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError as cause:
+        # What cannot be told is told by whoever reads it; it must not stop the others.
+        return None if cause.errno in NOTHING else f"error.{cause.errno}"
+    text = f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
+    # Of two files written within one tick the second may look like the first, since the inode of
+    # what was replaced is used again. So what is that new is taken for changed once more.
+    recent = abs(now_us - found.st_mtime_ns // 1000) < RECENT_US
+    return f"{text}.{now_us}" if recent else text
+
+
+class Folders:
+    """The folders below a root, each opened name by name, so that no link leads out of it."""
+
+    def __init__(self, root: str, *, sync: bool) -> None:
+        # Resolved now, so that a change of the working directory later does not move it.
+        self.root = os.path.realpath(root)
+        self._sync = sync
+
+    def path(self, *names: str) -> str:
+        """Return a path for people."""
+        return os.path.join(self.root, *names)
+
+    def open(self, parts: Sequence[str]) -> int:
+        """Return a handle of a folder that exists."""
+        folder = os.open(self.root, _ROOT)
+        for part in parts:
+            try:
+                inner = os.open(part, FOLDER, dir_fd=folder)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+    @contextmanager
+    def opened(self, parts: Sequence[str]) -> Iterator[int]:
+        """Hold a folder that exists."""
+        folder = self.open(parts)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def make(self, parts: Sequence[str]) -> tuple[int, bool]:
+        """Return a handle of a folder, and whether it is new: then also durable, with all above.
+
+        Raises FileNotFoundError if one of them is removed meanwhile: begin again.
+        """
+        folder, missing = self._nearest()
+        new = False
+        for part in [*missing, *parts]:
+            try:
+                inner, new = self._enter(folder, part)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder, new
+
+    def _nearest(self) -> tuple[int, list[str]]:
+        """Return a handle of the root, or of what exists above it and the names still missing."""
+        path = self.root
+        missing: list[str] = []
+        while True:
+            try:
+                return os.open(path, _ROOT), missing
+            except FileNotFoundError:
+                path, name = os.path.split(path)
+                missing.insert(0, name)
+
+    def _enter(self, folder: int, part: str) -> tuple[int, bool]:
+        with suppress(FileNotFoundError):
+            return os.open(part, FOLDER, dir_fd=folder), False
+        # Who has made it a moment before us may die before it is synced, so we sync it as well.
+        with suppress(FileExistsError):
+            os.mkdir(part, 0o700, dir_fd=folder)
+        try:
+            self.flush(folder)
+        except OSError:
+            # Else the next writer finds the folder, and takes it for durable.
+            with suppress(OSError):
+                os.rmdir(part, dir_fd=folder)
+            raise
+        return os.open(part, FOLDER, dir_fd=folder), True
+
+    def flush(self, folder: int) -> None:
+        """Make the names in a folder durable."""
+        if self._sync:
+            try:
+                flush(folder)
+            except OSError as cause:
+                # Some network file systems have no sync of folders, and no need of it.
+                if cause.errno not in _NOT_HERE:
+                    raise
+
+    def prune(self, parts: Sequence[str]) -> None:
+        """Remove a folder, and those above it, as far as they are empty. Never the root."""
+        left = list(parts)
+        while left:
+            last = left.pop()
+            try:
+                with self.opened(left) as folder:
+                    os.rmdir(last, dir_fd=folder)
+            except OSError:
+                return
+
+
+def flush(handle: int) -> None:
+    """Make a file or a folder durable, as far as the disk is honest."""
+    if _FULL_SYNC is not None:
+        try:
+            fcntl.fcntl(handle, _FULL_SYNC)
+        except OSError as cause:
+            if cause.errno not in _NOT_HERE:
+                raise
+        else:
+            return
+    os.fsync(handle)
+
+
+@contextmanager
+def locked(folder: int, path: str, *, wait_s: float) -> Iterator[None]:
+    """Hold the lock of a folder. Threads of one process exclude each other as well.
+
+    The lock belongs to the opened handle, and each call opens its own. It is waited for in steps,
+    not inside the system, so that a stopped process cannot stop all others for ever.
+    """
+    pause_s = _PAUSE_S_MIN
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as cause:
+            if wait_s <= 0:
+                raise Unavailable(f"the folder stays locked. path=`{path}`") from cause
+        except OSError as cause:
+            if cause.errno not in _NO_LOCKS:
+                raise
+            raise Unsupported(f"the file system has no locks of folders. path=`{path}`") from cause
+        select.select([], [], [], pause_s)
+        wait_s -= pause_s
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+    try:
+        yield
+    finally:
+        # Closing would not do: a process forked meanwhile holds the same handle.
+        fcntl.flock(folder, fcntl.LOCK_UN)

@@ -1,0 +1,124 @@
+"""What a bucket must do: a few methods over keys and bytes. It knows no session and no snapshot.
+
+A key is text of `/`-separated names, none of them empty, `.` or `..`. Every `put` of one key is
+one step: a reader gets the bytes before or those after, never a mixture. What was written is seen
+by every later `get` and `list`, in any process.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from limpet.model import Expect
+from limpet.protocol import Clock
+
+
+class Moved(Exception):
+    """The object is not at the version that a `put` expects; nothing was written by this call.
+
+    So a bucket never sends a conditional put twice by itself: were the first answer lost, the
+    second would say this of an object that is stored.
+    """
+
+
+class Stored(NamedTuple):
+    """An object, or its first bytes; then the version may be None. `size` is that of the whole.
+
+    `modified` is in microseconds, by the clock of the storage.
+    """
+
+    data: bytes
+    size: int
+    version: str | None
+    modified: int
+
+
+class Listed(NamedTuple):
+    """One entry of a listing; `modified` is in microseconds, by the clock of the storage."""
+
+    key: str
+    size: int
+    modified: int
+
+
+class Ear(Protocol):
+    """Hears that objects may have changed. One thread uses it; others may call `wake`."""
+
+    def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
+        """Listen below these folders from now on: what changes after this returns ends a `wait`.
+
+        A folder is given as the text that its keys begin with, and need not exist. As long as one
+        of `awaited` exists, and once more when it is gone, everything is said to have changed.
+        """
+        ...
+
+    def wait(self, *, lively: bool) -> frozenset[str] | None:
+        """Wait until something may have changed; return the keys, or folders, of what has.
+
+        None stands for everything, no keys for `wake`. It may be wrong by naming too much.
+        `lively` says that there was something new the last time.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End the wait that is under way, or the next one."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything held. May be repeated."""
+        ...
+
+
+class Bucket(Protocol):
+    """Objects by key. Safe to call from many threads; what takes many keys works in parallel.
+
+    All raise Unavailable when the storage does not answer. A `put` whose answer was lost raises it
+    with `outcome_known=False`: it may have happened, or may still happen.
+    """
+
+    def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
+        """Return each object, or its first bytes, in the order asked; None where there is none."""
+        ...
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        """Store an object durably as one step; return its new version.
+
+        `expect` is the version that stands there, None if there must be none, ANY for whatever.
+
+        Raises:
+            Moved: it is not as expected. Nothing was written by this call.
+        """
+        ...
+
+    def mark(self, keys: Sequence[str]) -> None:
+        """Store empty objects durably, whatever stands there."""
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects that exist. None of them is there when this returns, unless put since."""
+        ...
+
+    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+        """Return a page of keys that begin with a prefix and come after `after`, in order.
+
+        Fewer than `limit`: the end. `after` need not exist. Keys are in the order of their bytes,
+        or (some services keep trees) of the names along their paths. In both, what stands in one
+        folder stands together, and `<folder>/~` comes after all of it whose names begin with
+        ASCII.
+        """
+        ...
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return for each key a text that is another after the object has changed, None for none.
+
+        What was returned before is given back as `known`; that makes an answer cheap where nothing
+        has changed. Equal texts mean equal bytes; others need not mean anything.
+        """
+        ...
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
+        """Begin to hear of changes. Who hears nothing looks, at least once in `poll_s`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything held. May be repeated."""
+        ...

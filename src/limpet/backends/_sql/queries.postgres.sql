@@ -1,0 +1,394 @@
+-- The statements of the PostgreSQL engine. The columns of a snapshot always come in the order of
+-- core.rows.Row, then its checksum. What locks and what reads under the lock are two statements:
+-- the second sees what others committed while the first waited.
+
+-- name: lock_scope
+-- The right to change a scope. Nothing wider is locked by a save.
+SELECT s.pk
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+   FOR NO KEY UPDATE OF s;
+
+-- name: lock_family
+-- The right to change the states of a scope on which its forks may build, always in one order.
+SELECT s.pk
+  FROM limpet.scopes AS s
+ WHERE s.pk IN (SELECT k.pk
+                  FROM limpet.sessions AS x
+                  JOIN limpet.scopes AS o ON o.session_pk = x.pk
+                  JOIN limpet.scopes AS k ON k.pk = o.pk OR k.family = o.family
+                 WHERE x.session_id = %(session_id)s AND o.scope_id = %(scope_id)s
+                   AND o.kind = %(kind)s)
+ ORDER BY s.pk
+   FOR NO KEY UPDATE OF s;
+
+-- name: lock_session
+-- The right to remove a session: nobody adds a scope to it.
+SELECT pk FROM limpet.sessions WHERE session_id = %s FOR UPDATE;
+
+-- name: lock_session_if_free
+SELECT pk FROM limpet.sessions WHERE session_id = %s FOR UPDATE SKIP LOCKED;
+
+-- name: session_scopes
+SELECT s.pk
+  FROM limpet.scopes AS s
+ WHERE s.session_pk = (SELECT x.pk FROM limpet.sessions AS x WHERE x.session_id = %s)
+ ORDER BY s.pk
+   FOR UPDATE OF s;
+
+-- name: lock_everybody_out
+-- For one step of a repair.
+LOCK TABLE limpet.scopes IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: scope
+-- A scope, the snapshot it shows, the rest of its lease, and the time by which that ends: it is the
+-- one clock that all who claim leases have in common.
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: scope_to_commit
+-- The same for one who commits, in one go: the body that the scope shows unless it is large, which
+-- is what the next one builds on, and the snapshot that stands under the id of the commit.
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= 65536 THEN b.body END, b.checksum,
+       e.seq, e.id, e.rev, e.nonce, e.kept, e.parent_id, e.forked_from, e.status, e.labels,
+       e.metadata, e.created_at, e.updated_at, e.saved_at, e.size, e.checksum
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
+  LEFT JOIN limpet.bodies AS b ON b.seq = s.head_seq
+  LEFT JOIN limpet.snapshots AS e ON e.scope_pk = s.pk AND e.id = %(id)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: add_session
+INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
+
+-- name: add_scope
+-- Somebody else who adds the same one makes this fail, and it is tried again from the top.
+INSERT INTO limpet.scopes (session_pk, kind, scope_id, next_seq)
+SELECT pk, %(kind)s, %(scope_id)s, 1 FROM limpet.sessions WHERE session_id = %(session_id)s
+RETURNING pk, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- name: add_scope_if_missing
+-- Before it is locked, by one who has not seen it yet: saves a round trip where it is the first.
+INSERT INTO limpet.scopes (session_pk, kind, scope_id, next_seq)
+SELECT pk, %(kind)s, %(scope_id)s, 1 FROM limpet.sessions WHERE session_id = %(session_id)s
+    ON CONFLICT DO NOTHING;
+
+-- name: chain_of_head
+-- What the next state of a scope is compared with, by one who has not got it.
+WITH RECURSIVE chain (seq, base) AS (
+    SELECT b.seq, b.base
+      FROM limpet.sessions AS x
+      JOIN limpet.scopes AS s ON s.session_pk = x.pk
+      JOIN limpet.bodies AS b ON b.seq = s.head_seq
+     WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+     UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN limpet.bodies AS b ON b.seq = c.base
+)
+SELECT b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN limpet.bodies AS b ON b.seq = c.seq;
+
+-- name: make_family
+-- A scope is about to build on states of another: from now on one who removes states locks both.
+UPDATE limpet.scopes SET family = %(family)s WHERE pk IN (%(pk)s, %(origin)s);
+
+-- name: save_in_one
+-- The whole save of a writer that is still the last one to have changed the scope. No row comes
+-- back if it is not, and then nothing was stored.
+WITH moved AS (
+    UPDATE limpet.scopes
+       SET head_seq = %(head_seq)s, tip_seq = %(tip_seq)s, next_seq = %(next_seq)s,
+           floor = %(floor)s, codec = %(codec)s, stamps = %(stamps)s
+     WHERE pk = %(pk)s AND stamps = %(known)s
+       AND (%(fence)s::text IS NULL OR fence = %(fence)s)
+       AND NOT (%(overwrite)s
+                AND EXISTS (SELECT 1 FROM limpet.snapshots WHERE scope_pk = %(pk)s AND id = %(id)s))
+    RETURNING pk
+), told AS (
+    INSERT INTO limpet.snapshots
+           (seq, id, rev, nonce, kept, parent_id, forked_from, status, labels, metadata, created_at,
+            updated_at, saved_at, size, checksum, scope_pk, apart)
+    SELECT %(seq)s, %(id)s, %(rev)s, %(nonce)s, %(kept)s, %(parent_id)s, %(forked_from)s, %(status)s,
+           %(labels)s, %(metadata)s, %(created_at)s, %(updated_at)s, %(saved_at)s, %(size)s,
+           %(checksum)s, pk, %(apart)s
+      FROM moved
+), stored AS (
+    INSERT INTO limpet.bodies (seq, base, encoding, body, checksum)
+    SELECT %(seq)s, %(base)s, %(encoding)s, %(body)s, %(body_checksum)s FROM moved
+), labelled AS (
+    INSERT INTO limpet.labels (name, value, seq)
+    SELECT l.name, l.value, %(seq)s
+      FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
+)
+SELECT pk, false /* is_heard */ FROM moved;
+
+-- name: is_heard
+-- Whether somebody listens, of whom each shares a lock: then it cannot be had for oneself alone.
+SELECT CASE WHEN pg_try_advisory_lock(%(listeners)s) THEN NOT pg_advisory_unlock(%(listeners)s)
+            ELSE true END;
+
+-- name: snapshot_by_id
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM limpet.snapshots AS n
+ WHERE n.scope_pk = %s AND n.id = %s;
+
+-- name: read_snapshot
+-- One snapshot with the chain of its state, in one go: the head if no id is given. The facts come
+-- with the row of the snapshot's own body.
+WITH RECURSIVE shown AS (
+    SELECT s.head_seq, s.pk AS owner, n.*
+      FROM limpet.sessions AS x
+      JOIN limpet.scopes AS s ON s.session_pk = x.pk
+      LEFT JOIN limpet.snapshots AS n
+        ON n.scope_pk = s.pk
+       AND n.seq = CASE WHEN %(id)s::text IS NULL THEN s.head_seq
+                        ELSE (SELECT i.seq FROM limpet.snapshots AS i
+                               WHERE i.scope_pk = s.pk AND i.id = %(id)s::text LIMIT 1) END
+     WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+), chain (seq, base) AS (
+    SELECT b.seq, b.base FROM shown AS n JOIN limpet.bodies AS b ON b.seq = n.seq
+     UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN limpet.bodies AS b ON b.seq = c.base
+)
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.owner, n.head_seq, b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN limpet.bodies AS b ON b.seq = c.seq
+  FULL JOIN shown AS n ON n.seq = c.seq;
+
+-- name: read_snapshots
+-- Several snapshots with all that their states build on, each body once however many need it.
+WITH RECURSIVE shown AS (
+    SELECT s.head_seq, s.pk AS owner, n.*
+      FROM limpet.sessions AS x
+      JOIN limpet.scopes AS s ON s.session_pk = x.pk
+      JOIN limpet.snapshots AS n
+        ON n.scope_pk = s.pk AND n.id = ANY (%(ids)s::text[])
+     WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+), chain (seq, base) AS (
+    SELECT b.seq, b.base FROM shown AS n JOIN limpet.bodies AS b ON b.seq = n.seq
+     UNION
+    SELECT b.seq, b.base FROM chain AS c JOIN limpet.bodies AS b ON b.seq = c.base
+)
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.owner, n.head_seq, b.seq, b.base, b.encoding, b.body, b.checksum
+  FROM chain AS c
+  JOIN limpet.bodies AS b ON b.seq = c.seq
+  FULL JOIN shown AS n ON n.seq = c.seq;
+
+-- name: snapshot_info
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  JOIN limpet.snapshots AS n ON n.scope_pk = s.pk AND n.id = %(id)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: seq_and_size
+SELECT seq, size FROM limpet.snapshots WHERE scope_pk = %s AND id = %s;
+
+-- name: snapshot_by_seq
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM limpet.snapshots AS n
+ WHERE n.scope_pk = %s AND n.seq = %s;
+
+-- name: snapshot_by_nonce
+-- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+  FROM limpet.snapshots AS n
+ WHERE n.scope_pk = %s AND n.nonce = %s
+ ORDER BY n.seq DESC LIMIT 1;
+
+-- name: add_snapshot
+INSERT INTO limpet.snapshots
+       (seq, id, rev, nonce, kept, parent_id, forked_from, status, labels, metadata,
+        created_at, updated_at, saved_at, size, checksum, scope_pk, apart)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+
+-- name: replace_snapshot
+UPDATE limpet.snapshots
+   SET rev = %(rev)s, nonce = %(nonce)s, kept = %(kept)s,
+       apart = apart OR parent_id IS DISTINCT FROM %(parent_id)s::text, parent_id = %(parent_id)s,
+       forked_from = %(forked_from)s, status = %(status)s, labels = %(labels)s,
+       metadata = %(metadata)s, created_at = %(created_at)s, updated_at = %(updated_at)s,
+       saved_at = %(saved_at)s, size = %(size)s, checksum = %(checksum)s
+ WHERE seq = %(seq)s;
+
+-- name: remove_snapshots_of
+DELETE FROM limpet.snapshots WHERE scope_pk = %s;
+
+-- name: set_apart
+-- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+UPDATE limpet.snapshots SET apart = true
+ WHERE seq = (SELECT c.seq FROM limpet.snapshots AS c
+               WHERE c.scope_pk = %(pk)s AND c.seq > %(seq)s ORDER BY c.seq LIMIT 1)
+   AND NOT apart;
+
+-- name: remove_snapshot
+DELETE FROM limpet.snapshots WHERE seq = %s;
+
+-- name: add_label
+INSERT INTO limpet.labels (name, value, seq) VALUES (%s, %s, %s);
+
+-- name: remove_labels
+DELETE FROM limpet.labels WHERE seq = %s;
+
+-- name: move_scope
+UPDATE limpet.scopes
+   SET head_seq = %s, tip_seq = %s, next_seq = %s, floor = %s, codec = %s, stamps = %s
+ WHERE pk = %s;
+
+-- name: forget_trails
+-- Of a scope and all whose states may build on its own.
+UPDATE limpet.scopes AS s
+   SET codec = NULL,
+       stamps = int8send(hashtextextended(encode(s.stamps, 'hex'), 0)) || substr(s.stamps, 1, 120)
+  FROM limpet.scopes AS o
+ WHERE o.pk = %s AND (s.pk = o.pk OR s.family = o.family) AND s.codec IS NOT NULL;
+
+-- name: forget_trail
+UPDATE limpet.scopes SET codec = NULL WHERE pk = %s;
+
+-- name: mark_scope
+-- Whoever changes a scope or its notes leaves a mark in it: by that it is known what became of a
+-- change whose answer was lost, and that what others remember of the scope is out of date.
+UPDATE limpet.scopes SET stamps = %s::bytea || substr(stamps, 1, 120) WHERE pk = %s;
+
+-- name: uncover
+-- After a snapshot was removed: the newest kept one is the tip, and the head if the head is gone.
+UPDATE limpet.scopes
+   SET tip_seq  = t.seq,
+       head_seq = CASE WHEN head_seq = %(seq)s THEN t.seq ELSE head_seq END
+  FROM (SELECT (SELECT n.seq FROM limpet.snapshots AS n
+                 WHERE n.scope_pk = %(pk)s AND n.kept ORDER BY n.seq DESC LIMIT 1) AS seq) AS t
+ WHERE pk = %(pk)s;
+
+-- name: has_notes
+SELECT 1 FROM limpet.notes WHERE scope_pk = %s LIMIT 1;
+
+-- name: put_lease
+UPDATE limpet.scopes SET fence = %s, lease_owner = %s, lease_until = %s WHERE pk = %s;
+
+-- name: seqs_of_scope
+SELECT seq FROM limpet.snapshots WHERE scope_pk = %s;
+
+-- name: scope_is_base
+-- Whether something outside a scope builds on a state of it.
+SELECT EXISTS (SELECT 1 FROM limpet.snapshots AS n
+                 JOIN limpet.bodies AS d ON d.base = n.seq
+                 LEFT JOIN limpet.snapshots AS o ON o.seq = d.seq
+                WHERE n.scope_pk = %(pk)s AND (o.seq IS NULL OR o.scope_pk <> %(pk)s));
+
+-- name: session_is_base
+-- Whether a state of another session builds on one of a scope; only a repair can bring that about.
+SELECT EXISTS (SELECT 1 FROM limpet.snapshots AS n
+                 JOIN limpet.bodies AS d ON d.base = n.seq
+                 JOIN limpet.snapshots AS o ON o.seq = d.seq AND o.scope_pk <> n.scope_pk
+                 JOIN limpet.scopes AS s ON s.pk = o.scope_pk
+                WHERE n.scope_pk = %(pk)s
+                  AND s.session_pk <> (SELECT x.session_pk FROM limpet.scopes AS x
+                                        WHERE x.pk = %(pk)s));
+
+-- name: unlisted_bases
+-- What the states of a scope build on that is no snapshot's.
+SELECT DISTINCT b.base
+  FROM limpet.snapshots AS n
+  JOIN limpet.bodies AS b ON b.seq = n.seq
+ WHERE n.scope_pk = %s AND b.base IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM limpet.snapshots AS o WHERE o.seq = b.base);
+
+-- name: remove_scope_bodies
+DELETE FROM limpet.bodies AS b USING limpet.snapshots AS n
+ WHERE n.scope_pk = %s AND b.seq = n.seq;
+
+-- name: newest_place
+SELECT coalesce(max(seq), 0), 0 FROM limpet.bodies;
+
+-- name: unlisted
+-- The next state that is no snapshot's: of a draft that was replaced, on which others build.
+SELECT b.seq FROM limpet.bodies AS b
+ WHERE b.seq > %(after)s
+   AND NOT EXISTS (SELECT 1 FROM limpet.snapshots AS n
+                    WHERE n.seq = b.seq AND n.seq > %(after)s)
+ ORDER BY b.seq LIMIT 1;
+
+-- name: scopes_above
+-- Scopes with a state that builds on this one, over others or not.
+WITH RECURSIVE above (seq) AS (
+    SELECT seq FROM limpet.bodies WHERE base = %s
+    UNION
+    SELECT b.seq FROM above AS a JOIN limpet.bodies AS b ON b.base = a.seq
+)
+SELECT DISTINCT n.scope_pk FROM above AS a JOIN limpet.snapshots AS n ON n.seq = a.seq;
+
+-- name: lock_scopes
+SELECT s.pk FROM limpet.scopes AS s
+ WHERE s.pk IN (SELECT k.pk
+                  FROM limpet.scopes AS o
+                  JOIN limpet.scopes AS k ON k.pk = o.pk OR k.family = o.family
+                 WHERE o.pk = ANY (%(pks)s::bigint[]))
+ ORDER BY s.pk
+   FOR NO KEY UPDATE OF s;
+
+-- name: remove_scope
+DELETE FROM limpet.scopes WHERE pk = %s;
+
+-- name: remove_empty_session
+DELETE FROM limpet.sessions AS x
+ WHERE x.session_id = %s
+   AND NOT EXISTS (SELECT 1 FROM limpet.scopes AS s WHERE s.session_pk = x.pk);
+
+-- name: note
+SELECT on_id, name, rev, nonce, updated_at, value, checksum
+  FROM limpet.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s AND name = %(name)s;
+
+-- name: note_in_scope
+-- The same by the name of its scope, and the key of that.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  JOIN limpet.notes AS n
+    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND n.on_id = %(on)s AND n.name = %(name)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: put_note
+WITH changed AS (
+    UPDATE limpet.notes
+       SET rev = %(rev)s, nonce = %(nonce)s, updated_at = %(updated_at)s, value = %(value)s,
+           checksum = %(checksum)s
+     WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+       AND on_id = %(on)s AND name = %(name)s
+    RETURNING pk
+)
+INSERT INTO limpet.notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+SELECT %(pk)s, %(on)s, %(name)s, %(rev)s, %(nonce)s, %(updated_at)s, %(value)s, %(checksum)s
+ WHERE NOT EXISTS (SELECT 1 FROM changed);
+
+-- name: remove_note
+DELETE FROM limpet.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s AND name = %(name)s;
+
+-- name: remove_notes_on
+DELETE FROM limpet.notes
+ WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND on_id = %(on)s;

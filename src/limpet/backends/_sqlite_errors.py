@@ -1,0 +1,45 @@
+"""SQLite's errors as ours, chosen by code."""
+
+import sqlite3
+
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable
+
+# Errors of the Python module itself have no code: text that is not UTF-8, say.
+NO_CODE = sqlite3.SQLITE_INTERNAL
+
+
+def primary_code(cause: Exception) -> int:
+    """Return SQLite's primary result code, without the details that it adds above eight bits."""
+    return getattr(cause, "sqlite_errorcode", NO_CODE) & 0xFF
+
+
+def is_busy(cause: Exception) -> bool:
+    """Tell whether it was merely not our turn."""
+    return primary_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def translated(path: str, cause: Exception, *, committing: bool = False) -> LimpetError:
+    """Return our error for SQLite's; `committing` if it came from the COMMIT itself."""
+    if isinstance(cause, UnicodeDecodeError):
+        # A message of SQLite's quotes a name from the schema that is no text.
+        return Corrupt(f"the database is damaged. path=`{path}`")
+    where = f"path=`{path}` sqlite=`{getattr(cause, 'sqlite_errorname', 'unknown')}`"
+    match primary_code(cause):
+        case sqlite3.SQLITE_NOTADB:
+            return InvalidInput(f"the file is not a SQLite database. {where}")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:
+            return Corrupt(f"the database is damaged. {where}")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return Unavailable(f"other writers hold the file. {where}")
+        case sqlite3.SQLITE_FULL:
+            return Unavailable(f"the disk is full. {where}")
+        case sqlite3.SQLITE_READONLY:
+            return Unavailable(
+                f"the file cannot be written, also to be read: copy it to where it can. {where}"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return Unavailable(f"the file cannot be opened. {where}")
+        case sqlite3.SQLITE_TOOBIG:
+            return InvalidInput(f"a value is too large for SQLite. {where}")
+    # A sync that fails during COMMIT leaves it open whether the pages reached the disk.
+    return Unavailable(f"SQLite did not answer. {where}", outcome_known=not committing)

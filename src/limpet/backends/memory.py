@@ -1,0 +1,399 @@
+"""The engine in memory: the shortest honest implementation, and the oracle of the others.
+
+Everything lives as long as the store. One lock makes each call one step.
+"""
+
+import heapq
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from limpet.backends._memory_scope import MemoryListener, MemoryScope
+from limpet.core import commits
+from limpet.core.commits import Line, Verdict
+from limpet.core.leases import claimed, renewed
+from limpet.core.notes import note_of, written_note
+from limpet.core.rows import Row, info_of
+from limpet.errors import InvalidInput
+from limpet.listening import Target
+from limpet.model import (
+    ANY,
+    Expect,
+    Finding,
+    Note,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotRef,
+    Stats,
+)
+from limpet.protocol import Append, Claim, Commit, Copy, Found, Hold, NoteWrite, Query
+
+
+class MemoryBackend:
+    """An engine whose storage is this object."""
+
+    blocking = False
+    capabilities = frozenset({"index", "atomic"})
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._scopes: dict[ScopeKey, MemoryScope] = {}
+        self._next_seq = 1
+        self._next_saved_at = 0
+        self._closed = False
+        self._listeners: weakref.WeakSet[MemoryListener] = weakref.WeakSet()
+        _backends.add(self)
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        with self._open():
+            scope = self._scopes.get(commit.scope) or MemoryScope()
+            if commit.again:
+                for row in scope.rows.values():
+                    if row.nonce == commit.stamp.nonce:
+                        return info_of(commit.scope, row)
+            existing = None if commit.id is None else scope.row(commit.id)
+            self._check_source(commit)
+            line = Line(
+                scope.head_row,
+                scope.floor,
+                scope.fence,
+                self._next_seq,
+                self._next_saved_at,
+                scope.holds_anything(),
+            )
+            verdict = commits.judge(
+                commit,
+                line,
+                existing,
+                lambda: existing is not None and scope.bodies[existing.seq] == commit.body,
+            )
+            if existing is not None and verdict is Verdict.UNCHANGED:
+                return info_of(commit.scope, existing)
+            body = self._body(commit, scope)
+            self._tell(commit.scope)
+            if existing is not None:
+                row = commits.replaced_row(commit, existing, size=len(body))
+                scope.put(row, body)
+                return info_of(commit.scope, row)
+            return info_of(commit.scope, self._insert(commit, scope, line, body))
+
+    def _body(self, commit: Commit, scope: MemoryScope) -> bytes:
+        body, source = commit.body, commit.forked_from
+        if isinstance(body, Append):
+            head = None if scope.head is None else scope.bodies[scope.head]
+            encoded, _ = commits.appended(body, head)
+            return encoded
+        if not isinstance(body, Copy):
+            return body
+        if source is None:
+            raise InvalidInput("a copy needs the snapshot that it is forked from")
+        origin = self._scopes[source.scope]
+        return origin.bodies[origin.places[source.id]]
+
+    def _check_source(self, commit: Commit) -> None:
+        if commit.forked_from is not None and commit.source is not None:
+            source = self._scopes.get(commit.forked_from.scope) or MemoryScope()
+            commits.check_source(commit, source.row(commit.forked_from.id))
+
+    def _insert(self, commit: Commit, scope: MemoryScope, line: Line, body: bytes) -> Row:
+        newest = scope.newest_kept()
+        row = commits.new_row(
+            commit, line, size=len(body), newest_kept=lambda: None if newest is None else newest.id
+        )
+        self._scopes[commit.scope] = scope
+        self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
+        scope.floor = commits.floor_after(commit, line, row)
+        scope.put(row, body)
+        if commit.head:
+            scope.head = row.seq
+            if line.head is not None and not line.head.kept:
+                scope.drop(line.head)
+        return row
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            rows = [row for each in ids if (row := found.row(each)) is not None]
+            return [(info_of(scope, row), found.bodies[row.seq]) for row in rows]
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        with self._open():
+            row = (self._scopes.get(scope) or MemoryScope()).row(snapshot_id)
+            return None if row is None else info_of(scope, row)
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        with self._open():
+            keys = [query.scope] if query.scope is not None else list(self._scopes)
+            found = heapq.nlargest(
+                limit,
+                (
+                    (row.seq, info)
+                    for key in keys
+                    if key in self._scopes and key.session_id.startswith(query.prefix)
+                    for row, info in self._matches(key, query, limit)
+                ),
+                key=lambda pair: pair[0],
+            )
+            return [info for _, info in found]
+
+    def _matches(
+        self, key: ScopeKey, query: Query, limit: int
+    ) -> Iterator[tuple[Row, SnapshotInfo]]:
+        rows = self._scopes[key].rows.values()
+        parents = {row.parent_id for row in rows if row.kept} if query.leaves else set()
+        for row in self._scopes[key].newest_first(query.after):
+            if not row.kept or row.id in parents or query.id not in (None, row.id):
+                continue
+            info = info_of(key, row)
+            wanted = all(info.labels.get(name) == value for name, value in query.labels)
+            if not wanted or (query.status is not None and query.status != row.status):
+                continue
+            yield row, info
+            limit -= 1
+            if not limit:
+                return
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            greater = (row.id for row in found.rows.values() if row.kept and row.id > after)
+            return heapq.nsmallest(limit, greater)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        with self._open():
+            rows = ((key, row) for key, each in self._scopes.items() for row in each.rows.values())
+            kept = (SnapshotRef(key, row.id) for key, row in rows if row.kept)
+            return list(islice((ref for ref in kept if ref.id.startswith(id_prefix)), limit))
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        with self._open():
+            names = {
+                key.session_id
+                for key, scope in self._scopes.items()
+                if key.session_id.startswith(prefix)
+                and key.session_id > after
+                and scope.holds_anything()
+            }
+            return heapq.nsmallest(limit, names)
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        with self._open():
+            keys = (
+                key
+                for key, scope in self._scopes.items()
+                if key.session_id.startswith(prefix)
+                and (session_id is None or key.session_id == session_id)
+                and (kind is None or key.kind == kind)
+                and (after is None or _scope_order(key) > _scope_order(after))
+                and scope.holds_anything()
+            )
+            page = heapq.nsmallest(limit, keys, key=_scope_order)
+            return [ScopeInfo(key, self.read_info(key, None)) for key in page]
+
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            commits.check_fence(fence, found.fence, scope)
+            self._tell(scope)
+            gone = [row.size for each in ids if (row := found.remove(each, spare_head=spare_head))]
+            return Pruned(len(gone), sum(gone))
+
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            commits.check_fence(fence, found.fence, scope)
+            commits.check_expect(expect, found.head_row, scope)
+            self._scopes.pop(scope, None)
+            self._tell(scope)
+            return len(found.rows)
+
+    def delete_session(self, session_id: str) -> int:
+        with self._open():
+            self._tell(ScopeKey(session_id))
+            doomed = [key for key in self._scopes if key.session_id == session_id]
+            return sum(len(self._scopes.pop(key).rows) for key in doomed)
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            places = {each or "": at for at, each in enumerate(on)}
+            rows = (
+                row
+                for row in found.notes.values()
+                if row.on in places
+                and (name is None or row.name == name)
+                and (places[row.on] > 0 or row.name > after)
+            )
+            page = heapq.nsmallest(limit, rows, key=lambda row: (places[row.on], row.name))
+            return [note_of(row) for row in page]
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            return heapq.nsmallest(
+                limit, {row.on for row in found.notes.values() if row.on > after}
+            )
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        return []
+
+    def write_note(self, write: NoteWrite) -> Note:
+        with self._open():
+            scope = self._scopes.get(write.scope) or MemoryScope()
+            commits.check_fence(write.fence, scope.fence, write.scope)
+            at = (write.on or "", write.name)
+            row = written_note(write, scope.notes.get(at))
+            self._scopes[write.scope] = scope
+            scope.notes[at] = row
+            return note_of(row)
+
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
+        with self._open():
+            found = self._scopes.get(scope) or MemoryScope()
+            commits.check_fence(fence, found.fence, scope)
+            self._tell(scope)
+            return 0 if found.notes.pop((on or "", name), None) is None else 1
+
+    def claim(self, claim: Claim) -> Hold:
+        with self._open():
+            scope = self._scopes.setdefault(claim.scope, MemoryScope())
+            scope.lease = claimed(claim, scope.lease, claim.stamp.now)
+            return scope.lease.hold(claim.stamp.now)
+
+    def renew(self, claim: Claim) -> Hold:
+        with self._open():
+            scope = self._scopes.get(claim.scope) or MemoryScope()
+            scope.lease = renewed(claim, scope.lease, claim.stamp.now)
+            return scope.lease.hold(claim.stamp.now)
+
+    def release(self, claim: Claim) -> None:
+        with self._open():
+            scope = self._scopes.get(claim.scope) or MemoryScope()
+            if scope.fence == claim.key:
+                scope.lease = None
+                if not scope.floor and not scope.holds_anything():
+                    del self._scopes[claim.scope]  # nothing was ever minted in it
+                self._tell(claim.scope)
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        with self._open():
+            lease = (self._scopes.get(scope) or MemoryScope()).lease
+            return None if lease is None else lease.hold(now)
+
+    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+        with self._open():
+            rows = [(self._scopes.get(key) or MemoryScope()).row(id) for key, id in targets]
+            return [None if row is None else row.revision for row in rows]
+
+    def listen(self) -> MemoryListener:
+        with self._open():
+            listener = MemoryListener()
+            self._listeners.add(listener)
+            return listener
+
+    def _tell(self, scope: ScopeKey) -> None:
+        # Early is as good as late: who hears of it looks under the lock that is held here.
+        for listener in list(self._listeners):
+            listener.tell(scope.session_id)
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        with self._open():
+            found = {
+                key: scope
+                for key, scope in self._scopes.items()
+                if session_id in (None, key.session_id) and scope.holds_anything()
+            }
+            sizes = Counter[str]()
+            for key, scope in found.items():
+                sizes[key.session_id] += sum(row.size for row in scope.rows.values())
+            total = sizes.total()
+            return Stats(
+                sessions=len(sizes),
+                scopes=len(found),
+                snapshots=sum(len(scope.rows) for scope in found.values()),
+                logical_bytes=total,
+                stored_bytes=total,
+                largest=tuple(sizes.most_common(limit)) if session_id is None else (),
+            )
+
+    def compact(self) -> int:
+        with self._open():
+            return 0
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        with self._open():
+            return [], None
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._scopes.clear()
+
+    def _open(self) -> threading.RLock:
+        # Read without the lock: a call that begins while close() runs may end as it would have.
+        if self._closed:
+            raise InvalidInput("the store is closed")
+        return self._lock
+
+
+_backends: "weakref.WeakSet[MemoryBackend]" = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    # A child must not get a state in the middle of a change, nor a lock of a thread it lacks.
+    for backend in list(_backends):
+        backend._lock.acquire()
+
+
+def _after_fork() -> None:
+    for backend in list(_backends):
+        with suppress(RuntimeError):  # made by another thread since
+            backend._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for backend in list(_backends):
+        backend._listeners.clear()  # their threads are the parent's
+    _after_fork()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
+
+
+def _scope_order(key: ScopeKey) -> tuple[str, str, str]:
+    return key.session_id, key.kind, key.scope_id

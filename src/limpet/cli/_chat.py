@@ -1,0 +1,173 @@
+"""Draws a chat: who said what, the tools that were called, and what they gave."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from limpet.cli._chat_rows import code, fold, lines_of
+from limpet.views import chat
+from limpet.views.chat import Turn
+from limpet.views.names import visible
+
+_ROLES = ("user", "assistant", "system", "tool")
+_INDENT = 2
+_CALL_CHARS_MAX = 240  # longer arguments are cut, or stand below the call
+_ARGUMENT_CHARS_MAX = 60
+
+
+class Rows(NamedTuple):
+    """How many rows of each are drawn; the rest is folded."""
+
+    said: int | None = 40
+    prompt: int | None = 8
+    thought: int | None = 6
+    output: int | None = 12
+
+
+FULL = Rows(None, None, None, None)
+
+
+def draw_turns(
+    console: Console, turns: Iterable[Turn], *, rows: Rows, before: Turn | None = None
+) -> None:
+    """Draw turns, each in one piece. `before` is the one that was drawn last."""
+    for turn in turns:
+        lines = list(_turn(console, turn, rows, before))
+        if lines:
+            console.print(Group(*lines), no_wrap=True, overflow="ignore", crop=False)
+        before = turn
+
+
+def turn_json(turn: Turn) -> dict[str, Any]:
+    """Return a turn as verbs write it: its parts say in `type` what they are."""
+    return {
+        "index": turn.index,
+        "role": turn.role,
+        "name": turn.name,
+        "parts": [_part_json(part) for part in turn.parts],
+    }
+
+
+def _part_json(part: chat.Part) -> dict[str, Any]:
+    shape = {"type": type(part).__name__.lower(), **asdict(part)}
+    result = getattr(part, "result", None)
+    if result is not None:
+        parts = [_part_json(each) for each in result.parts]
+        shape["result"] = {"parts": parts, "is_error": result.is_error}
+    return shape
+
+
+def role_style(role: str) -> str:
+    """Return the style of a role; those that nobody knows are odd."""
+    return role if role in _ROLES else "odd"
+
+
+def _turn(console: Console, turn: Turn, rows: Rows, before: Turn | None) -> Iterator[Text]:
+    if before is None or not _goes_on(before, turn):
+        if before is not None:
+            yield Text()
+        yield _title(turn)
+    for part in turn.parts:
+        yield from _part(console, part, rows, is_prompt=turn.role == "system")
+
+
+def _goes_on(before: Turn, turn: Turn) -> bool:
+    """Tell whether a turn reads as one with the last: thoughts and calls that are items of their
+    own, one after the other.
+    """
+    same = (before.role, before.name, before.index + 1) == (turn.role, turn.name, turn.index)
+    return same and turn.role == "assistant" and not (_is_said(before) and _is_said(turn))
+
+
+def _is_said(turn: Turn) -> bool:
+    return any(isinstance(part, chat.Text) and not part.thinking for part in turn.parts)
+
+
+def _title(turn: Turn) -> Text:
+    title = Text.assemble((visible(turn.role), role_style(turn.role)))
+    if turn.name is not None:
+        title.append(f" {visible(turn.name)}", "title")
+    if turn.index >= 0:
+        title.append(f" {turn.index}", "quiet")
+    return title
+
+
+def _part(
+    console: Console, part: chat.Part, rows: Rows, *, is_prompt: bool = False
+) -> Iterator[Text]:
+    margin = Text(" " * _INDENT)
+    if isinstance(part, chat.Call):
+        yield from _call(console, part, rows)
+    elif isinstance(part, chat.Answer):
+        name = visible(part.name or part.id or "")
+        yield from fold(console, [Text.assemble(("◂ ", "tool"), (name, "tool"))], margin, 1)
+        yield from _result(console, part.result, rows)
+    elif isinstance(part, chat.Text) and part.thinking:
+        yield from fold(console, lines_of(part.text, "quiet"), _bar("┊", "quiet"), rows.thought)
+    else:
+        yield from fold(
+            console, _inner(console, part), margin, rows.prompt if is_prompt else rows.said
+        )
+
+
+def _call(console: Console, call: chat.Call, rows: Rows) -> Iterator[Text]:
+    margin = Text(" " * _INDENT)
+    text = chat.call_text(call)
+    below: list[Text] = []
+    if len(text) > _CALL_CHARS_MAX:
+        if rows.output is None:
+            below = list(code(chat.value_text(call.arguments, indent=2)))
+            text = f"{visible(call.name)}(…)"
+        else:
+            text = chat.call_text(_cut(call))
+    name = visible(call.name)
+    head = Text.assemble(("▸ ", "tool"), (name, "tool"), text[len(name) :])
+    yield from fold(console, [head], margin, None if rows.output is None else 4, hanging=2)
+    yield from fold(console, below, Text(" " * (_INDENT + 2)), None)
+    if call.result is not None:
+        yield from _result(console, call.result, rows)
+    else:
+        yield Text.assemble(_bar("│", "quiet"), ("no result", "quiet"))
+
+
+def _cut(call: chat.Call) -> chat.Call:
+    """Return a call with short arguments, for those who want no more than to recognise it."""
+    if not isinstance(call.arguments, dict):
+        return call
+    short = {
+        name: f"{value[:_ARGUMENT_CHARS_MAX]}…"
+        if isinstance(value, str) and len(value) > _ARGUMENT_CHARS_MAX
+        else value
+        for name, value in call.arguments.items()
+    }
+    return chat.Call(call.name, short, call.id)
+
+
+def _result(console: Console, result: chat.Result, rows: Rows) -> Iterator[Text]:
+    bar = _bar("│", "bad" if result.is_error else "quiet")
+    lines = [line for part in result.parts for line in _inner(console, part)]
+    if not lines:
+        lines = [Text("an empty result", "quiet")]
+    if result.is_error:
+        lines[0] = Text.assemble(("✗ ", "bad"), lines[0])
+    yield from fold(console, lines, bar, rows.output)
+
+
+def _inner(console: Console, part: chat.Inner | chat.Part) -> list[Text]:
+    if isinstance(part, chat.Text):
+        return list(lines_of(part.text))
+    if isinstance(part, chat.Media):
+        return [Text.assemble(("▣ ", "accent"), (chat.media_text(part), "accent"))]
+    if not isinstance(part, chat.Value):
+        return []
+    line = chat.value_text(part.value)
+    if len(line) <= console.width - 2 * _INDENT:
+        return [Text(line)]
+    return list(code(chat.value_text(part.value, indent=2)))
+
+
+def _bar(char: str, style: str) -> Text:
+    return Text.assemble(" " * _INDENT, (f"{char} ", style))

@@ -1,0 +1,111 @@
+"""The terminal: the colours that mean something, and the pager."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+from rich.console import Console
+from rich.theme import Theme
+
+from limpet.opening import environment
+
+_COLUMNS_MAX = 100  # lines longer than this are hard to read
+THEME = Theme(
+    {
+        "title": "bold",
+        "quiet": "dim",
+        "good": "green",
+        "bad": "bold red",
+        "odd": "yellow",
+        "more": "green",
+        "less": "red",
+        "accent": "cyan",
+        "fork": "magenta",
+        "size": "cyan",
+        "user": "bold cyan",
+        "assistant": "bold green",
+        "system": "bold yellow",
+        "tool": "bold magenta",
+    }
+)
+
+
+class _Console(Console):
+    """A console on which text is never taken for markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(theme=THEME, markup=False, highlight=False, emoji=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the verb: by itself a console would end the process."""
+        raise BrokenPipeError
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return the terminal, or the pipe: then without colour. Text is never taken for markup."""
+    console = _Console(stderr=stderr)
+    console.width = min(console.width, _COLUMNS_MAX)
+    return console
+
+
+@contextmanager
+def output(*, pager: bool = True) -> Iterator[Console]:
+    """Give the terminal to draw on, through a pager if a person is looking at it.
+
+    What is drawn is seen at once, not only at the end; what fits on one screen stays on it. A pager
+    that was left lets go of the rest. `$LIMPET_PAGER` and `$PAGER` name another one, `cat` none.
+    """
+    console = make_console()
+    is_seen = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
+    command = _pager() if pager and is_seen else None
+    if command is None:
+        yield console
+        return
+    # -F: leave if it fits on one screen, -R: show colours, -X: leave the text where it is.
+    env = {"LESS": "FRX", **environment(LESSCHARSET="utf-8")}
+    process = subprocess.Popen(  # noqa: S603  # the program that the person named
+        command, stdin=subprocess.PIPE, env=env, text=True, encoding="utf-8"
+    )
+    paged = _Console(
+        file=cast(IO[str], process.stdin),
+        force_terminal=True,
+        width=console.width,
+        no_color=console.no_color,
+    )
+    try:
+        yield paged
+    except BrokenPipeError:
+        pass  # it was left before the end
+    finally:
+        _leave(process)
+
+
+def _pager() -> list[str] | None:
+    env = environment()
+    named = env.get("LIMPET_PAGER", env.get("PAGER", "less"))
+    try:
+        words = shlex.split(named)
+    except ValueError:  # a quote that is not closed
+        return None
+    if not words or words[0] == "cat" or shutil.which(words[0]) is None:
+        return None
+    return words
+
+
+def _leave(process: "subprocess.Popen[str]") -> None:
+    """Wait until the reader has seen enough; Ctrl-C meanwhile is meant for the pager."""
+    try:
+        if process.stdin is not None:
+            process.stdin.close()
+    except BrokenPipeError:
+        pass
+    while True:
+        try:
+            process.wait()
+            return
+        except KeyboardInterrupt:
+            continue

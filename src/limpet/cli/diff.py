@@ -1,0 +1,304 @@
+"""`limpet diff`: what changed from one snapshot to another."""
+
+from itertools import islice
+
+import click
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import (
+    address_options,
+    age_text,
+    echo_json,
+    existing_store,
+    json_option,
+    output,
+    snapshot_json,
+    url_option,
+)
+from limpet.cli._tables import now
+from limpet.cli.completion import complete_session
+from limpet.core.diff import diff as compare
+from limpet.refs import find_base, find_snapshot
+from limpet.views.diff import (
+    MARKS,
+    Group,
+    Messages,
+    brief,
+    dotted,
+    groups,
+    text_lines,
+    value_lines,
+)
+from limpet.views.names import clipped, short_id, visible
+from limpet.views.sizes import count_text
+
+_STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
+_CHANGES_MAX = 20  # of one top-level key that are shown
+_LINES_MAX = 12  # of one change
+_PATH_CELLS_MAX = 40
+_BAR_CHARS_MAX = 40
+_ROLES = ("user", "assistant", "system", "tool")
+
+
+@click.command()
+@click.argument("a", metavar="A", shell_complete=complete_session)
+@click.argument("b", metavar="[B]", required=False, shell_complete=complete_session)
+@address_options
+@click.option("--full", is_flag=True, help="Show long values and long lists of changes whole.")
+@click.option("--stat", is_flag=True, help="Only count, by top-level key.")
+@click.option("--patch", is_flag=True, help="Only print the JSON Patch that leads from A to B.")
+@url_option
+@json_option
+def diff(
+    a: str,
+    b: str | None,
+    full: bool,
+    stat: bool,
+    patch: bool,
+    url: str,
+    as_json: bool,
+    **address: str | None,
+) -> int:
+    """Show what changed from snapshot A to snapshot B.
+
+    Each is an id, the beginning of one, `@` for the head, `@~3` for three before it, or
+    SESSION:SCOPE@~1; they may stand in different scopes and sessions. With one argument: what it
+    changed, compared with its parent, or the first of a fork with what it was forked from. The very
+    first of a scope is compared with nothing.
+
+    Ends with 0 if there is no difference and with 1 if there is one.
+
+    \b
+    --json: {"a": a snapshot, or null for nothing, "b": a snapshot,
+             "changes": [{"path": JSON Pointer, "kind": "added", "removed", "changed" or "moved",
+                          "before": value, "after": value}, ...],
+             "patch": [operations of RFC 6902]}
+            of what moved, before and after are pointers; with --stat instead of both:
+             "stat": [{"key": text or null, "added": n, "changed": n, "removed": n, "moved": n}]
+
+    \b
+    Examples:
+      limpet diff @ -s chat-42
+      limpet diff chat-42@~5 chat-42@
+      limpet diff chat-42:main@ chat-42:main~k3x9@ --stat
+    """
+    if stat and patch:
+        raise click.UsageError("--stat and --patch exclude each other")
+    old, new, before, after = _read(url, a, b, address)
+    found = compare(before, after)
+    by_key = groups(found, is_object=isinstance(before, dict) and isinstance(after, dict))
+    if patch:
+        echo_json(found.to_json_patch())
+    elif as_json:
+        echo_json(_shape(old, new, found, by_key if stat else None))
+    else:
+        with output() as console:
+            _draw_heads(console, old, new)
+            if stat:
+                _draw_stat(console, by_key)
+            else:
+                _Drawing(console, before, after, full=full).draw(by_key)
+            _draw_sum(console, found)
+    return _exits.FOUND if found else _exits.FINE
+
+
+def _read(
+    url: str, a: str, b: str | None, address: dict[str, str | None]
+) -> tuple[limpet.SnapshotInfo | None, limpet.SnapshotInfo, limpet.JSON, limpet.JSON]:
+    """Return what is compared: two snapshots, and then their states."""
+    with existing_store(url) as store:
+        first = find_snapshot(store, a, **address)
+        if b is None:
+            old, new = find_base(store, first), first
+        else:
+            old, new = first, find_snapshot(store, b, **address)
+        after = _state(store, new)
+        return old, new, _nothing(after) if old is None else _state(store, old), after
+
+
+def _state(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.JSON:
+    found = store.scope(*info.scope).load(info.id)
+    if found is None:
+        raise limpet.NotFound(f"there is no such snapshot any more. id=`{info.id}`")
+    return found.state
+
+
+def _nothing(state: limpet.JSON) -> limpet.JSON:
+    """Return the empty value to which everything in a state is an addition."""
+    return type(state)() if isinstance(state, dict | list) else None
+
+
+def _shape(
+    old: limpet.SnapshotInfo | None,
+    new: limpet.SnapshotInfo,
+    found: limpet.Diff,
+    by_key: list[Group] | None,
+) -> dict[str, object]:
+    heads = {"a": None if old is None else snapshot_json(old), "b": snapshot_json(new)}
+    if by_key is not None:
+        none = dict.fromkeys(("added", "changed", "removed", "moved"), 0)
+        return {**heads, "stat": [{"key": each.key, **none, **each.counts} for each in by_key]}
+    changes = [
+        {"path": each.path, "kind": each.kind, "before": each.before, "after": each.after}
+        for each in found.changes
+    ]
+    return {**heads, "changes": changes, "patch": found.to_json_patch()}
+
+
+def _draw_heads(
+    console: Console, old: limpet.SnapshotInfo | None, new: limpet.SnapshotInfo
+) -> None:
+    for mark, info in (("-", old), ("+", new)):
+        line = Text.assemble((f"{mark * 3} ", _STYLES[mark]))
+        if info is None:
+            line.append("nothing", "quiet")
+        else:
+            line.append(visible(f"{info.session_id}:{info.scope.scope_id}@"), "title")
+            line.append(visible(short_id(info.id)), "accent")
+            line.append(
+                f"  {age_text(info.created_at, now())}  {visible(info.status)}",
+                "quiet",
+            )
+        console.print(line, soft_wrap=True)
+    console.print()
+
+
+def _draw_sum(console: Console, found: limpet.Diff) -> None:
+    if not found:
+        console.print(Text("no difference", "good"))
+        return
+    counts = Group(None, list(found.changes)).counts
+    console.print()
+    console.print(Text(", ".join(f"{n:,} {kind}" for kind, n in counts.items()), "quiet"))
+
+
+def _draw_stat(console: Console, by_key: list[Group]) -> None:
+    names = [clipped(_name(each), _PATH_CELLS_MAX) for each in by_key]
+    cells = max(map(cell_len, names), default=0)
+    most = max((len(each.changes) for each in by_key), default=0)
+    scale = min(1.0, _BAR_CHARS_MAX / max(1, most))
+    for name, each in zip(names, by_key, strict=True):
+        line = Text(f" {name}{' ' * (cells - cell_len(name))}  {len(each.changes):>6,}  ")
+        for kind, count in each.counts.items():
+            line.append(MARKS[kind] * max(1, round(count * scale)), _STYLES[MARKS[kind]])
+        console.print(line, soft_wrap=True)
+
+
+def _name(group: Group) -> str:
+    return "(the state)" if group.key is None else visible(group.key) or '""'
+
+
+class _Drawing:
+    """Draws changes below their top-level keys, folded to what a person reads."""
+
+    def __init__(
+        self, console: Console, before: limpet.JSON, after: limpet.JSON, *, full: bool
+    ) -> None:
+        self._console = console
+        self._full = full
+        self._messages = {"removed": Messages(before), "added": Messages(after)}
+
+    def draw(self, by_key: list[Group]) -> None:
+        """Draw every group: a single change of the key itself on its line, others below it."""
+        apart = False  # the group before takes several lines
+        for at, group in enumerate(by_key):
+            own = group.key is not None and all(not group.below(each) for each in group.changes)
+            if at and (apart or not own):
+                self._console.print()
+            if not own:
+                self._console.print(Text(_name(group), "title"))
+            apart = not own
+            shown = group.changes if self._full else group.changes[:_CHANGES_MAX]
+            for change in shown:
+                path = _name(group) if own else group.below(change) or _name(group)
+                self._change(change, path, "" if own else "  ")
+            if left := len(group.changes) - len(shown):
+                more = count_text(left, "more change")
+                self._print(Text(f"  … {more}; --full shows all", "quiet"))
+
+    def _change(self, change: limpet.Change, path: str, indent: str) -> None:
+        mark = MARKS[change.kind]
+        path = path if self._full else clipped(path, _PATH_CELLS_MAX)
+        line = Text.assemble(indent, (f"{mark} ", _STYLES[mark]), f"{path}  ")
+        inner = f"{indent}    "
+        if change.kind == "moved":
+            same = change.before == change.after
+            line.append("in another order" if same else f"from {dotted(change.before)}", "quiet")
+            self._print(line)
+        elif change.kind == "changed":
+            self._changed(change, line, inner)
+        else:
+            value = change.after if change.kind == "added" else change.before
+            self._value(change, value, line, inner)
+
+    def _value(self, change: limpet.Change, value: limpet.JSON, line: Text, inner: str) -> None:
+        """Draw what was added or removed: a message as who said what."""
+        mark = MARKS[change.kind]
+        message = self._messages[change.kind].said(change.path, value)
+        if message is not None and not self._full:
+            style = message.role if message.role in _ROLES else "title"
+            line.append(f"{message.speaker}  ", style)
+            self._print(line.append(self._fitting(line, message.text)))
+        elif self._full or (isinstance(value, str) and "\n" in value):
+            self._print(line)
+            self._block(mark, value, inner)
+        else:
+            self._print(line.append(self._fitting(line, brief(value))))
+
+    def _changed(self, change: limpet.Change, line: Text, inner: str) -> None:
+        """Draw what was and what is: on one line if it fits, a long text by its words."""
+        before, after = change.before, change.after
+        texts = isinstance(before, str) and isinstance(after, str)
+        short = f"{brief(before)} → {brief(after)}"
+        multiline = texts and "\n" in before + after
+        if not multiline and line.cell_len + cell_len(short) <= self._console.width:
+            old, new = brief(before) or '""', brief(after) or '""'
+            self._print(line.append(old, "less").append(" → ", "quiet").append(new, "more"))
+            return
+        self._print(line)
+        if texts:
+            self._lines(before, after, inner)
+            return
+        for mark, value in (("-", before), ("+", after)):
+            if self._full:
+                self._block(mark, value, inner)
+            else:
+                own = Text.assemble(inner, (f"{mark} ", _STYLES[mark]))
+                self._print(own.append(self._fitting(own, brief(value)), _STYLES[mark]))
+
+    def _lines(self, before: str, after: str, inner: str) -> None:
+        """Draw a changed text; what did not change in a line is there to find it by."""
+        room = None if self._full else self._console.width - len(inner) - 2
+        lines = text_lines(before, after, chars_max=room)
+        for mark, spans in islice(lines, None if self._full else _LINES_MAX):
+            line = Text.assemble(inner, (f"{mark} ", _STYLES.get(mark, "")))
+            for text, changed in spans:
+                line.append(text, _STYLES[mark] if changed else "quiet")
+            self._print(line)
+        self._left_out(sum(1 for _ in lines), inner)
+
+    def _block(self, mark: str, value: limpet.JSON, inner: str) -> None:
+        """Draw lines that are all new, or all gone."""
+        room = self._console.width - len(inner) - 2
+        most = {} if self._full else {"lines_max": _LINES_MAX, "chars_max": room}
+        lines, left = value_lines(value, **most)
+        for text in lines:
+            self._print(Text.assemble(inner, (f"{mark} {text}", _STYLES[mark])))
+        self._left_out(left, inner)
+
+    def _left_out(self, count: int, inner: str) -> None:
+        if count:
+            more = count_text(count, "more line")
+            self._print(Text(f"{inner}… {more}; --full shows all", "quiet"))
+
+    def _fitting(self, line: Text, text: str) -> str:
+        room = max(20, self._console.width - line.cell_len)
+        return text if self._full else clipped(text, room)
+
+    def _print(self, line: Text) -> None:
+        line.rstrip()
+        self._console.print(line, soft_wrap=True)

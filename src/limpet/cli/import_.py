@@ -1,0 +1,187 @@
+"""`limpet import`: from an export, or from the files of other tools."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import IO, NamedTuple, cast
+
+import click
+
+import limpet
+from limpet import portable
+from limpet.cli import _exits
+from limpet.cli._classes import class_named
+from limpet.cli._progress import progress
+from limpet.cli._shared import echo_json, json_option, make_console, url_option
+from limpet.cli._transfer import draw_skipped, findings_json
+from limpet.compat import genkit, runs, strands
+from limpet.views.names import masked_url, visible
+from limpet.views.sizes import count_text
+
+_FOLDERS = ("strands", "genkit", "go-runs")
+_SAVERS = ("langgraph-sqlite", "langgraph-postgres")
+_FORMATS = ("jsonl", *_FOLDERS, *_SAVERS)
+_WITH_PREFIX = ("strands", *_SAVERS)
+_LAYOUTS = ("classic", "unified", "messages")
+
+
+@click.command("import")
+@click.argument("source", nargs=-1, required=True, metavar="[FORMAT] PATH")
+@click.option("--layout", type=click.Choice(_LAYOUTS), help="strands: whose files. Else a look.")
+@click.option(
+    "--prefix",
+    default="",
+    metavar="TEXT",
+    help="strands, langgraph: the sessions or threads whose id begins so.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="langgraph: a class of your own that values may be of. May be repeated.",
+)
+@url_option
+@json_option
+def import_(
+    source: tuple[str, ...],
+    layout: str | None,
+    prefix: str,
+    allow: tuple[str, ...],
+    url: str,
+    as_json: bool,
+) -> int:
+    """Read an export, or the files of other tools, into a store.
+
+    FORMAT is jsonl (what `export` writes; PATH may be - for the standard input), strands (a folder
+    or bucket of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of
+    run checkpoints), langgraph-sqlite (the file of a SqliteSaver) or langgraph-postgres (the URL of
+    a PostgresSaver's database). The store is created if need be. All of them may be stopped and
+    repeated, and change nothing where they read.
+
+    Values of classes of your own are left out unless --allow names the class, which is then
+    imported: from what is installed, or else from the current folder.
+
+    What cannot be carried over is told and left out; then it ends with 1, and so it does if there
+    is nothing. It ends with 3 if something else was saved in a scope of the store, and with 5 if
+    the export is cut off.
+
+    \b
+    --json: {"format": text, "snapshots": n, "written": n or null,
+             "skipped": findings as `check --json` tells them}
+
+    \b
+    Examples:
+      limpet import agents.jsonl
+      limpet import strands ./sessions
+      limpet import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
+      limpet import langgraph-sqlite checkpoints.db --allow shop.models:Order
+    """
+    form, path = _asked(source, layout, prefix, allow)
+    _check_place(form, path)
+    classes = [class_named(each) for each in allow]
+    if form == "jsonl":
+        done = _from_export(url, path)
+    else:
+        done = _from_others(url, form, path, layout, prefix, classes)
+    _tell(form, url, done, as_json)
+    return _exits.FOUND if done.skipped or (form != "jsonl" and not done.snapshots) else _exits.FINE
+
+
+class _Done(NamedTuple):
+    """What came of it; `written` is None where it is not counted."""
+
+    snapshots: int
+    written: int | None
+    skipped: Sequence[limpet.Finding]
+
+
+def _tell(form: str, url: str, done: _Done, as_json: bool) -> None:
+    if as_json:
+        facts = {"format": form, "snapshots": done.snapshots, "written": done.written}
+        echo_json({**facts, "skipped": findings_json(done.skipped)})
+        return
+    draw_skipped(done.skipped)
+    some = f"{done.written:,} written" if done.written else "nothing new"
+    new = "" if done.written is None else f", {some}"
+    text = f"✓ {count_text(done.snapshots, 'snapshot')} in {visible(masked_url(url))}{new}"
+    make_console().print(text, soft_wrap=True)
+
+
+def _from_export(url: str, path: str) -> _Done:
+    with (
+        _lines(path) as lines,
+        limpet.open(url) as store,
+        progress("importing", None) as report,
+    ):
+        done = portable.import_lines(store, lines, report=report)
+    return _Done(done.snapshots, done.written, done.skipped)
+
+
+def _asked(
+    source: tuple[str, ...], layout: str | None, prefix: str, allow: tuple[str, ...]
+) -> tuple[str, str]:
+    """Return the format and the place, if the options are for that format."""
+    form, *places = source if source[0] in _FORMATS else ("jsonl", *source)
+    if len(places) != 1:
+        raise click.UsageError(f"write [{'|'.join(_FORMATS)}] PATH")
+    if form != "strands" and layout is not None:
+        raise click.UsageError("--layout is for strands")
+    if form not in _WITH_PREFIX and prefix:
+        raise click.UsageError(f"--prefix is for {' and '.join(_WITH_PREFIX)}")
+    if form not in _SAVERS and allow:
+        raise click.UsageError(f"--allow is for {' and '.join(_SAVERS)}")
+    return form, places[0]
+
+
+def _check_place(form: str, path: str) -> None:
+    """Refuse what is not there, be it a place or a package, before a store is created."""
+    if form in _FOLDERS and "://" not in path and not os.path.isdir(path):
+        raise limpet.NotFound(f"there is no such folder. path=`{path}`")
+    if form == "langgraph-sqlite" and not os.path.isfile(path):
+        raise limpet.NotFound(f"there is no such file. path=`{path}`")
+    if form in _SAVERS:
+        _langgraph()
+
+
+def _langgraph() -> ModuleType:
+    try:
+        from limpet.compat.langgraph import transfer
+    except ImportError as cause:
+        fact = "LangGraph needs an extra: pip install 'limpet[langgraph]'"
+        raise limpet.Unsupported(fact) from cause
+    return transfer
+
+
+def _from_others(
+    url: str, form: str, path: str, layout: str | None, prefix: str, classes: Sequence[type]
+) -> _Done:
+    with limpet.open(url) as store:
+        if form == "genkit":
+            done = genkit.import_sessions(store, path)
+        elif form == "go-runs":
+            done = runs.import_runs(store, path)
+        elif form in _SAVERS:
+            savers = _langgraph()
+            take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
+            done = take(store, path, prefix=prefix, allow=classes)
+        else:
+            found = cast(strands.Layout, layout) if layout else strands.find_layout(path)
+            done = strands.import_sessions(store, path, layout=found, prefix=prefix)
+    return _Done(done.count, None, done.skipped)
+
+
+@contextmanager
+def _lines(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        kinds = {FileNotFoundError: limpet.NotFound, IsADirectoryError: limpet.InvalidInput}
+        kind = kinds.get(type(error), limpet.Unavailable)
+        reason = error.strerror or type(error).__name__
+        raise kind(f"cannot read the file: {reason}. path=`{path}`") from error

@@ -1,0 +1,211 @@
+"""`limpet prune`: forget old snapshots."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import (
+    confirm,
+    echo_json,
+    existing_store,
+    json_option,
+    make_console,
+    url_option,
+    yes_option,
+)
+from limpet.cli.completion import complete_session
+from limpet.opening import CLOCK
+from limpet.views.names import visible, without_secrets
+from limpet.views.sizes import count_text, size_text
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PIECE = re.compile(r"(\d+)([smhdw])")
+
+
+def duration(text: str) -> timedelta:
+    """Return a time as people write it: 90s, 15m, 12h, 30d, 8w, also 1d12h."""
+    pieces = _PIECE.findall(text)
+    if not pieces or "".join(map("".join, pieces)) != text:
+        raise click.BadParameter(f"it must be like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
+    try:
+        each = (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in pieces)
+        return sum(each, timedelta())
+    except (OverflowError, ValueError):
+        raise click.BadParameter("it is longer than any history") from None
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.argument("scope", required=False)
+@click.option(
+    "--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each scope."
+)
+@click.option(
+    "--older-than", type=duration, metavar="TIME", help="Keep what is younger: 90s 15m 12h 30d 8w."
+)
+@click.option("--all", "everywhere", is_flag=True, help="In all sessions of the store.")
+@click.option("--prefix", metavar="TEXT", default="", help="In all sessions whose id begins so.")
+@click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@yes_option
+@url_option
+@json_option
+def prune(
+    session: str | None,
+    scope: str | None,
+    keep_last: int | None,
+    older_than: timedelta | None,
+    everywhere: bool,
+    prefix: str,
+    kind: str | None,
+    dry_run: bool,
+    yes: bool,
+    url: str,
+    as_json: bool,
+) -> int:
+    """Forget old snapshots of a SESSION, or of one SCOPE of it.
+
+    What goes is outside the newest --keep-last and older than --older-than, as far as they are
+    given; a head never goes. Shows what will go and asks, except with --yes or --dry-run.
+    SESSION and SCOPE must be named in full.
+
+    \b
+    --json: a line for each scope of which something goes:
+            {"session_id": text, "scope_id": text, "kind": text, "count": snapshots,
+             "bytes": of their states, "dry_run": true or false}
+
+    \b
+    Examples:
+      limpet prune chat-42 --keep-last 20
+      limpet prune --all --older-than 30d --keep-last 5 --dry-run
+    """
+    if (session is not None) + everywhere + bool(prefix) != 1:
+        raise click.UsageError("name a SESSION, or say --all or --prefix")
+    if keep_last is None and older_than is None:
+        raise click.UsageError("say --keep-last or --older-than, or both")
+    with existing_store(url) as store:
+        where = _Where(session, scope, kind, prefix)
+        work = _Pruning(store, keep_last, older_than, as_json=as_json)
+        return work.run(where.scopes(store), dry_run=dry_run, yes=yes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Which scopes are meant."""
+
+    session_id: str | None
+    scope_id: str | None
+    kind: str | None
+    prefix: str
+
+    def scopes(self, store: limpet.Store) -> Iterator[limpet.ScopeKey]:
+        """Yield them; NotFound if there is none of that name."""
+        found = False
+        for each in store.scopes(self.session_id, kind=self.kind, prefix=self.prefix):
+            if self.scope_id in (None, each.key.scope_id):
+                found = True
+                yield each.key
+        if not found and self.session_id is not None:
+            where = f"session_id=`{self.session_id}`"
+            where += "" if self.scope_id is None else f" scope_id=`{self.scope_id}`"
+            raise limpet.NotFound(f"there is nothing of this name. {where}")
+
+
+class _Pruning:
+    """Prunes scope after scope, and tells of each what goes."""
+
+    def __init__(
+        self,
+        store: limpet.Store,
+        keep_last: int | None,
+        older_than: timedelta | None,
+        *,
+        as_json: bool,
+    ) -> None:
+        self._store = store
+        self._keep_last = keep_last
+        self._older_than = older_than
+        self._as_json = as_json
+        self._begun = CLOCK.monotonic()
+        self._damaged = 0
+
+    def run(self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool, yes: bool) -> int:
+        """Prune these scopes; if it must be asked first, those of which something was shown."""
+        asks = not dry_run and not yes
+        if asks:
+            scopes = self._agreed(scopes)
+        console = make_console()
+        found, total = 0, limpet.Pruned(0, 0)
+        for key, gone in self._each(scopes, dry_run=dry_run):
+            found, total = found + 1, _added(total, gone)
+            if self._as_json:
+                facts = {"count": gone.count, "bytes": gone.bytes, "dry_run": dry_run}
+                echo_json({**key._asdict(), **facts}, indent=None)
+            elif not asks:
+                _draw(console, key, gone)
+        if not self._as_json:
+            _sum_up(console, found, total, dry_run=dry_run)
+        return _exits.CORRUPT if self._damaged else _exits.FINE
+
+    def _agreed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
+        """Show what would go, ask, and return the scopes that it would go from."""
+        console = make_console(stderr=True)
+        found, total = [], limpet.Pruned(0, 0)
+        for key, gone in self._each(scopes, dry_run=True):
+            found.append(key)
+            total = _added(total, gone)
+            _draw(console, key, gone)
+        if found:
+            confirm(f"Forget {_amount(total)}, for good?", yes=False)
+        return found
+
+    def _each(
+        self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool
+    ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
+        """Yield the scopes of which something goes; what is damaged is told and left alone."""
+        for key in scopes:
+            older_than = self._older_than
+            if older_than is not None:
+                # The answer may take a while, and nothing may grow too old meanwhile.
+                older_than += timedelta(seconds=CLOCK.monotonic() - self._begun)
+            try:
+                gone = self._store.scope(*key).prune(
+                    keep_last=self._keep_last, older_than=older_than, dry_run=dry_run
+                )
+            except limpet.Corrupt as error:
+                self._damaged += 1
+                line = visible(" ".join(without_secrets(str(error)).split()))
+                click.echo(f"limpet: skipped: {line}", err=True)
+                continue
+            if gone.count:
+                yield key, gone
+
+
+def _added(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
+    return limpet.Pruned(one.count + other.count, one.bytes + other.bytes)
+
+
+def _amount(gone: limpet.Pruned) -> str:
+    return f"{count_text(gone.count, 'snapshot')}, {size_text(gone.bytes)}"
+
+
+def _draw(console: Console, key: limpet.ScopeKey, gone: limpet.Pruned) -> None:
+    place = visible(f"{key.session_id}:{key.scope_id}")
+    line = Text.assemble(("- ", "bad"), (place, "title"), (f"  {_amount(gone)}", "size"))
+    console.print(line, soft_wrap=True)
+
+
+def _sum_up(console: Console, scopes: int, total: limpet.Pruned, *, dry_run: bool) -> None:
+    if not total.count:
+        console.print(Text("there is nothing to forget", "good"))
+        return
+    verb = "would go" if dry_run else "gone"
+    line = f"{verb}: {_amount(total)}, of {count_text(scopes, 'scope')}"
+    console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)

@@ -1,0 +1,93 @@
+"""`limpet restore`: make an earlier state the head again."""
+
+import click
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import (
+    address_options,
+    confirm,
+    echo_json,
+    existing_store,
+    json_option,
+    make_console,
+    snapshot_json,
+    url_option,
+    yes_option,
+)
+from limpet.cli.completion import complete_session
+from limpet.refs import find_snapshot
+from limpet.views.names import short_id, visible
+
+
+@click.command()
+@click.argument("ref", metavar="REF", shell_complete=complete_session)
+@address_options
+@click.option(
+    "--expect",
+    metavar="REVISION",
+    help="Only if the head still has this revision, as --json tells it; else as it was seen.",
+)
+@yes_option
+@url_option
+@json_option
+def restore(
+    ref: str, expect: str | None, yes: bool, url: str, as_json: bool, **address: str | None
+) -> int:
+    """Make an earlier state the current one again.
+
+    The state of REF is saved as a new snapshot, whose parent REF is; what was the head before stays
+    in history. Only a head that is a draft, which no history keeps, would be lost: then it asks. If
+    somebody else saves at the same time, nothing is done and it ends with 3. REF that is the head
+    already is left as it is.
+
+    \b
+    --json: {"restored": the snapshot REF, "before": the head before, or null,
+             "head": the head now, "changed": true or false}
+
+    \b
+    Examples:
+      limpet restore chat-42@~1
+      limpet restore 019ab3f0 -s chat-42
+    """
+    with existing_store(url) as store:
+        source = find_snapshot(store, ref, **address)
+        scope = store.scope(*source.scope)
+        before = scope.info()
+        seen = None if before is None else before.revision
+        if expect not in (None, seen):
+            raise limpet.Conflict(f"the head is another one by now. revision=`{seen}`")
+        head = before if before is not None and before.id == source.id else None
+        if head is None:
+            if before is not None and not before.kept:
+                confirm(
+                    f"The head {visible(before.id)} is a draft and will be gone. Go on?", yes=yes
+                )
+            head = scope.restore(source.id, expect=seen)
+    changed = head.revision != seen
+    if as_json:
+        old = None if before is None else snapshot_json(before)
+        shape = {"restored": snapshot_json(source), "before": old, "head": snapshot_json(head)}
+        echo_json({**shape, "changed": changed})
+    else:
+        _tell(source, before, head if changed else None)
+    return _exits.FINE
+
+
+def _tell(
+    source: limpet.SnapshotInfo,
+    before: limpet.SnapshotInfo | None,
+    head: limpet.SnapshotInfo | None,
+) -> None:
+    place = visible(f"{source.session_id}:{source.scope.scope_id}")
+    line = Text.assemble((place, "title"), "  ")
+    if head is None:
+        line.append(f"{visible(short_id(source.id))} is the head already; nothing was done")
+    else:
+        line.append("◆ ", "good").append(visible(short_id(head.id)), "accent")
+        line.append(" has the state of ").append(visible(short_id(source.id)), "accent")
+        if before is not None:
+            fate = "stays in history" if before.kept else "was a draft and is gone"
+            line.append(f"; {visible(short_id(before.id))} {fate}", "quiet")
+    make_console().print(line, soft_wrap=True)

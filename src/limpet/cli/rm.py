@@ -1,0 +1,225 @@
+"""`limpet rm`: delete sessions, a scope, or one snapshot."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import (
+    address_options,
+    confirm,
+    echo_json,
+    existing_store,
+    json_option,
+    make_console,
+    url_option,
+    yes_option,
+)
+from limpet.cli.completion import complete_session
+from limpet.refs import find_snapshot
+from limpet.views.names import visible
+from limpet.views.sizes import count_text, size_text
+
+_STEPS_BACK = re.compile(r"~\d{1,7}$")
+_GAP = re.compile(r"…|\.{2,3}")
+_SHOWN_MAX = 20  # of what is about to go; the sum has them all
+
+
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """Something to delete: its address, how much it is (None: damage hides it), and the way."""
+
+    session_id: str
+    scope_id: str | None
+    kind: str | None
+    id: str | None
+    snapshots: int | None
+    bytes: int | None
+    delete: Callable[[], int]
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        place = visible(self.session_id)
+        if self.scope_id is None:
+            return f"session {place}"
+        place = f"{place}:{visible(self.scope_id)}"
+        if self.id is None:
+            return f"scope {place} ({visible(self.kind or '')})"
+        return f"snapshot {place}@{visible(self.id)}"
+
+
+@click.command()
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
+@click.option("--prefix", metavar="TEXT", help="Every session whose id begins so.")
+@click.option("--snapshot", "ref", metavar="REF", help="One snapshot, and nothing else.")
+@address_options
+@yes_option
+@url_option
+@json_option
+def rm(
+    sessions: tuple[str, ...],
+    prefix: str | None,
+    ref: str | None,
+    yes: bool,
+    url: str,
+    as_json: bool,
+    **address: str | None,
+) -> int:
+    """Delete sessions, or one scope, or one snapshot.
+
+    Shows what will be gone and asks; without a terminal it needs --yes, and else ends with 2.
+    Sessions and scopes must be named in full: nothing is guessed. What is gone stays away. Each
+    is told as soon as it is gone: if it is interrupted, name the others again.
+
+    \b
+    --json: a line for each thing, as it is deleted:
+            {"session_id": text, "scope_id": text or null, "kind": text or null,
+             "id": text or null, "snapshots": how many were deleted}
+
+    \b
+    Examples:
+      limpet rm chat-42 chat-43
+      limpet rm -s chat-42 --scope planner
+      limpet rm --snapshot chat-42@~3
+      limpet rm --prefix alice/ --yes
+    """
+    forms = (bool(sessions), prefix is not None, ref is not None or bool(address["scope"]))
+    if sum(forms) != 1 or prefix == "" or (forms[0] and (address["session"] or address["kind"])):
+        raise click.UsageError("name SESSIONs, or --prefix, or -s with --scope, or --snapshot")
+    with existing_store(url) as store:
+        if ref is not None:
+            doomed = [_one_snapshot(store, ref, address)]
+        elif address["scope"]:
+            doomed = [_one_scope(store, address)]
+        else:
+            names = sessions if prefix is None else store.sessions(prefix=prefix)
+            doomed = [_one_session(store, name) for name in dict.fromkeys(names)]
+        if not doomed:
+            raise limpet.NotFound(f"there is no such session. prefix=`{prefix}`")
+        if not yes:
+            _announce(make_console(stderr=True), doomed)
+        confirm("Delete it for good?", yes=yes)
+        _delete(doomed, as_json=as_json)
+    return _exits.FINE
+
+
+def _one_session(store: limpet.Store, session_id: str) -> _Doomed:
+    if next(iter(store.scopes(session_id)), None) is None:
+        raise limpet.NotFound(f"there is no such session. session_id=`{session_id}`")
+    delete = partial(store.delete_session, session_id)
+    try:
+        found = store.stats(session_id)
+    except limpet.Corrupt:
+        return _Doomed(session_id, None, None, None, None, None, delete)
+    counts = found.snapshots, found.logical_bytes
+    return _Doomed(session_id, None, None, None, *counts, delete)
+
+
+def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
+    session_id, scope_id = address["session"], address["scope"]
+    if not session_id:
+        raise click.UsageError("--scope needs the session: -s SESSION")
+    found = [
+        each
+        for each in store.scopes(session_id, kind=address["kind"])
+        if each.key.scope_id == scope_id
+    ]
+    where = f"session_id=`{session_id}` scope_id=`{scope_id}`"
+    if not found:
+        raise limpet.NotFound(f"there is no such scope. {where}")
+    if len(found) > 1:
+        kinds = ", ".join(each.key.kind for each in found)
+        raise limpet.InvalidInput(
+            f"several scopes have this name: say --kind. {where} found=`{kinds}`"
+        )
+    ((key, head),) = [(each.key, each.head) for each in found]
+    scope = store.scope(*key)
+    # What somebody saves after this was looked at was not agreed to: then it is a Conflict.
+    delete = partial(scope.delete, expect=limpet.ANY if head is None else head.revision)
+    try:
+        count, size = _measured([*_drafts(head)], scope.history())
+    except limpet.Corrupt:
+        return _Doomed(*key, None, None, None, delete)
+    return _Doomed(*key, None, count, size, delete)
+
+
+def _drafts(head: limpet.SnapshotInfo | None) -> Iterator[limpet.SnapshotInfo]:
+    if head is not None and not head.kept:
+        yield head
+
+
+def _measured(*listings: Iterable[limpet.SnapshotInfo]) -> tuple[int, int]:
+    count = size = 0
+    for listing in listings:
+        for info in listing:
+            count, size = count + 1, size + info.size
+    return count, size
+
+
+def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:
+    info = find_snapshot(store, ref, **address)
+    if not _is_clear(store, ref, info, address):
+        raise limpet.InvalidInput(
+            f"nothing is guessed here: name a snapshot, and where it is in full. ref=`{ref}`"
+        )
+    delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
+    return _Doomed(*info.scope, info.id, 1, info.size, delete)
+
+
+def _is_clear(
+    store: limpet.Store, ref: str, info: limpet.SnapshotInfo, address: dict[str, str | None]
+) -> bool:
+    """Tell whether a text that leads to a snapshot names its session and scope in full, if any.
+
+    An id may be shortened, since it is told what it stands for.
+    """
+    session_id, scope_id, _ = info.scope
+    named = (address["session"] or session_id, address["scope"] or scope_id)
+    if named != (session_id, scope_id):
+        return False
+    place, at, _ = ref.rpartition("@")
+    if ref == info.id or (at and place in ("", session_id, f"{session_id}:{scope_id}")):
+        return True
+    start = _STEPS_BACK.sub("", ref)
+    if start != ref:
+        return _is_clear(store, start, find_snapshot(store, start, **address), address)
+    return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is the head of a session
+
+
+def _announce(console: Console, doomed: list[_Doomed]) -> None:
+    for each in doomed[:_SHOWN_MAX]:
+        line = Text.assemble(("- ", "bad"), f"{each.name}  ", (_amount([each]), "quiet"))
+        console.print(line, soft_wrap=True)
+    if len(doomed) > _SHOWN_MAX:
+        console.print(Text(f"  … and {len(doomed) - _SHOWN_MAX:,} more", "quiet"))
+    if len(doomed) > 1:
+        total = f"{count_text(len(doomed), 'session')}, {_amount(doomed)}"
+        console.print(Text(total, "title"))
+
+
+def _amount(doomed: list[_Doomed]) -> str:
+    snapshots = sum(each.snapshots or 0 for each in doomed)
+    size = sum(each.bytes or 0 for each in doomed)
+    unknown = ", and damage" if any(each.snapshots is None for each in doomed) else ""
+    return f"{count_text(snapshots, 'snapshot')}, {size_text(size)}{unknown}"
+
+
+def _delete(doomed: list[_Doomed], *, as_json: bool) -> None:
+    console = make_console()
+    for each in doomed:
+        count = each.delete()
+        if as_json:
+            fields = ("session_id", "scope_id", "kind", "id")
+            shape = {name: getattr(each, name) for name in fields}
+            echo_json({**shape, "snapshots": count}, indent=None)
+            continue
+        line = Text(f"deleted {each.name}")
+        line.append(f"  {count_text(count, 'snapshot')}", "quiet")
+        console.print(line, soft_wrap=True)

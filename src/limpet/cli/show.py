@@ -1,0 +1,203 @@
+"""`limpet show`: one snapshot, with its messages as a chat."""
+
+import json
+from collections.abc import Iterator
+
+import click
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._chat import FULL, Rows, draw_turns
+from limpet.cli._chat_rows import code, fold, lines_of
+from limpet.cli._shared import (
+    address_options,
+    age_text,
+    echo_json,
+    existing_store,
+    json_option,
+    output,
+    snapshot_json,
+    url_option,
+)
+from limpet.cli._tables import now, status_text
+from limpet.cli.completion import complete_session
+from limpet.model import JSON, Snapshot
+from limpet.refs import find_snapshot
+from limpet.views.chat import Chat, beside, read_chat, value_text
+from limpet.views.names import clipped, visible
+from limpet.views.sizes import size_text
+from limpet.views.times import moment_text
+
+_STATE_ROWS_MAX = 60
+_KEY_CELLS = 9
+
+
+@click.command()
+@click.argument("ref", default="@", shell_complete=complete_session)
+@address_options
+@click.option("--full", is_flag=True, help="Fold nothing.")
+@click.option("--raw", is_flag=True, help="Print the state as JSON, exactly.")
+@click.option("--path", metavar="PATH", help="Only this value: messages.3, or /messages/3.")
+@url_option
+@json_option
+def show(
+    ref: str,
+    session: str | None,
+    scope: str | None,
+    kind: str | None,
+    full: bool,
+    raw: bool,
+    path: str | None,
+    url: str,
+    as_json: bool,
+) -> int:
+    """Show one snapshot, with its messages as a chat.
+
+    REF is an id or the beginning of one, @ for the head (the default), @~3 for three before it,
+    SESSION or SESSION:SCOPE@. The messages of Strands, Genkit, Anthropic, OpenAI and LangGraph are
+    known, and plain ones; every call of a tool stands with its result. Long outputs are folded,
+    images and other files are named. The number beside a role is its place in the list.
+
+    Ends with 1 if there is no such snapshot, or nothing at the path in it.
+
+    \b
+    --json: the snapshot with its state, or with what is at the path in it:
+            {"session_id": text, "scope_id": text, "kind": text, "id": text,
+             "parent_id": text or null, "forked_from": {"session_id", ..., "id"} or null,
+             "status": text, "labels": {text: text}, "metadata": {text: any JSON},
+             "created_at": time, "updated_at": time, "kept": true or false, "size": bytes,
+             "revision": text, "state": any JSON}
+
+    \b
+    Examples:
+      limpet show chat-42
+      limpet show chat-42:planner@~3 --full
+      limpet show 019ab3 --path messages.-1.content
+    """
+    with existing_store(url) as store:
+        info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
+        snapshot = store.scope(*info.scope).load(info.id)
+    if snapshot is None:
+        raise limpet.NotFound(f"it was deleted just now. id=`{info.id}`")
+    value = snapshot.state if path is None else value_at(snapshot.state, path)
+    if as_json:
+        echo_json({**snapshot_json(snapshot), "state": value})
+        return _exits.FINE
+    with output() as console:
+        if raw:
+            console.out(json.dumps(value, indent=2), highlight=False)
+        elif path is not None:
+            _draw_value(console, value)
+        else:
+            _draw(console, snapshot, full=full)
+    return _exits.FINE
+
+
+def value_at(state: JSON, path: str) -> JSON:
+    """Return the value at a path: `messages.3.content`, `messages.-1` or `/messages/3/content`.
+
+    A key that holds dots is found too. `.` and the empty path are the whole state.
+
+    Raises:
+        NotFound: there is nothing.
+    """
+    at = state
+    if path.startswith("/"):
+        waiting = [key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/")]
+    else:
+        waiting = path.split(".") if path.strip(".") else []
+    while waiting:
+        if isinstance(at, dict):
+            names = (".".join(waiting[:count]) for count in range(1, len(waiting) + 1))
+            found = next((count for count, name in enumerate(names, 1) if name in at), 0)
+            key: str | int = ".".join(waiting[:found])
+        else:
+            key = _index(at, waiting[0])
+            found = int(isinstance(key, int))
+        if not found:
+            raise limpet.NotFound(f"there is nothing at this path in the state. path=`{path}`")
+        at, waiting = at[key], waiting[found:]
+    return at
+
+
+def _index(at: JSON, text: str) -> int | str:
+    is_number = text.removeprefix("-").isdecimal() and len(text) < 10
+    if isinstance(at, list) and is_number and -len(at) <= int(text) < len(at):
+        return int(text)
+    return text
+
+
+def _draw_value(console: Console, value: JSON) -> None:
+    text = isinstance(value, str)
+    lines = lines_of(value) if text else code(value_text(value, indent=2))
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _draw(console: Console, snapshot: Snapshot, *, full: bool) -> None:
+    for line in _header(snapshot, console.width):
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    console.print()
+    chat = read_chat(snapshot.state)
+    if chat is None:
+        lines = code(value_text(snapshot.state, indent=2))
+        for row in fold(console, lines, Text(), None if full else _STATE_ROWS_MAX):
+            console.print(row, no_wrap=True, overflow="ignore", crop=False)
+        return
+    draw_turns(console, chat.turns, rows=FULL if full else Rows())
+    _draw_beside(console, snapshot.state, chat, full=full)
+
+
+def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
+    yield Text.assemble(("snapshot ", "quiet"), (visible(snapshot.id), "title"))
+    key = snapshot.scope
+    yield _fact("session", visible(key.session_id))
+    yield _fact("scope", Text.assemble(visible(key.scope_id), (f"  {key.kind}", "quiet")))
+    age = age_text(snapshot.created_at, now())
+    ago = "just now" if age == "now" else f"{age} ago"
+    yield _fact("saved", f"{moment_text(snapshot.created_at)} UTC, {ago}")
+    yield _fact("status", status_text(snapshot.status))
+    if snapshot.parent_id is not None:
+        yield _fact("parent", visible(snapshot.parent_id))
+    if snapshot.forked_from is not None:
+        origin = snapshot.forked_from
+        place = f"{origin.scope.session_id}:{origin.scope.scope_id}@{origin.id}"
+        yield _fact("forked", Text(visible(place), "fork"))
+    if snapshot.labels:
+        pairs = (f"{visible(name)}={visible(each)}" for name, each in snapshot.labels.items())
+        yield _fact("labels", "  ".join(pairs))
+    if snapshot.metadata:
+        room = max(20, width - _KEY_CELLS)
+        yield _fact("metadata", clipped(value_text(snapshot.metadata), room))
+    draft = "" if snapshot.kept else "  a draft: gone when the head moves"
+    yield _fact("size", Text.assemble((size_text(snapshot.size), "size"), (draft, "quiet")))
+
+
+def _fact(name: str, value: str | Text) -> Text:
+    return Text.assemble((f"{name:<{_KEY_CELLS}}", "quiet"), value)
+
+
+def _draw_beside(console: Console, state: JSON, chat: Chat, *, full: bool) -> None:
+    others = [(visible(name), value) for name, value in beside(state, chat)]
+    if not others:
+        return
+    cells = min(24, max(cell_len(name) for name, _ in others))
+    console.print()
+    console.print(Text("beside the messages", "quiet"))
+    for name, value in others:
+        if full:
+            console.print(Text(name, "accent"))
+            for row in fold(console, code(value_text(value, indent=2)), Text("  "), None):
+                console.print(row, no_wrap=True, overflow="ignore", crop=False)
+            continue
+        text = value_text(value)
+        size = size_text(len(text.encode()))
+        is_long = cell_len(text) > console.width - cells - 2
+        room = console.width - cells - 4 - len(size)
+        line = Text.assemble((set_cell_size(name, cells), "accent"), "  ")
+        line.append(clipped(text, max(10, room)) if is_long else text)
+        line.append(f"  {size}" if is_long else "", "size")
+        console.print(line, no_wrap=True, overflow="ellipsis")

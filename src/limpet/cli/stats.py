@@ -1,0 +1,100 @@
+"""`limpet stats`: how much there is, and what makes it big."""
+
+from collections.abc import Iterator
+
+import click
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import echo_json, existing_store, json_option, make_console, url_option
+from limpet.cli.completion import complete_session
+from limpet.refs import find_session
+from limpet.views.names import clipped, visible
+from limpet.views.sizes import bar, count_text, ratio, size_text
+
+_BAR_CELLS = 24
+_NAME_CHARS_MAX = 40
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@url_option
+@json_option
+def stats(session: str | None, url: str, as_json: bool) -> int:
+    """Show how much there is, and what is largest.
+
+    Of the whole store, with its largest sessions by the bytes stored; or of one SESSION, with the
+    largest keys of its heads, as scope:key, by the bytes of their JSON.
+
+    \b
+    --json: {"session": text or null, "sessions": n, "scopes": n, "snapshots": n,
+             "logical_bytes": n, "stored_bytes": n, "ratio": stored by logical, or null,
+             "largest": [{"name": text, "bytes": n}, ...]}
+
+    \b
+    Examples:
+      limpet stats
+      limpet stats alice/chat-1
+    """
+    with existing_store(url) as store:
+        session = None if session is None else find_session(store, session)
+        found = store.stats(session)
+    if as_json:
+        echo_json(_shape(session, found))
+    else:
+        _draw(make_console(), session, found)
+    return _exits.FINE
+
+
+def _shape(session: str | None, found: limpet.Stats) -> dict[str, object]:
+    share = ratio(found.stored_bytes, found.logical_bytes)
+    return {
+        "session": session,
+        "sessions": found.sessions,
+        "scopes": found.scopes,
+        "snapshots": found.snapshots,
+        "logical_bytes": found.logical_bytes,
+        "stored_bytes": found.stored_bytes,
+        "ratio": None if share is None else round(share, 4),
+        "largest": [{"name": name, "bytes": size} for name, size in found.largest],
+    }
+
+
+def _draw(console: Console, session: str | None, found: limpet.Stats) -> None:
+    counts = [count_text(found.scopes, "scope"), count_text(found.snapshots, "snapshot")]
+    if session is None:
+        counts.insert(0, count_text(found.sessions, "session"))
+    else:
+        console.print(Text(visible(session), "title"))
+    console.print(Text(" · ".join(counts)))
+    share = ratio(found.stored_bytes, found.logical_bytes)
+    console.print(
+        Text.assemble(
+            (size_text(found.logical_bytes), "size"),
+            " as JSON, ",
+            (size_text(found.stored_bytes), "size"),
+            " stored",
+            "" if share is None else f" ({share:.0%})",
+        )
+    )
+    if found.largest:
+        title = "largest sessions, stored" if session is None else "largest keys, as JSON"
+        console.print()
+        console.print(Text(title, "quiet"))
+        for line in _bars(found.largest):
+            console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def _bars(largest: tuple[tuple[str, int], ...]) -> Iterator[Text]:
+    names = [clipped(visible(name), _NAME_CHARS_MAX) for name, _ in largest]
+    cells = max(map(cell_len, names))  # not characters: some are two cells wide
+    most = max(1, *(size for _, size in largest))
+    for name, (_, size) in zip(names, largest, strict=True):
+        yield Text.assemble(
+            set_cell_size(name, cells),
+            (f"  {size_text(size):>9}  ", "size"),
+            (bar(size / most, _BAR_CELLS), "accent"),
+        )

@@ -1,0 +1,227 @@
+"""`limpet tail`: the end of a chat, and what is added to it."""
+
+from collections.abc import Iterator
+from heapq import nlargest
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._chat import FULL, Rows, draw_turns, role_style, turn_json
+from limpet.cli._shared import (
+    echo_json,
+    existing_store,
+    json_option,
+    make_console,
+    snapshot_json,
+    url_option,
+)
+from limpet.cli._tables import status_text
+from limpet.cli.completion import complete_session
+from limpet.model import ScopeKey, Snapshot, SnapshotInfo
+from limpet.refs import find_scope
+from limpet.scope import Scope
+from limpet.views.chat import News, Turn, chat_news, read_chat, turn_text
+from limpet.views.names import short_id, visible
+from limpet.views.sizes import size_text
+from limpet.views.times import moment_text
+
+_SHOWN = 10
+_COLUMNS_WIDE = 80  # with less there is no room for times and ids
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.argument("scope", required=False)
+@click.option(
+    "-n", "count", type=click.IntRange(min=0), metavar="N", default=_SHOWN, help="How many first."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on as new ones come in, until Ctrl-C.")
+@click.option("--full", is_flag=True, help="Fold nothing.")
+@click.option("--kind", metavar="KIND", help="The kind of the scope, where several fit.")
+@url_option
+@json_option
+def tail(
+    session: str | None,
+    scope: str | None,
+    count: int,
+    follow: bool,
+    full: bool,
+    kind: str | None,
+    url: str,
+    as_json: bool,
+) -> int:
+    """Show the last messages of a chat, and follow it with -f.
+
+    Of the head of SESSION, in its SCOPE if it has several; of a state without messages the last
+    snapshots, a line for each. Without SESSION it is the heads of all scopes of all sessions that
+    changed last, a line for each with the last message.
+
+    With -f it goes on, whatever process saves, until Ctrl-C (exit code 130), or until what is
+    followed is deleted (0). What comes in at the same time is shown together. If the messages were
+    replaced, as by a summary, that is said, and what is new is shown.
+
+    \b
+    --json: a line for each snapshot: what `show --json` gives of it, without the state, and
+            "replaced": true or false, "turns": those of its messages that are new
+            (without SESSION the last one), each
+            {"index": n, "role": text, "name": text or null, "parts":
+             [{"type": "text", "text": text, "thinking": true or false} or
+              {"type": "media", "kind", "name", "mime", "size", "url"} or
+              {"type": "call", "name", "arguments", "id", "result": RESULT or null} or
+              {"type": "answer", "name", "id", "result": RESULT} or
+              {"type": "value", "value": any JSON}, ...]}
+            where RESULT is {"parts": [...], "is_error": true or false}
+
+    \b
+    Examples:
+      limpet tail chat-42 -n 3
+      limpet tail chat-42 planner -f
+      limpet tail -f --json | jq .session_id
+    """
+    out = _Json() if as_json else _Lines(make_console(), FULL if full else Rows())
+    with existing_store(url) as store:
+        if session is None:
+            _every_session(store, out, count, follow=follow)
+        else:
+            key = find_scope(store, session, scope, kind).key
+            _one_scope(store.scope(*key), out, count, follow=follow)
+    return _exits.FINE
+
+
+class _Json:
+    """Writes a line of JSON for each snapshot."""
+
+    def talk(self, snapshot: Snapshot, news: News) -> None:
+        """Write the turns that are new in a snapshot."""
+        turns = [turn_json(turn) for turn in news.turns]
+        told = {"replaced": news.is_replaced, "turns": turns}
+        echo_json({**snapshot_json(snapshot), **told}, indent=None)
+
+    def line(self, info: SnapshotInfo, last: Turn | None = None) -> None:
+        """Write a snapshot with at most one turn."""
+        turns = [] if last is None else [turn_json(last)]
+        echo_json({**snapshot_json(info), "replaced": False, "turns": turns}, indent=None)
+
+    def end(self) -> None:
+        """Write nothing: that it is over is seen."""
+
+
+class _Lines:
+    """Draws for a person."""
+
+    def __init__(self, console: Console, rows: Rows) -> None:
+        self._console = console
+        self._rows = rows
+        self._last: Turn | None = None
+        self._status: str | None = None
+
+    def talk(self, snapshot: Snapshot, news: News) -> None:
+        """Draw the turns that are new in a snapshot, and its status if it is another one."""
+        if news.is_replaced:
+            self._say(Text("~ the messages were replaced", "odd"))
+        draw_turns(self._console, news.turns, rows=self._rows, before=self._last)
+        self._last = news.turns[-1] if news.turns else self._last
+        if self._status != snapshot.status:
+            self._status = snapshot.status
+            self._say(Text.assemble(("· ", "quiet"), status_text(snapshot.status), _id(snapshot)))
+
+    def line(self, info: SnapshotInfo, last: Turn | None = None) -> None:
+        """Draw a snapshot on one line, with the last message of it if there is one."""
+        key = info.scope
+        place = key.session_id if key.scope_id == "main" else f"{key.session_id}:{key.scope_id}"
+        line = Text.assemble((visible(place), "title"), "  ", status_text(info.status))
+        if self._console.width >= _COLUMNS_WIDE:
+            time = Text(f"{moment_text(info.updated_at)[-8:]}  ", "quiet")
+            line = Text.assemble(time, line, _id(info))
+        line.append("  ")
+        if last is None:
+            line.append(size_text(info.size), "size")
+        else:
+            line.append(visible(last.name or last.role), role_style(last.role))
+            line.append(f"  {turn_text(last)}")
+        self._console.print(line, no_wrap=True, overflow="ellipsis")
+
+    def end(self) -> None:
+        """Say that there is nothing left to follow."""
+        self._say(Text("· deleted", "quiet"))
+
+    def _say(self, line: Text) -> None:
+        self._console.print(Text("\n") + line if self._last else line)
+
+
+def _id(info: SnapshotInfo) -> tuple[str, str]:
+    return f"  {visible(short_id(info.id))}", "quiet"
+
+
+def _one_scope(scope: Scope, out: _Json | _Lines, count: int, *, follow: bool) -> None:
+    head = scope.load()
+    turns: tuple[Turn, ...] = ()
+    if head is not None:
+        turns = _turns(head)
+        if turns:
+            out.talk(head, News(turns[max(0, len(turns) - count) :]))
+        else:
+            _last_snapshots(scope, head, out, count)
+    if not follow:
+        return
+    seen = None if head is None else head.revision
+    for info in scope.watch():
+        if info.revision == seen:
+            continue
+        snapshot = scope.load(info.id)
+        if snapshot is None:
+            continue  # it was a draft, or is deleted: what came after it is told next
+        seen, before = snapshot.revision, turns
+        turns = _turns(snapshot)
+        if turns or before:
+            out.talk(snapshot, chat_news(before, turns))
+        else:
+            out.line(snapshot)
+    out.end()
+
+
+def _last_snapshots(scope: Scope, head: Snapshot, out: _Json | _Lines, count: int) -> None:
+    last = list(scope.history(limit=count)) if count else []
+    if not head.kept:
+        last = [head, *last][:count]
+    for info in reversed(last):
+        out.line(info)
+
+
+def _every_session(store: limpet.Store, out: _Json | _Lines, count: int, *, follow: bool) -> None:
+    seen: dict[ScopeKey, str] = {}
+
+    def heads() -> Iterator[SnapshotInfo]:
+        for scope in store.scopes():
+            if scope.head is not None:
+                if follow:
+                    seen[scope.key] = scope.head.revision
+                yield scope.head
+
+    for info in reversed(nlargest(count, heads(), key=lambda info: info.updated_at)):
+        _head_line(store, info, out)
+    if follow:
+        for info in store.watch():
+            if seen.get(info.scope) != info.revision:
+                seen[info.scope] = info.revision
+                _head_line(store, info, out)
+
+
+def _head_line(store: limpet.Store, info: SnapshotInfo, out: _Json | _Lines) -> None:
+    try:
+        snapshot = store.scope(*info.scope).load(info.id)
+    except limpet.Corrupt as damage:  # it must not hide the others
+        place = f"{info.session_id}:{info.scope.scope_id}@{info.id}"
+        click.echo(f"limpet: skipped: {visible(f'{place}: {damage}')}", err=True)
+        return
+    if snapshot is not None:  # else there is a newer one, which is told next
+        turns = _turns(snapshot)
+        out.line(snapshot, turns[-1] if turns else None)
+
+
+def _turns(snapshot: Snapshot) -> tuple[Turn, ...]:
+    chat = read_chat(snapshot.state)
+    return () if chat is None else chat.turns

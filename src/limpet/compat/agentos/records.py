@@ -1,0 +1,87 @@
+"""The records of `ICheckpointStore`.
+
+Only what a checkpoint is found by is looked at. All else passes through word for word.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from limpet.compat.wire import ABSENT, Record
+from limpet.core import limits
+from limpet.errors import InvalidInput
+from limpet.model import JSON
+
+
+@dataclass(frozen=True)
+class Checkpoint(Record):
+    """Where a run of a graph stood at the boundary of one of its nodes.
+
+    `timestamp` is in milliseconds since 1970. `state` is an object, of which AgentOS uses the
+    partitions `input`, `scratch`, `artifacts` and `diagnostics`. `node_results` holds what each
+    node came to, `visited_nodes` those that are completed, in order. `memory_snapshot` and
+    `skipped_nodes` need not be there. `forked_from` is what `fork` writes: the `checkpointId` and
+    `runId` that the run began from, and the `patchState` if there was one.
+    """
+
+    id: str
+    graph_id: str
+    run_id: str
+    node_id: str
+    timestamp: float
+    state: JSON
+    memory_snapshot: JSON = ABSENT
+    node_results: JSON = field(default_factory=dict)
+    visited_nodes: JSON = field(default_factory=list)
+    skipped_nodes: JSON = ABSENT
+    pending_edges: JSON = field(default_factory=list)
+    forked_from: JSON = ABSENT
+    extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        self._check_extra()
+
+    def check(self) -> Self:
+        """Return it, or raise InvalidInput if it cannot be saved."""
+        limits.check_id("id", self.id)
+        for name in ("graph_id", "run_id", "node_id"):
+            check_name(name, getattr(self, name))
+        if not is_timestamp(self.timestamp):
+            kind = type(self.timestamp).__name__
+            raise InvalidInput(f"the timestamp must be a number of milliseconds. type=`{kind}`")
+        if not isinstance(self.state, dict):
+            raise InvalidInput(f"the state must be an object. type=`{type(self.state).__name__}`")
+        return self
+
+
+@dataclass(frozen=True)
+class CheckpointMetadata(Record):
+    """What a listing shows of a checkpoint.
+
+    `state_size` is the length of the state as JavaScript writes it, in units of UTF-16.
+    """
+
+    id: str
+    run_id: str
+    graph_id: str
+    node_id: str
+    timestamp: float
+    state_size: int
+    has_memory_snapshot: bool
+
+    @classmethod
+    def _made(cls, known: Mapping[str, Any], extra: Mapping[str, Any]) -> Self:
+        return cls(**known)  # it has these seven, and nothing else is kept
+
+
+def check_name(name: str, value: object) -> str:
+    """Return the id of a run, a graph or a node, or raise InvalidInput.
+
+    They are labels too, which have up to 256 characters.
+    """
+    return limits.check_text(name, value, chars_min=1, chars_max=limits.LABEL_CHARS_MAX)
+
+
+def is_timestamp(value: object) -> bool:
+    """Tell whether a value is a number; that it is a finite one, saving it will show."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,227 @@
+"""How a checkpoint stands in a store, and how it is found by its id.
+
+Its home is the scope of its graph in the session of its run, for good. What it belongs to now is
+told by its labels, so that a move to another run or graph is one overwrite.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from limpet.compat.agentos.javascript import length_of
+from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, is_timestamp
+from limpet.core import codec, ids, limits, prepare, times
+from limpet.engine import Tools
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.protocol import Backend, Commit, Query
+from limpet.steps import Work, snapshot_of
+
+KIND: Final = "graph"
+RUN: Final = "run_id"
+GRAPH: Final = "graph_id"
+NODE: Final = "node_id"
+PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
+
+_FACADE = "agentos"  # the key of the metadata that holds what is neither state nor label
+_SIZE = "state_size"
+_BYTES = "state_bytes"  # of the state that this is the size of: others may change that
+_NO_NODE = "__fork__"  # where a run stands that was forked from what others saved
+_ELSEWHERE = ("id", "graphId", "runId", "nodeId", "state")
+
+
+def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = None) -> Commit:
+    """Return the commit of a checkpoint, everything in it encoded: for a new one in its home.
+
+    Raises:
+        InvalidInput: something in it is not JSON (the message has its path), or too large.
+    """
+    rest = checkpoint.to_json()
+    for name in _ELSEWHERE:
+        del rest[name]
+    names = {RUN: checkpoint.run_id, GRAPH: checkpoint.graph_id, NODE: checkpoint.node_id}
+    commit = prepare.save(
+        scope or limits.check_scope(checkpoint.run_id, checkpoint.graph_id, KIND),
+        checkpoint.state,
+        id=checkpoint.id,
+        overwrite=True,
+        labels=names,
+        created_at=_moment_of(checkpoint.timestamp),
+        stamp=tools.draw(),
+        state_bytes_max=tools.state_bytes_max,
+    )
+    # Only now is it certain that the state is JSON, and has a length.
+    body = commit.body if isinstance(commit.body, bytes) else b""
+    size = {_SIZE: length_of(checkpoint.state), _BYTES: len(body)}
+    metadata = {**size, _FACADE: rest}
+    return commit._replace(metadata=prepare.encode_metadata(metadata, tools.state_bytes_max))
+
+
+def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> Commit:
+    """Return the first commit of a new run that begins at a checkpoint."""
+    wire = checkpoint_of(source).to_json()
+    stamp = tools.draw()
+    name, id = (ids.mint(stamp.now, each.bits, "") for each in (stamp, tools.draw()))
+    # What belongs to a tenant stays there.
+    tenant, slash, _ = source.session_id.rpartition("/")
+    run_id = f"{tenant}{slash}{name}"
+    origin: dict[str, JSON] = {"checkpointId": source.id, "runId": wire["runId"]}
+    if patch is not None:
+        origin["patchState"] = patch
+    wire |= {
+        "id": id,
+        "runId": run_id,
+        "nodeId": wire["nodeId"] or _NO_NODE,
+        "timestamp": stamp.now // 1000,
+        "state": source.state if patch is None else _patched(source.state, patch),
+        "forkedFrom": origin,
+    }
+    fork = Checkpoint.from_json(wire)
+    # What comes from another kind of scope stays visible to whoever keeps such scopes.
+    scope = limits.check_scope(run_id, fork.graph_id, source.scope.kind)
+    return commit_of(fork, tools, scope)._replace(forked_from=SnapshotRef(source.scope, source.id))
+
+
+def patch_of(patch: object) -> dict[str, Any] | None:
+    """Return a copy of what a patch says of the four partitions, as nobody can change it.
+
+    Raises:
+        InvalidInput: it is no mapping, or one of them is none.
+    """
+    if patch is None:
+        return None
+    if not isinstance(patch, Mapping):
+        raise InvalidInput(f"patch_state must be a mapping. type=`{type(patch).__name__}`")
+    chosen: dict[str, dict[str, JSON]] = {}
+    for name in PARTITIONS:
+        part = patch.get(name)
+        if isinstance(part, Mapping):
+            chosen[name] = dict(part)
+        elif part is not None:
+            kind = type(part).__name__
+            raise InvalidInput(f"a partition must be a mapping. partition=`{name}` type=`{kind}`")
+    copy: dict[str, Any] = codec.decode(codec.encode(chosen, what="patch_state"))
+    return copy
+
+
+def _patched(state: JSON, patch: Mapping[str, Any]) -> JSON:
+    """Return a state in whose partitions some keys are replaced."""
+    if not isinstance(state, dict):
+        raise InvalidInput(f"only an object can be patched. type=`{type(state).__name__}`")
+    for name, part in patch.items():
+        before = state.get(name, {})
+        if not isinstance(before, dict):
+            kind = type(before).__name__
+            raise InvalidInput(f"only an object can be patched. partition=`{name}` type=`{kind}`")
+        state[name] = before | part
+    return state
+
+
+def checkpoint_of(found: Snapshot) -> Checkpoint:
+    """Return a snapshot as the checkpoint that it is; what others saved has defaults."""
+    return Checkpoint.from_json({**_facts(found), "state": found.state})
+
+
+def metadata_of(info: SnapshotInfo) -> CheckpointMetadata:
+    """Return what a listing shows; the size of what others saved or changed is in bytes."""
+    facts = _facts(info)
+    size = info.metadata.get(_SIZE) if info.metadata.get(_BYTES) == info.size else None
+    return CheckpointMetadata(
+        id=info.id,
+        run_id=facts["runId"],
+        graph_id=facts["graphId"],
+        node_id=facts["nodeId"],
+        timestamp=facts["timestamp"],
+        state_size=size if type(size) is int else info.size,
+        has_memory_snapshot="memorySnapshot" in facts,
+    )
+
+
+def is_checkpoint(info: SnapshotInfo) -> bool:
+    """Tell whether a snapshot is a checkpoint, and not something else with such a label or id."""
+    return info.scope.kind == KIND or isinstance(info.metadata.get(_FACADE), dict)
+
+
+def timestamp_of(info: SnapshotInfo) -> float:
+    """Return when a checkpoint says that it was taken."""
+    timestamp: float = _facts(info)["timestamp"]
+    return timestamp
+
+
+def _facts(info: SnapshotInfo) -> dict[str, Any]:
+    """Return everything of a checkpoint but its state, as on the wire."""
+    rest = info.metadata.get(_FACADE)
+    facts: dict[str, Any] = dict(rest) if isinstance(rest, dict) else {}
+    if not is_timestamp(facts.get("timestamp")):
+        facts["timestamp"] = int(info.created_at.timestamp() * 1000)
+    return {
+        **facts,
+        "id": info.id,
+        "graphId": info.labels.get(GRAPH, info.scope.scope_id),
+        "runId": info.labels.get(RUN, info.session_id),
+        "nodeId": info.labels.get(NODE, ""),
+    }
+
+
+def _moment_of(timestamp: float) -> datetime | None:
+    """Return the moment of a timestamp, from which its age counts; None if there is none such."""
+    try:
+        return times.from_us(int(timestamp * 1000))
+    except (Corrupt, OverflowError, ValueError):
+        return None
+
+
+# Ids are unique in a scope, and a checkpoint may be in any: these look for it in all.
+
+
+def read(checkpoint_id: str) -> Work[Snapshot | None]:
+    """Read the checkpoint of an id; if there is none, what others saved last under that id."""
+    id = limits.check_id("checkpoint_id", checkpoint_id)
+
+    def work(backend: Backend) -> Snapshot | None:
+        other: SnapshotInfo | None = None
+        for info in _named(backend, id):
+            if is_checkpoint(info):
+                break
+            other = other or info
+        else:
+            if other is None:
+                return None
+            info = other
+        found = backend.read_snapshots(info.scope, [id])
+        return snapshot_of(found[0]) if found else None
+
+    return work
+
+
+def upsert(commit: Commit) -> Work[SnapshotInfo]:
+    """Store a checkpoint: where its id is already, else in the home of the commit."""
+
+    def work(backend: Backend) -> SnapshotInfo:
+        there = filter(is_checkpoint, _named(backend, commit.id or ""))
+        home = next((info.scope for info in there), commit.scope)
+        return backend.commit(commit._replace(scope=home))
+
+    return work
+
+
+def delete(checkpoint_id: str) -> Work[None]:
+    """Remove the checkpoint of an id, wherever it is."""
+    id = limits.check_id("checkpoint_id", checkpoint_id)
+
+    def work(backend: Backend) -> None:
+        for info in list(filter(is_checkpoint, _named(backend, id))):
+            backend.delete_snapshots(info.scope, [id])
+
+    return work
+
+
+def _named(backend: Backend, id: str) -> Iterator[SnapshotInfo]:
+    """Yield the snapshots of an id in all scopes, the last saved first."""
+    after: int | None = None
+    while True:
+        page = backend.list_snapshots(Query(id=id, after=after), limit=limits.PAGE_ITEMS_MAX)
+        yield from page
+        if len(page) < limits.PAGE_ITEMS_MAX:
+            return
+        after = ids.seq_of(page[-1].revision)

@@ -1,0 +1,151 @@
+"""How a value that is not JSON stands in JSON: an object whose first key says what it is.
+
+| in Python                               | stored                                               |
+|-----------------------------------------|------------------------------------------------------|
+| None, bool, int, finite float, text     | itself                                               |
+| list, dict with text keys               | itself                                               |
+| a message                               | `{"$message": "AIMessage", "content": ..., ...}`     |
+| the same with values in it that are not | `{"$message+": "AIMessage", ...}`                    |
+| tuple, set, frozenset, deque            | `{"$tuple": [...]}`, ...                             |
+| bytes, bytearray                        | `{"$bytes": "<base64>"}`, ...                        |
+| NaN, infinities                         | `{"$float": "nan"}`                                  |
+| text with lone surrogates               | `{"$text": "<unicode escapes>"}`                     |
+| dict with other keys                    | `{"$map": [[key, value], ...]}`                      |
+| dict whose first key begins with `$`    | `{"$plain": {...}}`                                  |
+| datetime, date, time, timedelta         | `{"$datetime": "<ISO 8601>"}`, ...                   |
+| Decimal                                 | `{"$decimal": "..."}`                                |
+| member of an enum                       | `{"$enum": "module:Name", "name": "RED"}`            |
+| named tuple                             | `{"$object": "module:Name", "items": [...]}`         |
+| dataclass, pydantic model, ...          | `{"$object": "module:Name", "fields": {...}}`        |
+| anything else                           | `{"$serde": ["msgpack", "<base64>", "module:Name"]}` |
+
+With a serializer that is not LangGraph's own, as one that encrypts, each value is
+`{"$sealed": [type, "<base64>"]}`, lists item by item.
+"""
+
+from collections import deque
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from limpet.errors import Corrupt, InvalidInput
+
+MESSAGE = "$message"
+RICH = "$message+"
+OBJECT = "$object"
+ENUM = "$enum"
+MAP = "$map"
+PLAIN = "$plain"
+TEXT = "$text"
+FLOAT = "$float"
+BYTES = "$bytes"
+BYTEARRAY = "$bytearray"
+SERDE = "$serde"
+SEALED = "$sealed"
+DATETIME = "$datetime"
+DATE = "$date"
+TIME = "$time"
+TIMEDELTA = "$timedelta"
+DECIMAL = "$decimal"
+EXTRA = "$extra"
+
+SEQUENCES: dict[type, str] = {
+    tuple: "$tuple",
+    set: "$set",
+    frozenset: "$frozenset",
+    deque: "$deque",
+}
+UNORDERED = frozenset((set, frozenset))
+SEQUENCE_OF = {tag: kind for kind, tag in SEQUENCES.items()}
+
+MARK = b'{"$'
+"""What stands in encoded JSON exactly where such an object begins: in a text it is escaped."""
+
+
+def written_name(name: object) -> bytes:
+    """Return the name of a channel, or of another member, as JSON."""
+    try:
+        if type(name) is str:
+            return orjson.dumps(name)
+    except TypeError:
+        pass  # it holds what no text can
+    raise InvalidInput(f"the name of a channel must be text. name=`{name!a}`")
+
+
+def written_moment(value: Any) -> tuple[str, Any] | None:
+    """Return the tag and the text of a time or a Decimal; None if it is none of them.
+
+    Only of those very classes, and only what is read back as the same.
+    """
+    kind = type(value)
+    if kind is datetime and _is_known(value.tzinfo):
+        return DATETIME, _written_datetime(value)
+    if kind is date:
+        return DATE, value.isoformat()
+    if kind is time and value.tzinfo is None:
+        return TIME, [value.isoformat(), value.fold] if value.fold else value.isoformat()
+    if kind is timedelta:
+        return TIMEDELTA, [value.days, value.seconds, value.microseconds]
+    if kind is Decimal:
+        return DECIMAL, str(value)
+    return None
+
+
+def _is_known(zone: Any) -> bool:
+    if type(zone) is ZoneInfo:
+        return isinstance(zone.key, str)  # one that was read from a file has no name
+    return zone is None or type(zone) is timezone
+
+
+def _written_datetime(value: datetime) -> Any:
+    zone = value.tzinfo
+    name = None
+    if isinstance(zone, ZoneInfo):
+        name = zone.key
+    elif isinstance(zone, timezone):
+        _, *names = zone.__getinitargs__()  # type: ignore[attr-defined]
+        name = names[0] if names else None
+    if name is None and not value.fold:
+        return value.isoformat()
+    return [value.isoformat(), type(zone) is ZoneInfo, name, value.fold]
+
+
+def read_moment(tag: str, written: Any) -> Any:
+    """Return what `written_moment` wrote, or raise Corrupt."""
+    try:
+        return _READERS[tag](written)
+    except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as cause:
+        raise Corrupt(f"a stored value makes no sense. tag=`{tag}`") from cause
+
+
+def _read_datetime(written: Any) -> datetime:
+    if isinstance(written, str):
+        return datetime.fromisoformat(written)
+    text, is_place, name, fold = written
+    moment = datetime.fromisoformat(text).replace(fold=fold)
+    if is_place:
+        return moment.replace(tzinfo=ZoneInfo(name))
+    offset = moment.utcoffset()
+    return (
+        moment if name is None or offset is None else moment.replace(tzinfo=timezone(offset, name))
+    )
+
+
+def _read_time(written: Any) -> time:
+    if isinstance(written, str):
+        return time.fromisoformat(written)
+    text, fold = written
+    return time.fromisoformat(text).replace(fold=fold)
+
+
+_READERS: dict[str, Any] = {
+    DATETIME: _read_datetime,
+    DATE: date.fromisoformat,
+    TIME: _read_time,
+    TIMEDELTA: lambda written: timedelta(*written),
+    DECIMAL: Decimal,
+}
+MOMENTS = frozenset(_READERS)

@@ -1,0 +1,194 @@
+"""The deltas of a channel along the ancestors of a checkpoint.
+
+A channel of LangGraph's that keeps deltas has no value in most checkpoints: it is made again of the
+last one that is stored (the seed) and of what tasks wrote since. A checkpoint whose ancestors are
+gone carries their part of it in its own state, so that nothing is lost with them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from limpet.compat.langgraph import records
+from limpet.compat.langgraph.records import Config
+from limpet.compat.langgraph.verbs import Desk, notes_on
+from limpet.core import ids, limits
+from limpet.errors import Corrupt
+from limpet.model import Note, ScopeKey, SnapshotInfo
+from limpet.protocol import Backend, Query
+from limpet.steps import Work
+
+_BATCH = 64  # ancestors whose writes are read at once
+
+
+class Past(NamedTuple):
+    """What a channel is made of, as JSON: its seed, if there is one, and the writes since.
+
+    `writes` are the task and the value, the oldest first.
+    """
+
+    seed: tuple[Any, ...]
+    writes: list[tuple[str, Any]]
+
+
+def delta_history(desk: Desk, config: Config, channels: Sequence[str]) -> Work[dict[str, Any]]:
+    """Read what channels are made of at the checkpoint that a config names."""
+    scope, wanted = records.scope_in(config), records.id_in(config)
+    names = list(dict.fromkeys(channels))
+
+    def work(backend: Backend) -> dict[str, Any]:
+        found = pasts(backend, scope, wanted, names) if names else {}
+        read = desk.codec.reader.value
+        return {
+            name: {
+                "writes": [(task_id, name, read(tree)) for task_id, tree in past.writes],
+                **({"seed": read(past.seed[0])} if past.seed else {}),
+            }
+            for name, past in found.items()
+        }
+
+    return work
+
+
+def pasts(
+    backend: Backend, scope: ScopeKey, checkpoint_id: str | None, channels: Sequence[str]
+) -> dict[str, Past]:
+    """Return what channels are made of, from the ancestors of a checkpoint, which is left out."""
+    gathering = _Gathering(channels)
+    target = backend.read_info(scope, checkpoint_id)
+    if target is not None and not gathering.carried_by(backend, target):
+        chain = _ancestors(backend, target)
+        while gathering.left and (batch := _some(chain)):
+            gathering.add(backend, scope, batch)
+    return gathering.found()
+
+
+class _Gathering:
+    """Seeds and writes of channels, from the newest ancestor to the oldest."""
+
+    def __init__(self, channels: Sequence[str]) -> None:
+        self.left = set(channels)
+        self._seeds: dict[str, tuple[Any, ...]] = dict.fromkeys(channels, ())
+        self._writes: dict[str, list[tuple[str, Any]]] = {name: [] for name in channels}
+
+    def found(self) -> dict[str, Past]:
+        """Return what was gathered, the oldest writes first."""
+        return {name: Past(seed, self._writes[name][::-1]) for name, seed in self._seeds.items()}
+
+    def carried_by(self, backend: Backend, target: SnapshotInfo) -> bool:
+        """Take what the checkpoint itself carries; tell whether that is all."""
+        names = _names_in(target, records.CARRIES)
+        if names is None:
+            raise Corrupt(f"the metadata is not that of a checkpoint. id=`{target.id}`")
+        if self.left & names:
+            for info, body in backend.read_snapshots(target.scope, [target.id]):
+                self._carried(carried_in(info, records.tree_of(info, body)))
+        return not self.left
+
+    def add(self, backend: Backend, scope: ScopeKey, batch: Sequence[SnapshotInfo]) -> None:
+        """Go on with some ancestors."""
+        written: dict[str, list[Note]] = {}
+        for note in notes_on(backend, scope, [info.id for info in batch]):
+            written.setdefault(note.snapshot_id or "", []).append(note)
+        states = _States(backend, scope, [info for info in batch if self._may_hold(info)])
+        for info in batch:
+            for task_id, channel, tree in reversed(records.trees_of(written.get(info.id, ()))):
+                if channel in self.left:
+                    self._writes[channel].append((task_id, tree))
+            if self._may_hold(info):
+                self._seeded(info, states.read(info))
+            if not self.left:
+                return
+
+    def _may_hold(self, info: SnapshotInfo) -> bool:
+        # Only a hint: if it makes no sense, the state tells.
+        return bool(self.left - (_names_in(info, records.ABSENT) or set()))
+
+    def _seeded(self, info: SnapshotInfo, tree: Mapping[str, Any]) -> None:
+        for name in self.left & tree["channel_values"].keys():
+            self._seeds[name] = (tree["channel_values"][name],)
+            self.left.discard(name)
+        self._carried(carried_in(info, tree))
+
+    def _carried(self, carried: Mapping[str, Past]) -> None:
+        for name in self.left & carried.keys():
+            self._seeds[name] = carried[name].seed
+            self._writes[name] += reversed(carried[name].writes)
+            self.left.discard(name)
+
+
+def carried_in(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, Past]:
+    """Return what the state of a checkpoint carries of ancestors that are gone.
+
+    Raises:
+        Corrupt: it makes no sense.
+    """
+    found: dict[str, Past] = {}
+    match tree.get(records.CARRIED, {}):
+        case dict(carried):
+            for name, part in carried.items():
+                match part:
+                    case {"writes": list(writes)} if all(map(_is_write, writes)):
+                        seed = (part["seed"],) if "seed" in part else ()
+                        found[name] = Past(seed, [(task_id, each) for task_id, each in writes])
+            if len(found) == len(carried):
+                return found
+    raise Corrupt(f"what a checkpoint carries makes no sense. id=`{info.id}`")
+
+
+def _is_write(write: Any) -> bool:
+    return isinstance(write, list) and len(write) == 2 and isinstance(write[0], str)
+
+
+def _names_in(info: SnapshotInfo, key: str) -> set[str] | None:
+    """Return the channels that stand under a key of the metadata; None if it makes no sense."""
+    # What somebody else saved may have such a key as well; there it means nothing.
+    names = info.metadata.get(key, []) if records.FACADE in info.metadata else []
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return set(names) if is_list else None
+
+
+class _States:
+    """States of ancestors, read a few at a time, and more the further it goes."""
+
+    def __init__(self, backend: Backend, scope: ScopeKey, wanted: Sequence[SnapshotInfo]) -> None:
+        self._backend = backend
+        self._scope = scope
+        self._wanted = [info.id for info in wanted]
+        self._next = 1
+        self._found: dict[str, dict[str, Any]] = {}
+
+    def read(self, info: SnapshotInfo) -> dict[str, Any]:
+        """Return the state of one; empty if it is gone since."""
+        if info.id not in self._found:
+            start = self._wanted.index(info.id)
+            page = self._wanted[start : start + self._next]
+            self._next = min(2 * self._next, limits.PAGE_STATES_MAX)
+            found = self._backend.read_snapshots(self._scope, page)
+            self._found = {each.id: records.tree_of(each, body) for each, body in found}
+        return self._found.get(info.id, {"channel_values": {}})
+
+
+def _some(chain: Iterator[SnapshotInfo]) -> list[SnapshotInfo]:
+    return list(islice(chain, _BATCH))
+
+
+def _ancestors(backend: Backend, target: SnapshotInfo) -> Iterator[SnapshotInfo]:
+    """Yield the parent of a checkpoint, the parent of that, and so on.
+
+    A parent was nearly always saved before its child, so a page of history holds many of them.
+    """
+    page: dict[str, SnapshotInfo] = {}
+    met = {target.id}
+    info = target
+    while info.parent_id is not None and info.parent_id not in met:
+        if info.parent_id not in page:
+            query = Query(info.scope, after=ids.seq_of(info.revision))
+            listed = backend.list_snapshots(query, limit=limits.PAGE_ITEMS_MAX)
+            page = {each.id: each for each in listed}
+        parent = page.get(info.parent_id) or backend.read_info(info.scope, info.parent_id)
+        if parent is None:
+            return
+        met.add(parent.id)
+        info = parent
+        yield info

@@ -1,0 +1,222 @@
+"""The checkpoint of a run: what it holds, how it is checked, and its JSON."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Any, ClassVar
+
+from limpet.core import times
+from limpet.errors import InvalidInput
+from limpet.model import JSON
+from limpet.opening import draw
+
+NAMES = (
+    "run_id",
+    "task_name",
+    "iteration",
+    "messages",
+    "system_prompt",
+    "input_tokens",
+    "output_tokens",
+    "created_at",
+)
+ZERO_TIME = "0001-01-01T00:00:00Z"
+
+_NAMES = frozenset(NAMES)
+_INTEGERS = range(-(2**63), 2**63)
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?"
+    r"(?:Z|([+-])([01]\d|2[0-3]):([0-5]\d))",
+    re.ASCII,
+)
+_DAYS_IN_400_YEARS = 146_097
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Checkpoint:
+    """Where a run stood after one of its iterations.
+
+    `messages` is a list of any JSON, or None, and is kept exactly. `created_at` is RFC 3339 text
+    and is kept as it was written: up to nine digits of a second, and the offset. A datetime with a
+    time zone is turned into such text. Left empty, `save` writes the present in its place.
+    `extra` has the fields that are none of these eight.
+
+    Raises:
+        InvalidInput: a value is not of its type, not of 64 bits, or not a time.
+    """
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # messages are a list
+
+    run_id: str
+    task_name: str
+    iteration: int
+    messages: list[JSON] | None
+    system_prompt: str
+    input_tokens: int
+    output_tokens: int
+    created_at: str
+    extra: Mapping[str, JSON]
+
+    def __init__(
+        self,
+        run_id: str,
+        task_name: str = "",
+        iteration: int = 0,
+        messages: list[JSON] | None = None,
+        system_prompt: str = "",
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        created_at: str | datetime = "",
+        extra: Mapping[str, JSON] | None = None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "run_id": _text("run_id", run_id),
+            "task_name": _text("task_name", task_name),
+            "iteration": _integer("iteration", iteration),
+            "messages": _messages(messages),
+            "system_prompt": _text("system_prompt", system_prompt),
+            "input_tokens": _integer("input_tokens", input_tokens),
+            "output_tokens": _integer("output_tokens", output_tokens),
+            "created_at": _time(created_at),
+            "extra": _extra({} if extra is None else extra),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return its JSON: the eight fields in their order, then the extra ones."""
+        return {**{name: getattr(self, name) for name in NAMES}, **self.extra}
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, JSON]) -> "Checkpoint":
+        """Return the checkpoint that JSON describes.
+
+        As in Go the case of names does not matter, and a field that is missing or null has its
+        default.
+
+        Raises:
+            InvalidInput: it is no object, or a value is not acceptable.
+        """
+        if not isinstance(wire, Mapping):
+            raise InvalidInput(f"a checkpoint must be an object. type=`{type(wire).__name__}`")
+        fields: dict[str, Any] = {"run_id": ""}
+        extra: dict[str, JSON] = {}
+        for key, value in wire.items():
+            name = field_of(key)
+            if name is None:
+                extra[key] = value
+            elif value is not None or name == "messages":
+                fields[name] = value
+        return cls(**fields, extra=extra)
+
+
+def taken(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
+    """Return a checkpoint, or the one that JSON describes, with a time."""
+    found = checkpoint
+    if not isinstance(found, Checkpoint):
+        found = Checkpoint.from_json(found)
+    if found.created_at:
+        return found
+    return replace(found, created_at=text_of(times.from_us(draw().now)))
+
+
+def bare(checkpoint: Checkpoint) -> Checkpoint:
+    """Return what a listing shows of a checkpoint."""
+    return replace(checkpoint, messages=None, system_prompt="", extra={})
+
+
+def newest_first(found: list[tuple[Checkpoint, int]]) -> list[Checkpoint]:
+    """Sort by the moment; of equal ones the last saved first, then by run_id.
+
+    Each comes with when it was saved, in whatever unit.
+    """
+    found.sort(key=lambda each: (-instant_of(each[0].created_at), -each[1], each[0].run_id))
+    return [checkpoint for checkpoint, _ in found]
+
+
+def field_of(key: object) -> str | None:
+    """Return which of the eight fields a key names to Go, which ignores case; None: none."""
+    if not isinstance(key, str):
+        return None
+    name = key.casefold()
+    # A letter that folds to two (the German sharp s) is another letter to Go.
+    return name if name in _NAMES and len(name) == len(key) else None
+
+
+def instant_of(text: str) -> int:
+    """Return an RFC 3339 time as nanoseconds, comparable across offsets.
+
+    Raises:
+        InvalidInput: it is no such time, or there is no such day.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InvalidInput("created_at must be an RFC 3339 time")
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    fraction, sign, offset_h, offset_m = found.groups()[6:]
+    try:
+        # Go has a year 0, which Python has not; 400 is one with the same days.
+        days = date(year or 400, month, day).toordinal() - (0 if year else _DAYS_IN_400_YEARS)
+    except ValueError:
+        raise InvalidInput("created_at names a day that does not exist") from None
+    minutes = (days * 24 + hour) * 60 + minute
+    if sign is not None:
+        offset = int(offset_h) * 60 + int(offset_m)
+        minutes += offset if sign == "-" else -offset
+    return (minutes * 60 + second) * 10**9 + int((fraction or "").ljust(9, "0"))
+
+
+def text_of(moment: datetime) -> str:
+    """Return an aware datetime as Go writes it: no zeros at the end, `Z` for UTC.
+
+    Raises:
+        InvalidInput: it has no time zone, or one whose offset has seconds.
+    """
+    offset = moment.utcoffset()
+    if offset is None or offset % timedelta(minutes=1):
+        raise InvalidInput("created_at must have a time zone whose offset is in whole minutes")
+    text = moment.replace(tzinfo=None, fold=0).isoformat()
+    text = text.rstrip("0") if "." in text else text
+    return text + (moment.isoformat()[-6:] if offset else "Z")
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} must be text. type=`{type(value).__name__}`")
+    return str.__str__(value)
+
+
+def _integer(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a whole number. type=`{type(value).__name__}`")
+    plain = int.__pos__(value)
+    if plain not in _INTEGERS:
+        raise InvalidInput(f"{name} must have at most 64 bits")
+    return plain
+
+
+def _messages(value: object) -> list[JSON] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f"messages must be a list or None. type=`{type(value).__name__}`")
+    return list(value)
+
+
+def _time(value: object) -> str:
+    if isinstance(value, datetime):
+        return text_of(value)
+    text = _text("created_at", value)
+    if text:
+        instant_of(text)
+    return text
+
+
+def _extra(value: object) -> dict[str, JSON]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"extra must be a mapping. type=`{type(value).__name__}`")
+    for key in value:
+        if not isinstance(key, str) or field_of(key) is not None:
+            raise InvalidInput("extra must have names of its own, as text")
+    return dict(value)

@@ -1,0 +1,69 @@
+"""Between a store and the folder of a Go store. One checkpoint is in memory at a time."""
+
+import os
+
+from limpet.compat.place import folder_of
+from limpet.compat.runs.go import GoRunStore
+from limpet.compat.runs.store import Place, RunStore
+from limpet.compat.transfer import Transfer
+from limpet.core.findings import finding
+from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound
+from limpet.model import Finding
+from limpet.runs.verbs import scope_of
+
+
+def import_runs(store: Place, dir: str | os.PathLike[str]) -> Transfer:
+    """Save every checkpoint of a Go store's folder, each under the name of its file.
+
+    It takes the place of what the run has in the store. May be repeated. A file that cannot be
+    read, or that the store does not take, is skipped and told.
+
+    Raises:
+        NotFound: there is no such folder.
+    """
+    folder = folder_of(dir)
+    if not os.path.isdir(folder):
+        raise NotFound(f"there is no such folder. path=`{folder}`")
+    files = GoRunStore(folder)
+    number, skipped = 0, []
+    with RunStore(store) as target:
+        for run_id in files._run_ids():
+            try:
+                found = files.load(run_id)
+            except NotFound:
+                continue  # deleted meanwhile
+            except LimpetError as error:
+                skipped.append(_finding(run_id, error))
+                continue
+            try:
+                target.save(found)
+            except InvalidInput as error:
+                skipped.append(_finding(run_id, error))
+                continue
+            number += 1
+    return Transfer(number, tuple(skipped))
+
+
+def export_runs(store: Place, dir: str | os.PathLike[str]) -> Transfer:
+    """Write the checkpoint of every run of a store to a Go store's folder, which may be new.
+
+    It takes the place of the run's file. May be repeated. A run that cannot be read, or whose id
+    cannot be the name of a file, is skipped and told.
+    """
+    number, skipped = 0, []
+    with RunStore(store) as source:
+        files = GoRunStore(dir)
+        for run_id in source._run_ids():
+            try:
+                files.save(source.load(run_id))
+            except NotFound:
+                continue  # it has only a lease or notes, or was deleted meanwhile
+            except (Corrupt, InvalidInput) as error:
+                skipped.append(_finding(run_id, error))
+                continue
+            number += 1
+    return Transfer(number, tuple(skipped))
+
+
+def _finding(run_id: str, error: LimpetError) -> Finding:
+    return finding("error", "run_skipped", str(error), scope=scope_of(run_id))

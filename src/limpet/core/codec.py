@@ -1,0 +1,400 @@
+"""Exact JSON, and the pipeline that turns an encoded state into stored bytes and back.
+
+Encoding. A value is one byte string: what `orjson` writes. Integers beyond 64 bits are written by
+the standard library instead, behind one leading space: legal JSON, and the mark that such bytes
+must be read by a parser that keeps them exact.
+
+Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. So before it
+sees a value, the garbage collector's view of what refers to what gives all parts of it, level by
+level, whose types are looked at; that costs little for each part and nothing for each byte. Of a
+value with very many parts `marshal` tells the same faster: it accepts no type but the built-in
+ones, and the floats in its output show whether one of them is not finite. All of that runs in C.
+Only what does not get through is walked, to be refused with its path or taken.
+
+Pipeline. A body is the encoding itself, or a delta (core/delta.py); `squeeze` compresses and seals
+it, `address_body` adds a checksum. `unpack` is their exact inverse.
+"""
+
+import gc
+import json
+import marshal
+from math import isfinite
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+import xxhash
+import zstandard
+
+from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON
+from limpet.protocol import Tails
+
+# A dataclass that is also a buffer would get through marshal.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
+
+_MARSHAL_VERSION = 4
+_MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
+_FALSE_ALARMS_MAX = 1_000
+_CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
+_KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
+_PARTS_MAX = 16 * 1024  # of a value that is looked at level by level
+_WIDE = b" "
+_SHORT_CHARS = 1024
+_MEMBERS_MAX = 64  # whose places are remembered: an agent's state has a handful
+
+
+def encode(value: JSON, *, what: str = "state") -> bytes:
+    """Return the bytes of a JSON value; they depend on nothing that happens to it afterwards.
+
+    Raises:
+        InvalidInput: something in it is not JSON; the message has its path (a JSON Pointer).
+    """
+    try:
+        if _is_plain(value):
+            return orjson.dumps(value, option=_OPTIONS)
+    except (TypeError, ValueError):
+        pass  # not JSON, or JSON that needs care: the walk tells which
+    return _encode_walking(value, what)
+
+
+def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
+    """Return the bytes that `encode` gives, and where the top-level lists end in them.
+
+    None if it is no object, has very many members, or holds integers beyond 64 bits.
+    """
+    if type(state) is not dict or len(state) > _MEMBERS_MAX:
+        return encode(state), None
+    try:
+        if _is_plain(state) and all(type(key) is str for key in state):
+            return _encode_members(state)
+    except (TypeError, ValueError):
+        pass
+    return _encode_walking(state, "state"), None
+
+
+def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
+    """Encode an object so that the places of its members are known."""
+    kinds = [type(value) in (list, tuple) for value in state.values()]
+    lists = sum(kinds)
+    if not lists:
+        return orjson.dumps(state, option=_OPTIONS), dict.fromkeys(state)
+    behind = list(state.items())[kinds.index(True) + 1 :]
+    if lists == 1 and all(_is_short(value) for _, value in behind):
+        # Only what stands behind the list has to be measured. To encode all of it once, and not in
+        # parts that are then joined, spares a copy of the state.
+        (key,) = (key for key, is_list in zip(state, kinds, strict=True) if is_list)
+        tail = len(orjson.dumps(dict(behind))) if behind else 1
+        tails: Tails = dict.fromkeys(state)
+        tails[key] = (tail + 1, bool(state[key]))
+        return orjson.dumps(state, option=_OPTIONS), tails
+    return _joined_members(state, kinds)
+
+
+def _joined_members(state: dict[str, JSON], kinds: list[bool]) -> tuple[bytes, Tails]:
+    parts: list[bytes] = []
+    for key, value in state.items():
+        parts += (b",", orjson.dumps(key), b":", orjson.dumps(value, option=_OPTIONS))
+    parts[0] = b"{"
+    parts.append(b"}")
+    tails: Tails = {}
+    behind = 1
+    for at, key, is_list in zip(
+        range(len(parts) - 2, 0, -4), reversed(state), reversed(kinds), strict=True
+    ):
+        tails[key] = (behind + 1, parts[at] != b"[]") if is_list else None
+        behind += sum(map(len, parts[at - 3 : at + 1]))
+    return b"".join(parts), tails
+
+
+def _is_short(value: JSON) -> bool:
+    return type(value) in (int, float, bool, type(None)) or (
+        type(value) is str and len(value) <= _SHORT_CHARS
+    )
+
+
+def _is_plain(value: JSON) -> bool:
+    """Tell whether orjson writes a value exactly; True is certain.
+
+    Level by level, all parts must be of JSON's own types, their floats finite, and the levels few:
+    orjson does not count tuples, and overruns its memory when they are nested too deep.
+    """
+    level, left = [value], _PARTS_MAX
+    for _ in range(DEPTH_MAX):
+        found = is_plain_level(level, _KINDS, _CONTAINERS)
+        if found is not None:
+            return found
+        level = gc.get_referents(*level)
+        left -= len(level)
+        if left < 0:
+            return _is_plain_and_large(value)
+    kinds = set(map(type, level))
+    # The last level may hold no container; a float there is not worth a second look.
+    return kinds <= _KINDS and kinds.isdisjoint(_CONTAINERS | {float})
+
+
+def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[type]) -> bool | None:
+    """Tell whether some values are of these kinds, and finite; None if their parts tell more."""
+    found = set(map(type, level))
+    if not found <= kinds:
+        return False
+    if float in found and not all(isfinite(each) for each in level if type(each) is float):
+        return False
+    return True if found.isdisjoint(inner) else None
+
+
+def _is_plain_and_large(value: JSON) -> bool:
+    """Tell the same of a value of many parts, which `marshal` looks at faster one by one.
+
+    It also ends where parts are met again and again: it refuses what is nested without end.
+    """
+    shape = marshal.dumps(value, _MARSHAL_VERSION)
+    return _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape)
+
+
+def decode(encoded: bytes) -> JSON:
+    """Return a new value from the bytes that `encode` gave.
+
+    Raises:
+        Corrupt: the bytes are not JSON.
+    """
+    try:
+        if encoded.startswith(_WIDE):
+            return json.loads(encoded, parse_constant=_refuse_constant)
+        return orjson.loads(encoded)
+    except (ValueError, RecursionError) as cause:
+        raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_shallow(value: JSON, parts_max: int) -> bool:
+    """Tell whether a value that marshal took is nested within the limit; True is certain.
+
+    marshal writes at least one byte for each part. More parts than that are parts met again and
+    again (a cycle), or something that is no JSON and leads all over the interpreter.
+    """
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = gc.get_referents(*level)
+        if not level:
+            return True
+        parts_max -= len(level)
+        if parts_max < 0:
+            return False
+    return not any(isinstance(each, dict | list | tuple) for each in level)
+
+
+def _may_hold_nonfinite(shape: bytes) -> bool:
+    """Tell whether marshal's output may hold NaN or an infinity; False is certain.
+
+    The last two bytes of such a float are F0..FF, then 7F or FF, which never meet in UTF-8 text.
+    """
+    alarms = 0
+    for last in (b"\x7f", b"\xff"):
+        at = shape.find(last)
+        while at >= 0:
+            if at >= 8 and shape[at - 1] >= 0xF0 and shape[at - 8] in _MARSHAL_FLOATS:
+                return True
+            alarms += 1
+            if alarms > _FALSE_ALARMS_MAX:
+                return True
+            at = shape.find(last, at + 1)
+    return False
+
+
+def _encode_walking(value: JSON, what: str) -> bytes:
+    plain, wide = _Walk(what).plain(value)
+    if not wide:
+        return orjson.dumps(plain)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _WIDE + text.encode()
+
+
+class _Walk:
+    """A pass over a value that refuses what is not JSON and says where it stands."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._path: list[str | int] = []
+        self._wide = False
+
+    def plain(self, value: JSON) -> tuple[JSON, bool]:
+        """Return the value in built-in types, and whether it holds integers beyond 64 bits."""
+        return self._visit(value, 0), self._wide
+
+    def _refuse(self, why: str) -> InvalidInput:
+        pointer = "".join(
+            "/" + str(part).replace("~", "~0").replace("/", "~1") for part in self._path
+        )
+        shown = pointer.encode("utf-8", "backslashreplace").decode()
+        return InvalidInput(f"{self._what} {why}. path=`{shown}`")
+
+    def _visit(self, value: Any, depth: int) -> JSON:
+        # One frame a level, so that a caller deep inside a framework does not run out of stack.
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return self._integer(value)
+        if isinstance(value, float):
+            number = float.__pos__(value)
+            if not isfinite(number):
+                raise self._refuse("holds a number that is not finite")
+            return number
+        if not isinstance(value, dict | list | tuple):
+            raise self._refuse(f"holds a value that is not JSON. type=`{kind.__name__}`")
+        if depth >= DEPTH_MAX:
+            raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
+        path = self._path
+        if not isinstance(value, dict):
+            items: list[JSON] = []
+            for index, item in enumerate(value):
+                path.append(index)
+                items.append(self._visit(item, depth + 1))
+                path.pop()
+            return items
+        members: dict[str, JSON] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise self._refuse(f"has a key that is not text. type=`{type(key).__name__}`")
+            path.append(str.__str__(key))
+            name = self._text(key)
+            if name in members:
+                raise self._refuse("has the same key twice")
+            members[name] = self._visit(item, depth + 1)
+            path.pop()
+        return members
+
+    def _text(self, value: str) -> str:
+        plain = str.__str__(value)
+        try:
+            plain.encode()
+        except UnicodeEncodeError:
+            raise self._refuse("holds a lone surrogate") from None
+        return plain
+
+    def _integer(self, value: int) -> int:
+        plain = value if type(value) is int else int.__pos__(value)
+        if not -(2**63) <= plain < 2**64:
+            self._wide = True
+            # An integer of 14,280 bits is below 10 ** 4300, so most need no big power.
+            if plain.bit_length() > 14_280 and abs(plain) >= 10**INTEGER_DIGITS_MAX:
+                raise self._refuse(f"holds an integer of more than {INTEGER_DIGITS_MAX} digits")
+        return plain
+
+
+class Seal(Protocol):
+    """What protects stored bytes at rest; it sits below compression and deltas."""
+
+    def seal(self, body: bytes) -> bytes:
+        """Return the bytes to store."""
+        ...
+
+    def unseal(self, body: bytes) -> bytes:
+        """Return what `seal` was given, or raise Corrupt."""
+        ...
+
+
+class NoSeal:
+    """The identity: bytes are stored as they are."""
+
+    def seal(self, body: bytes) -> bytes:
+        """Return the bytes unchanged."""
+        return body
+
+    def unseal(self, body: bytes) -> bytes:
+        """Return the bytes unchanged."""
+        return body
+
+
+NO_SEAL = NoSeal()
+
+WHOLE = 0  # the encoding itself
+DELTA = 2  # a delta against the body it builds on
+SEALED = 4  # a delta against the body it builds on, continued by the one that builds on
+ZSTD = 1  # added: one zstd frame of it
+
+_ENCODINGS = frozenset(form + packing for form in (WHOLE, DELTA, SEALED) for packing in (0, ZSTD))
+
+# A whole body below this takes a few pages at most and stays readable in any SQL shell. To compress
+# it would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
+_COMPRESSED_MIN = {WHOLE: 16 * 1024, DELTA: 96, SEALED: 96}
+_LEVEL = {WHOLE: 1, DELTA: 1, SEALED: 3}
+_LEVEL_PACK = 7  # of a delta that stays: one in 33 saves
+
+
+class Packed(NamedTuple):
+    """One stored body: how it is written, the bytes, and a checksum over both and its address."""
+
+    encoding: int
+    body: bytes
+    checksum: int
+
+
+def checksum_of(*parts: bytes) -> int:
+    """Return a signed 64-bit checksum of the parts, which fits an integer column everywhere."""
+    unsigned = xxhash.xxh3_64_intdigest(b"".join(parts))
+    return unsigned - 2**64 if unsigned >= 2**63 else unsigned
+
+
+def squeeze(
+    payload: bytes, form: int = WHOLE, *, pack: bool = False, seal: Seal = NO_SEAL
+) -> tuple[int, bytes]:
+    """Return how a body of some form is written, and its bytes: compressed if shorter, and sealed.
+
+    The payload is an encoded state or a delta as bytes; `pack` compresses it more thoroughly.
+    """
+    encoding, body = form, payload
+    if len(payload) >= _COMPRESSED_MIN[form]:
+        level = _LEVEL_PACK if pack else _LEVEL[form]
+        frame = zstandard.ZstdCompressor(level=level).compress(payload)
+        if len(frame) < len(payload):
+            encoding, body = form + ZSTD, frame
+    return encoding, seal.seal(body)
+
+
+def form_of(encoding: int) -> int:
+    """Return WHOLE, DELTA or SEALED."""
+    return encoding & ~ZSTD
+
+
+def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
+    """Return squeezed bytes with a checksum that holds at this address only."""
+    return Packed(encoding, body, checksum_of(address, bytes((encoding,)), body))
+
+
+def check_body(packed: Packed, address: bytes) -> None:
+    """Raise Corrupt unless bytes are those that were stored there, in an encoding we know."""
+    encoding, body, checksum = packed
+    if encoding not in _ENCODINGS:
+        raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
+    if checksum_of(address, bytes((encoding,)), body) != checksum:
+        raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
+
+
+def unpack(
+    packed: Packed,
+    *,
+    seal: Seal = NO_SEAL,
+    address: bytes = b"",
+    unzip: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
+    """Return the payload again. Who unpacks many rows in a row passes what unzips them.
+
+    Raises:
+        Corrupt: the bytes are not those that were stored there, or their encoding is unknown.
+    """
+    check_body(packed, address)
+    encoding, body, _ = packed
+    body = seal.unseal(body)
+    if not encoding & ZSTD:
+        return body
+    try:
+        return (unzip or zstandard.ZstdDecompressor()).decompress(body)
+    except zstandard.ZstdError as cause:
+        raise Corrupt(f"a body does not decompress. bytes=`{len(body)}`") from cause

@@ -1,0 +1,190 @@
+"""What a commit does to a scope: the decision, without the storage.
+
+An engine reads what the decision needs, asks `judge`, and carries the verdict out in the same
+atomic step. Keeping the rules here is what makes all engines agree on them.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from limpet.core import codec, ids, lineage
+from limpet.core.rows import Row, pack_ref
+from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from limpet.model import ANY, HEAD, Expect, ScopeKey
+from limpet.protocol import Append, Commit, Tails
+
+
+class Line(NamedTuple):
+    """What an engine knows of a scope when it commits: its head, and what it must exceed.
+
+    `taken` says that the scope holds a snapshot, a note or a lease.
+    """
+
+    head: Row | None = None
+    floor: str = ""
+    fence: str | None = None
+    next_seq: int = 1
+    next_saved_at: int = 0
+    taken: bool = False
+
+
+class Verdict(Enum):
+    """What to do with a commit that is not refused."""
+
+    UNCHANGED = "it is already there"
+    INSERT = "a new snapshot"
+    REPLACE = "a new version of an existing one"
+
+
+def judge(
+    commit: Commit, line: Line, existing: Row | None, same_body: Callable[[], bool]
+) -> Verdict:
+    """Return what a commit does, or raise why it may not.
+
+    `existing` is what stands under the commit's own id; `same_body` is asked only when all its
+    other facts are those of the commit.
+    """
+    if commit.new_scope and line.taken:
+        raise AlreadyExists(f"there is such a scope already. {_where(commit.scope)}")
+    if commit.replaces is not None:
+        check_fence(commit.fence, line.fence, commit.scope)
+        if existing is None:
+            raise NotFound(f"there is no such snapshot. {_where(commit.scope, commit.id)}")
+        if existing.revision != commit.replaces:
+            raise Conflict(f"the snapshot has changed. {_where(commit.scope, commit.id)}")
+        return Verdict.REPLACE
+    if existing is not None:
+        same = _same_facts(commit, existing) and same_body()
+        # A draft that is saved again to be kept is not a repetition: it is promoted in place.
+        if same and (existing.kept or not commit.keep):
+            return Verdict.UNCHANGED
+        if not same and not commit.overwrite:
+            raise AlreadyExists(f"this id has another body. {_where(commit.scope, commit.id)}")
+    check_fence(commit.fence, line.fence, commit.scope)
+    check_expect(commit.expect, line.head, commit.scope)
+    return Verdict.INSERT if existing is None else Verdict.REPLACE
+
+
+def needs_head(commit: Commit) -> bool:
+    """Tell whether a commit cannot be carried out where the head cannot be read."""
+    if commit.past_damage:
+        return False
+    return commit.head or commit.expect is not ANY or commit.fence is not None
+
+
+def check_fence(fence: str | None, found: str | None, scope: ScopeKey) -> None:
+    """Raise Conflict unless the scope still carries the lease under which a write is made."""
+    if fence is not None and fence != found:
+        raise Conflict(f"the lease has passed to somebody else. {_where(scope)}")
+
+
+def check_source(commit: Commit, found: Row | None) -> None:
+    """Raise unless the snapshot that a fork begins at is still what it was made of."""
+    if commit.source is None or commit.forked_from is None:
+        return
+    if found is None:
+        raise NotFound(f"there is no such snapshot. {_where(*commit.forked_from)}")
+    if found.revision != commit.source:
+        raise Conflict(f"the snapshot has changed. {_where(*commit.forked_from)}")
+
+
+def check_expect(expect: Expect, head: Row | None, scope: ScopeKey) -> None:
+    """Raise Conflict unless the head has the revision that the caller expects."""
+    if expect is ANY:
+        return
+    found = None if head is None else head.revision
+    if found != expect:
+        raise Conflict(f"the head has moved. {_where(scope)} expect=`{expect}` found=`{found}`")
+
+
+def _same_facts(commit: Commit, row: Row) -> bool:
+    return (
+        commit.status == row.status
+        and commit.labels == row.labels
+        and commit.metadata == row.metadata
+        and (commit.parent is HEAD or commit.parent == row.parent_id)
+    )
+
+
+def _where(scope: ScopeKey, snapshot_id: str | None = None) -> str:
+    named = "" if snapshot_id is None else f" id=`{snapshot_id}`"
+    return f"session=`{scope.session_id}` scope=`{scope.scope_id}` kind=`{scope.kind}`{named}"
+
+
+def new_row(commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], str | None]) -> Row:
+    """Return the row of a new snapshot; `newest_kept` is asked only when its parent needs it."""
+    parent_id = commit.parent
+    if parent_id is HEAD:
+        head = line.head
+        parent_id = lineage.default_parent(
+            own_id=commit.id,
+            head_id=None if head is None else head.id,
+            head_kept=head is not None and bool(head.kept),
+            head_parent_id=None if head is None else head.parent_id,
+            newest_kept=newest_kept,
+        )
+    now, nonce, bits = commit.stamp
+    return Row(
+        seq=line.next_seq,
+        id=commit.id if commit.id is not None else ids.mint(now, bits, line.floor),
+        rev=0,
+        nonce=nonce,
+        kept=commit.keep,
+        parent_id=parent_id,
+        forked_from=pack_ref(commit.forked_from),
+        status=commit.status,
+        labels=commit.labels,
+        metadata=commit.metadata,
+        created_at=now if commit.created_at is None else commit.created_at,
+        updated_at=now,
+        saved_at=max(now, line.next_saved_at),
+        size=size,
+    )
+
+
+def replaced_row(commit: Commit, existing: Row, *, size: int) -> Row:
+    """Return the row of a new version; it keeps its place, its `created_at`, and being kept."""
+    return existing._replace(
+        rev=existing.rev + 1,
+        nonce=commit.stamp.nonce,
+        kept=bool(existing.kept) or (commit.keep and commit.replaces is None),
+        parent_id=existing.parent_id if commit.parent is HEAD else commit.parent,
+        forked_from=pack_ref(commit.forked_from) or existing.forked_from,
+        status=commit.status,
+        labels=commit.labels,
+        metadata=commit.metadata,
+        updated_at=commit.stamp.now,
+        size=size,
+    )
+
+
+def floor_after(commit: Commit, line: Line, row: Row) -> str:
+    """Return the greatest id minted in the scope once `row` is stored."""
+    return line.floor if commit.id is not None else row.id
+
+
+def appended(append: Append, head_body: bytes | None) -> tuple[bytes, Tails | None]:
+    """Return the encoded state that an append makes of the head's, and where its lists end.
+
+    Raises:
+        InvalidInput: the head is no object, the value is no list, or the result is too large.
+    """
+    state = {} if head_body is None else codec.decode(head_body)
+    if not isinstance(state, dict):
+        raise InvalidInput(f"the state of the head is no object. type=`{type(state).__name__}`")
+    current = state.setdefault(append.key, [])
+    if not isinstance(current, list):
+        raise InvalidInput(
+            f"the value is no list. key=`{append.key}` type=`{type(current).__name__}`"
+        )
+    current.extend(codec.decode(append.items))
+    encoded, tails = codec.encode_state(state)
+    check_size(len(encoded), append)
+    return encoded, tails
+
+
+def check_size(size: int, append: Append) -> None:
+    """Raise InvalidInput if an append makes a state that is too large."""
+    if size > append.state_bytes_max:
+        raise InvalidInput(f"the state is too large. bytes=`{size}` max=`{append.state_bytes_max}`")

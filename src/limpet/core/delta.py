@@ -1,0 +1,254 @@
+"""Differences between two byte strings: what to copy from the old one, and what is new.
+
+Made for states that are saved again and again and change a little: text appended, counters moved
+elsewhere, a window that slides, edits in several places, a file replaced among many. A common
+prefix and suffix are found first; between them, short samples of the new bytes are looked up in
+the old ones, near by at first, and what is found is extended both ways. All of it is done by
+`bytes.find` and comparisons of blocks, so it costs little more than reading both strings once, and
+the bytes searched are bounded whatever the input.
+
+As bytes a delta is a JSON array of whole numbers, three for each step (where to copy from, how
+many bytes, and how many new bytes follow), and right behind its `]` all the new bytes.
+"""
+
+from itertools import accumulate
+from operator import add
+from typing import NamedTuple
+
+import orjson
+
+from limpet.errors import Corrupt
+
+_SAMPLE = 24  # bytes looked up at once
+_MATCH_MIN = 32  # bytes that are worth a copy: a step takes up to 20 bytes itself
+_BLOCK_MIN = 64
+_BLOCK_MAX = 64 * 1024
+_STEPS_MAX = 512
+_SEARCHES = ((2 * 1024, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how samples spread out
+_MOVED_MIN = 8 * 1024  # bytes left that are worth a search behind
+_LARGE_MIN = 4 * 1024
+_SEARCHED_MAX = 64 * 1024 * 1024
+
+
+class Delta(NamedTuple):
+    """Steps (where to copy from, how many bytes, how many new ones follow), and the new bytes."""
+
+    ops: list[int]
+    literal: bytes
+
+
+def size_of(delta: Delta) -> int:
+    """Return how many bytes a delta makes."""
+    return sum(delta.ops[1::3]) + len(delta.literal)
+
+
+def is_poor(delta: Delta) -> bool:
+    """Tell whether so little is copied that it is not worth depending on the old bytes."""
+    return 8 * sum(delta.ops[1::3]) < size_of(delta)
+
+
+def is_large(delta: Delta) -> bool:
+    """Tell whether so much is new that another base may be worth a look."""
+    return len(delta.literal) > max(_LARGE_MIN, size_of(delta) // 16)
+
+
+def dump(delta: Delta) -> bytes:
+    """Return a delta as bytes."""
+    return orjson.dumps(delta.ops) + delta.literal
+
+
+def parse(payload: bytes) -> Delta:
+    """Return the delta that `dump` was given, or raise Corrupt."""
+    ops, end = parse_ops(payload)
+    return Delta(ops, payload[end:])
+
+
+def parse_ops(payload: bytes) -> tuple[list[int], int]:
+    """Return the steps of a delta, and where its new bytes begin, or raise Corrupt."""
+    end = payload.find(b"]") + 1
+    try:
+        ops = orjson.loads(payload[:end])
+    except ValueError:
+        ops = None
+    if (
+        not isinstance(ops, list)
+        or len(ops) % 3
+        or not {int}.issuperset(map(type, ops))  # a bool is no number here
+        or min(ops, default=0) < 0
+        or sum(ops[2::3]) != len(payload) - end
+    ):
+        raise Corrupt(f"a delta makes no sense. bytes=`{len(payload)}`")
+    return ops, end
+
+
+def apply(base: bytes, delta: Delta) -> bytes:
+    """Return the new bytes, or raise Corrupt if the delta is not one against this base."""
+    ops, literal = delta
+    starts, counts, fresh = ops[::3], ops[1::3], ops[2::3]
+    if max(map(add, starts, counts), default=0) > len(base):
+        raise Corrupt(f"a delta does not fit its base. bytes=`{len(base)}`")
+    whole, new = memoryview(base), memoryview(literal)
+    parts: list[memoryview] = []
+    for start, count, size, end in zip(starts, counts, fresh, accumulate(fresh), strict=True):
+        parts += (whole[start : start + count], new[end - size : end])
+    return b"".join(parts)
+
+
+def diff(old: bytes, new: bytes) -> Delta:
+    """Return a delta that makes `new` of `old`; it takes at most 64 bytes more than `new`."""
+    shorter = min(len(old), len(new))
+    prefix = _same_ahead(old, 0, new, 0, shorter)
+    suffix = _same_behind(old, len(old), new, len(new), shorter - prefix)
+    script = _Script(new)
+    if prefix >= _MATCH_MIN:
+        script.copy(0, prefix, 0)
+        at = prefix
+    else:
+        at = 0
+    if suffix < _MATCH_MIN:
+        suffix = 0
+    end = len(new) - suffix
+    if at < end:
+        _Search(old, new, end).into(script, at, prefix)
+    if suffix:
+        script.copy(len(old) - suffix, suffix, end)
+    return script.finished()
+
+
+class _Script:
+    """Steps under construction; what lies between two copies becomes new bytes."""
+
+    def __init__(self, new: bytes) -> None:
+        self._new = new
+        self._done = 0
+        self._ops: list[int] = []
+        self._parts: list[bytes] = []
+
+    def copy(self, start: int, count: int, at: int) -> None:
+        """Let `count` bytes at `at` of the new string be a copy."""
+        self._fresh(at)
+        ops = self._ops
+        if ops and not ops[-1] and ops[-3] + ops[-2] == start:
+            ops[-2] += count
+        else:
+            ops += (start, count, 0)
+        self._done = at + count
+
+    def _fresh(self, until: int) -> None:
+        if until > self._done:
+            if not self._ops:
+                self._ops += (0, 0, 0)
+            self._ops[-1] = until - self._done
+            self._parts.append(self._new[self._done : until])
+            self._done = until
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._ops) >= 3 * _STEPS_MAX
+
+    def finished(self) -> Delta:
+        """Return the delta; the rest is new."""
+        self._fresh(len(self._new))
+        return Delta(self._ops, b"".join(self._parts))
+
+
+class _Search:
+    """Finds parts of the new string, up to an end, in the old one."""
+
+    def __init__(self, old: bytes, new: bytes, end: int) -> None:
+        self._old = old
+        self._new = new
+        self._end = end
+        self._left = min(4 * (len(old) + len(new)) + _BLOCK_MAX, _SEARCHED_MAX)
+
+    def into(self, script: _Script, at: int, expected: int) -> None:
+        """Add copies to a script, from `at` on; `expected` is where the old string may go on."""
+        while at < self._end and not script.is_full:
+            found = self._next(at, expected)
+            if found is None:
+                return
+            start, count, at = found
+            script.copy(start, count, at)
+            at += count
+            expected = start + count
+
+    def _next(self, at: int, expected: int) -> tuple[int, int, int] | None:
+        for reach, spread in _SEARCHES:
+            found = self._sampled(at, expected, len(self._old), reach, spread)
+            if found is not None:
+                return found
+        if self._end - at >= _MOVED_MIN and expected:
+            return self._sampled(at, 0, expected, None, 8)
+        return None
+
+    def _sampled(
+        self, at: int, low: int, high: int, reach: int | None, spread: int
+    ) -> tuple[int, int, int] | None:
+        """Look samples up in old[low:high], `reach` bytes of it, each farther from `at`."""
+        gap = 0
+        while at + gap + _SAMPLE <= self._end and self._left > 0:
+            sample_at = at + gap
+            stop = high if reach is None else min(high, low + gap + reach)
+            place = self._old.find(self._new[sample_at : sample_at + _SAMPLE], low, stop)
+            self._left -= (stop if place < 0 else place) - low + _SAMPLE
+            if place >= 0:
+                found = self._extended(place, sample_at, at)
+                start, count, _ = found
+                skipped = abs(start - low) if high == len(self._old) else 0
+                if count >= _MATCH_MIN and count * 8 >= skipped:
+                    return found
+            gap = gap * spread + 4
+        return None
+
+    def _extended(self, place: int, sample_at: int, at: int) -> tuple[int, int, int]:
+        """Return a match as long as it gets: from where, how many bytes, and to where."""
+        old, new = self._old, self._new
+        behind = _same_behind(old, place, new, sample_at, min(place, sample_at - at))
+        limit = min(len(old) - place, self._end - sample_at)
+        ahead = _same_ahead(old, place, new, sample_at, limit)
+        self._left -= behind + ahead
+        return place - behind, behind + ahead, sample_at - behind
+
+
+def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
+    """Return how many bytes, up to a limit, are the same from two places on."""
+    view = memoryview(old)  # whose slices copy nothing
+    done, block = 0, _BLOCK_MIN
+    while done < limit:
+        size = min(block, limit - done)
+        if not new.startswith(view[i + done : i + done + size], j + done):
+            break
+        done += size
+        block = min(block * 4, _BLOCK_MAX)
+    else:
+        return limit
+    low, high = done, done + size  # the same up to `low`, not up to `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        if new.startswith(view[i + low : i + middle], j + low):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
+    """Return how many bytes, up to a limit, are the same before two places."""
+    view = memoryview(old)
+    done, block = 0, _BLOCK_MIN
+    while done < limit:
+        size = min(block, limit - done)
+        if not new.endswith(view[i - done - size : i - done], 0, j - done):
+            break
+        done += size
+        block = min(block * 4, _BLOCK_MAX)
+    else:
+        return limit
+    low, high = done, done + size
+    while high - low > 1:
+        middle = (low + high) // 2
+        if new.endswith(view[i - middle : i - low], 0, j - low):
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,372 @@
+r"""The document that directories and object stores keep: a Strands snapshot with our header in it.
+
+    {"scope":<kind>,"schemaVersion":"1.0","createdAt":<text>,
+     "appData":{"limpet":{"n":<n>,"sum":<hex>,"data_sum":<hex>,<header>}},"data":<state>}
+
+without white space. The first `n` bytes are all but `"data":<state>}`, so that the beginning of a
+document lists it. `sum` covers those bytes except itself, `data_sum` the ones after them: a header
+is proved by itself, and both together prove the whole. Header fields at their default are left out;
+fields that are not known are ignored.
+
+What the Strands interface was given around a state is in the metadata of the header, and that is
+what counts. Once more it stands where the Strands tools look for it: the version and the time in
+their places, entries of `appData` behind `limpet`, fields that only others know behind `appData`.
+
+An encoded value that begins with a space holds integers beyond 64 bits (see `codec`). A state keeps
+that space behind `"data":`; a header with such metadata gets one before its own brace.
+
+A live document is never shorter than `LIVE_BYTES_MIN`, its frame alone is longer, and a tombstone
+never longer than `TOMBSTONE_BYTES_MAX`: the sizes in a listing tell them apart.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from limpet.core import codec, ids, times
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON
+
+LIVE_BYTES_MIN: Final = 128
+TOMBSTONE_BYTES_MAX: Final = 120
+FACADE: Final = "strands"  # the key of the metadata that holds what stood around the state
+OPENING_BYTES_MAX: Final = 256  # by then every document of ours has said how long its header is
+WHOLE_BYTES: Final = 2**63 - 1  # asked for where only the whole document tells
+
+_DATA = b'"data":'
+_NAMED = b'"%s"' % FACADE.encode()
+_SUMS = rb'"n":([1-9]\d{0,11}),"sum":"([0-9a-f]{16})","data_sum":"([0-9a-f]{16})",'
+_OPENING = re.compile(
+    rb'\{"scope":"([a-zA-Z0-9_-]{1,64})","schemaVersion":"[0-9a-z.-]{1,16}",'
+    rb'"createdAt":"[0-9T:.-]{23}Z",'
+    rb'"appData":\{"limpet":( ?)\{' + _SUMS
+)
+_OURS = re.compile(_SUMS)
+_VERSION = re.compile(r"[0-9a-z.-]{1,16}")
+_CREATED = re.compile(r"[0-9T:.-]{23}Z")
+_IN_PLACE = ("scope", "schemaVersion", "createdAt", "appData", "data")
+_MAYBE_WIDE = re.compile(rb"\d{19}")
+_HEX = re.compile(r"[0-9a-f]{1,16}\Z")
+_DELETED = b'{"limpet":"deleted",'
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything about a snapshot except its state, and what the commit protocol needs.
+
+    `labels`, `metadata` and `forked_from` are encoded, as in `rows.Row`. `created_at` and
+    `updated_at` are microseconds; `at` is the logical commit time in milliseconds. `nonce` is that
+    of the revision, `w` that of this very write, `trail` those of the last ones. `last` is the
+    greatest `seq` given in the line, `pending` the line that must still live at `forked_from`.
+    `mixed` says that copies of an earlier line may lie beside those of this one, `foreign` that
+    copies of other tools may, to which no pointer leads.
+    `session_id` and `scope_id` are there where the key has them clipped. A document without a
+    snapshot to show is `void`.
+    """
+
+    id: str
+    line: str | None
+    seq: int
+    rev: int
+    nonce: str
+    born: str
+    w: str
+    created_at: int
+    updated_at: int
+    at: int
+    size: int
+    last: int = 0
+    kept: bool = True
+    void: bool = False
+    mixed: bool = False
+    foreign: bool = False
+    trail: tuple[str, ...] = ()
+    floor: str = ""
+    fence: str | None = None
+    pending: str | None = None
+    session_id: str | None = None
+    scope_id: str | None = None
+    parent: str | None = None
+    forked_from: bytes | None = None
+    status: str = ""
+    labels: bytes = b"{}"
+    metadata: bytes = b"{}"
+
+    @property
+    def revision(self) -> str:
+        """The token that compare-and-set compares."""
+        return ids.revision(self.seq, self.rev, self.nonce)
+
+
+_FIELDS = tuple((each.name, each.default) for each in fields(Header))
+_ENCODED = ("forked_from", "labels", "metadata")
+_TEXT, _MAYBE = (str,), (str, type(None))
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "nonce", "born", "w", "floor", "status"), _TEXT),
+    **dict.fromkeys(("line", "fence", "pending", "session_id", "scope_id", "parent"), _MAYBE),
+    **dict.fromkeys(("seq", "rev", "created_at", "updated_at", "at", "size", "last"), (int,)),
+    **dict.fromkeys(("kept", "void", "mixed", "foreign"), (bool,)),
+}
+_PLACES = ("seq", "last")  # in hexadecimal: not every tool keeps integers beyond 2^53
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as it was read.
+
+    `body` is the encoded state. A foreign document, written by another tool, has no header;
+    `envelope` is then everything in it but the state, and empty otherwise.
+    """
+
+    kind: str
+    body: bytes
+    header: Header | None
+    envelope: dict[str, JSON] = field(default_factory=dict)
+
+
+class Tombstone(NamedTuple):
+    """What stands in the place of a deleted copy, so that no late writer brings it back."""
+
+    line: str | None
+    seq: int
+    born: str
+
+
+def write(header: Header, kind: str, body: bytes) -> bytes:
+    """Return the document of a snapshot: the same bytes for the same arguments, always.
+
+    `body` is an encoded state; `read` gives it back byte for byte.
+    """
+    data = b"".join((_DATA, body, b"}"))
+    facts, wide = _encode(header), header.metadata.startswith(b" ")
+    shown = _shown(header)
+    before = (
+        f'{{"scope":"{kind}","schemaVersion":"{shown.version}","createdAt":"{shown.created}",'
+        f'"appData":{{"limpet":{" " if wide else ""}{{"n":'
+    ).encode()
+    between = b',"sum":"'
+    after = b'","data_sum":"%s",%s%s}%s,' % (_sum(data), facts[1:], shown.app_data, shown.others)
+    n = _counted(len(before) + len(between) + len(_sum()) + len(after))
+    before = b"%s%d%s" % (before, n, between)
+    return b"".join((before, _sum(before, after), after, data))
+
+
+class _Shown(NamedTuple):
+    """What other tools are shown; the last two are further members of an object."""
+
+    version: str
+    created: str
+    app_data: bytes = b""
+    others: bytes = b""
+
+
+def _shown(header: Header) -> _Shown:
+    created = times.from_us(header.created_at).replace(tzinfo=None).isoformat("T", "milliseconds")
+    default = _Shown("1.0", f"{created}Z")
+    envelope = codec.decode(header.metadata).get(FACADE) if _NAMED in header.metadata else None
+    if not isinstance(envelope, dict):
+        return default
+    version, made = envelope.get("schemaVersion"), envelope.get("createdAt")
+    return _Shown(
+        version if isinstance(version, str) and _VERSION.fullmatch(version) else default.version,
+        made if isinstance(made, str) and _CREATED.fullmatch(made) else default.created,
+        _members(envelope.get("appData"), but=("limpet",)),
+        _members(envelope, but=_IN_PLACE),
+    )
+
+
+def _members(found: JSON, *, but: Collection[str]) -> bytes:
+    """Return members of an object as they stand behind others in it."""
+    if not isinstance(found, dict):
+        return b""
+    rest = {name: value for name, value in found.items() if name not in but}
+    return b"," + codec.encode(rest).strip()[1:-1] if rest else b""
+
+
+def _counted(others: int) -> int:
+    """Return the length of a text that has `others` characters and that length in digits."""
+    total = others + 1
+    while total != others + len(str(total)):
+        total += 1
+    return total
+
+
+def _sum(*parts: bytes) -> bytes:
+    return b"%016x" % (codec.checksum_of(*parts) % 2**64)
+
+
+def _encode(header: Header) -> bytes:
+    facts: dict[str, Any] = {}
+    for name, default in _FIELDS:
+        value = getattr(header, name)
+        if default is MISSING or value != default:
+            if name in _PLACES:
+                value = f"{value:x}"
+            facts[name] = orjson.Fragment(value) if isinstance(value, bytes) else value
+    return orjson.dumps(facts)
+
+
+def read(stored: bytes) -> Document:
+    """Return what a whole document holds.
+
+    Raises:
+        Corrupt: the bytes are not those that were written, or they are no document at all: empty,
+            cut short, not JSON, not an object, without `data`, a tombstone.
+    """
+    opening = _OPENING.match(stored)
+    if opening is None:
+        return _read_foreign(stored)
+    n = int(opening[3])
+    header = _read_header(stored, opening)
+    data = stored[n:]
+    if _sum(data) != opening[5]:
+        raise Corrupt(f"a document fails its checksum. bytes=`{len(stored)}`")
+    return Document(opening[1].decode(), data[len(_DATA) : -1], header)
+
+
+def read_header(first: bytes) -> Header | int:
+    """Return the header from the first bytes of a document, or how many of them it takes.
+
+    The data is neither needed nor looked at. `WHOLE_BYTES` means that the document is not of our
+    making. Whoever has no more bytes to give has the whole document, and lets `read` decide.
+
+    Raises:
+        Corrupt: the header is not the one that was written.
+    """
+    opening = _OPENING.match(first)
+    if opening is None:
+        return OPENING_BYTES_MAX if len(first) < OPENING_BYTES_MAX else WHOLE_BYTES
+    n = int(opening[3])
+    return n if len(first) < n else _read_header(first, opening)
+
+
+def _read_header(first: bytes, opening: re.Match[bytes]) -> Header:
+    n, place = int(opening[3]), opening.span(4)
+    if _sum(first[: place[0]], first[place[1] : n]) != opening[4]:
+        raise Corrupt(f"the header of a document fails its checksum. bytes=`{len(first)}`")
+    # What is proved was written by `write`: only a later version can have made it differently.
+    try:
+        frame = codec.decode(b"%s%s}" % (opening[2], first[: n - 1]))
+        return _header_of(frame["appData"]["limpet"])
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidInput) as cause:
+        raise Corrupt("the header of a document is not one that is known") from cause
+
+
+def _header_of(found: dict[str, JSON]) -> Header:
+    facts = {name: found[name] for name, _ in _FIELDS if name in found}
+    for name in _ENCODED:
+        if name in facts:
+            facts[name] = codec.encode(facts[name])
+    for name in _PLACES:
+        if name in facts:
+            facts[name] = int(facts[name], 16)
+    facts["trail"] = tuple(facts.get("trail", ()))
+    header = Header(**facts)
+    _check(header)
+    return header
+
+
+def _check(header: Header) -> None:
+    """Raise unless every field is what it must be: anybody can write a checksum that fits."""
+    for name, kinds in _KINDS.items():
+        if type(getattr(header, name)) not in kinds:
+            raise TypeError(name)
+    if not all(type(nonce) is str for nonce in header.trail):
+        raise TypeError("trail")
+    labels, metadata = codec.decode(header.labels), codec.decode(header.metadata)
+    if not all(type(value) is str for value in labels.values()) or type(metadata) is not dict:
+        raise TypeError
+
+
+def decode_foreign(encoded: bytes) -> JSON:
+    """Return a value from JSON that others wrote: it bears no mark of integers beyond 64 bits.
+
+    Raises:
+        Corrupt: it is not JSON.
+    """
+    # The fast parser would round them.
+    return codec.decode(b" " + encoded if _MAYBE_WIDE.search(encoded) else encoded)
+
+
+def _read_foreign(stored: bytes) -> Document:
+    try:
+        envelope = decode_foreign(stored)
+        if not isinstance(envelope, dict) or "data" not in envelope:
+            raise Corrupt(f"stored bytes are no snapshot. bytes=`{len(stored)}`")
+        body = codec.encode(envelope.pop("data"))
+    except (InvalidInput, RecursionError) as cause:
+        raise Corrupt(f"a foreign document is not exact JSON. bytes=`{len(stored)}`") from cause
+    # One of ours that was damaged or rewritten must not pass for foreign, which nothing checks.
+    # No single damage hides both the place of the header and its first fields.
+    app_data = envelope.get("appData")
+    named = isinstance(app_data, dict) and "limpet" in app_data
+    if named and isinstance(app_data, dict):
+        respaced = _respaced(envelope, app_data["limpet"], body)
+        if respaced is not None:
+            return respaced
+    if named or _OURS.search(stored, 0, OPENING_BYTES_MAX):
+        raise Corrupt(f"a document is not as it was written. bytes=`{len(stored)}`")
+    kind = envelope.get("scope")
+    return Document(kind if isinstance(kind, str) else "", body, None, envelope)
+
+
+def _respaced(envelope: dict[str, JSON], found: JSON, body: bytes) -> Document | None:
+    """Return a document of ours that another tool wrote with other white space, and no more.
+
+    Tools that copy sessions do that. With everything around the state as we would write it, both
+    checksums among it, nothing else can have been changed.
+    """
+    kind = envelope.get("scope")
+    if not isinstance(kind, str) or not isinstance(found, dict):
+        return None
+    try:
+        header = _header_of(found)
+        written = write(header, kind, body)
+        expected = decode_foreign(written)
+        expected.pop("data")
+        same = codec.encode(expected) == codec.encode(envelope)
+    except (Corrupt, InvalidInput, TypeError, KeyError, ValueError, AttributeError):
+        return None
+    return Document(kind, body, header) if same else None
+
+
+def write_tombstone(tombstone: Tombstone) -> bytes:
+    """Return the bytes of a tombstone: at most 120, which a UUID, 63 bits and 16 digits fit.
+
+    Raises:
+        InvalidInput: its parts are longer than that, so that it might pass for a live document.
+    """
+    facts = {**tombstone._asdict(), "seq": f"{tombstone.seq:x}"}
+    stored = orjson.dumps({"limpet": "deleted", **facts})
+    if len(stored) > TOMBSTONE_BYTES_MAX:
+        raise InvalidInput(f"a tombstone is too long. line=`{tombstone.line}`")
+    return stored
+
+
+def is_tombstone_size(size: int) -> bool:
+    """Tell whether a listed size is that of a tombstone, as nearly as a size can tell."""
+    return size in _TOMBSTONE_SIZES
+
+
+def read_tombstone(stored: bytes) -> Tombstone | None:
+    """Return the tombstone, or None if the bytes are not one; then they are for `read`."""
+    if len(stored) > TOMBSTONE_BYTES_MAX or not stored.startswith(_DELETED):
+        return None
+    try:
+        found = codec.decode(stored)
+    except Corrupt:
+        return None
+    match found:
+        case {"line": str() | None as line, "seq": str(seq), "born": str(born)} if _HEX.match(seq):
+            return Tombstone(line, int(seq, 16), born)
+    return None
+
+
+_TOMBSTONE_SIZES = frozenset(
+    len(write_tombstone(Tombstone(line, seq, born)))
+    for line in (None, "0" * 36)
+    for seq, born in ((0, ""), (1 << 59, "0" * 16), (1 << 60, "0" * 16))
+)

@@ -1,0 +1,27 @@
+"""Findings of `check`: a fact, and the values that name where it is."""
+
+from limpet.model import Finding, ScopeKey
+
+_SHOWN_CHARS_MAX = 200
+
+
+def finding(
+    severity: str,
+    code: str,
+    fact: str,
+    *,
+    scope: ScopeKey | None = None,
+    id: str | None = None,
+    repaired: bool = False,
+    **values: object,
+) -> Finding:
+    """Return a finding whose message is a fact and the values that name where it is."""
+    named = " ".join(f"{name}=`{shown(value)}`" for name, value in values.items())
+    message = f"{fact}. {named}" if named else fact
+    return Finding(severity, code, message, scope, id, repaired)
+
+
+def shown(value: object) -> str:
+    """Return a short text of a value that can be printed, whatever bytes it was read from."""
+    text = str(value).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"

@@ -1,0 +1,116 @@
+"""Ids (UUIDv7 on a hybrid logical clock), and the revisions that compare-and-set compares."""
+
+import re
+
+from limpet.core.limits import ID_CHARS_MAX
+from limpet.errors import Corrupt, InvalidInput
+
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_FORK = re.compile(r"~[a-z0-9]{8}\Z")
+_DIGITS = "abcdefghijklmnopqrstuvwxyz0123456789"
+SEQ_MAX = (1 << 63) - 1  # what an integer column holds
+_RANDOM_BITS = 74
+_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_TIME_MAX = (1 << 48) - 1
+_STEP_MASK = (1 << 32) - 1
+
+
+def mint(now_us: int, bits: int, floor: str) -> str:
+    """Return a UUIDv7 that is greater than `floor`, the greatest one minted before ("" for none).
+
+    It carries the time given, unless that does not exceed the floor (equal clocks, a clock that
+    stepped back): then it is a random little more than the floor.
+    """
+    now_ms = min(max(0, now_us // 1000), _TIME_MAX)
+    text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
+    return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
+
+
+def _value_of(text: str) -> int:
+    """Return the 122 free bits of a UUIDv7: 48 of time, 12 and 62 random ones."""
+    if not _UUID7.fullmatch(text):
+        raise Corrupt("the greatest id minted in a scope is not a UUIDv7")
+    whole = int(text.replace("-", ""), 16)
+    time = whole >> 80
+    high = (whole >> 64) & 0xFFF
+    low = whole & ((1 << 62) - 1)
+    return (time << _RANDOM_BITS) | (high << 62) | low
+
+
+def _text_of(value: int) -> str:
+    time = value >> _RANDOM_BITS
+    if time > _TIME_MAX:
+        raise Corrupt("no greater id can be minted: the floor is at the end of time")
+    high = (value >> 62) & 0xFFF
+    low = value & ((1 << 62) - 1)
+    text = f"{(time << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+# On objects a place is a time: microseconds, and in the last ten bits what keeps equal ones apart.
+_PLACE_BITS = 10
+_PLACE_HALF = 1 << (_PLACE_BITS - 1)
+_PLACE_US_MAX = 8 * 10**15  # the year 2223, so that there is always a greater one
+
+
+def place(now_us: int, last: int, bits: int, *, aside: bool = False) -> int:
+    """Return a place in history that is greater than `last`, of the time given if that is.
+
+    Those that are only kept (`aside`) are given by nobody in particular; they and the heads take
+    different halves of a microsecond, so that at least those never share one.
+    """
+    time_us = max(0, min(now_us, _PLACE_US_MAX), (last >> _PLACE_BITS) + 1)
+    return (time_us << _PLACE_BITS) | (bits % _PLACE_HALF) | (_PLACE_HALF if aside else 0)
+
+
+def place_at(now_us: int) -> int:
+    """Return the last place of a moment."""
+    return (max(0, min(now_us, _PLACE_US_MAX)) << _PLACE_BITS) | ((1 << _PLACE_BITS) - 1)
+
+
+def place_us(seq: int) -> int:
+    """Return the microseconds of a place."""
+    return seq >> _PLACE_BITS
+
+
+def time_ms_of(text: str) -> int | None:
+    """Return the milliseconds that a UUIDv7 carries, or None if it is not one."""
+    return int(text.replace("-", "")[:12], 16) if _UUID7.fullmatch(text) else None
+
+
+def fork_name(scope_id: str, bits: int) -> str:
+    """Return the name of a fork's scope: `<scope_id>~<8 of [a-z0-9]>`.
+
+    A fork of a fork replaces the suffix instead of growing another.
+    """
+    base = (_FORK.sub("", scope_id) or scope_id)[: ID_CHARS_MAX - 9]
+    suffix = ""
+    for _ in range(8):
+        bits, digit = divmod(bits, len(_DIGITS))
+        suffix += _DIGITS[digit]
+    return f"{base}~{suffix}"
+
+
+def revision(seq: int, rev: int, nonce: str) -> str:
+    """Return the token of one written version of a snapshot."""
+    return f"{seq:x}.{rev:x}.{nonce}"
+
+
+def rev_of(token: str) -> int:
+    """Return how often a snapshot had been changed in place at a revision."""
+    return int(token.split(".")[1], 16)
+
+
+def seq_of(token: str) -> int:
+    """Return the place in history that a snapshot's revision holds, or raise InvalidInput.
+
+    It lets a listing go on behind a snapshot that has been deleted meanwhile.
+    """
+    place, dot, _ = token.partition(".")
+    try:
+        seq = int(place, 16)
+    except ValueError:
+        seq = -1
+    if not dot or not 0 <= seq <= SEQ_MAX:
+        raise InvalidInput("the cursor is not a snapshot's info of this store")
+    return seq

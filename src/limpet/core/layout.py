@@ -1,0 +1,376 @@
+"""Where things stand in a bucket or a directory: ids to keys, and back.
+
+A name in a key is an escaped id: `+` and two hex digits for every UTF-8 byte outside `[a-z0-9_-]`.
+So no name holds a capital (file systems that ignore case cannot mix two up), a `/` or a `.` (none
+leads elsewhere, and `.` is free to separate names), a `=` (it stands between a label and its value)
+or a `~`, which marks a name that was clipped because it is too long: its beginning, in whole
+characters, then `~` and half of the id's sha256. Kinds are written as they are.
+
+Clipped names cannot be turned back: whoever finds one reads the full id from the document.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple, TypeAlias
+
+from limpet.errors import InvalidInput
+from limpet.model import ScopeKey, SnapshotRef
+
+# A key has at most 1,024 bytes on S3, and a file name 255. The numbers are chosen so that the
+# longest key of each sort still fits.
+ROOT_BYTES_MAX = 300
+NAME_BYTES_MAX = 200
+NOTED_NAME_BYTES_MAX = 100  # the two last names of a note on a snapshot share the room of one
+INDEX_NAME_BYTES_MAX = 48  # up to five names stand in one file name
+
+INDEX = ".limpet/index/"
+
+_UNSAFE = re.compile(rb"[^a-z0-9_-]")
+_BYTE = re.compile(rb"\+([0-9a-f]{2})")
+_DIGEST_CHARS = 32
+_MARK_BYTES = 1 + _DIGEST_CHARS
+
+_SEQ_LAST = 2**64 - 1
+_AT_LAST = 10**15
+
+_NAME = r"(?:[a-z0-9_-]|\+[0-9a-f]{2})+(?:~[0-9a-f]{32})?"
+_KIND = r"[a-z0-9_-]{1,64}|multiAgent"
+_DOCUMENT = re.compile(
+    rf"(?P<session>{_NAME})/scopes/(?P<kind>{_KIND})/(?P<scope>{_NAME})/snapshots/"
+    rf"(?:(?P<head>snapshot_latest)|(?P<manifest>manifest)|(?P<lease>lease)"
+    rf"|immutable_history/snapshot_(?P<copy>{_NAME})"
+    rf"|notes/scope/(?P<note>{_NAME})|notes/on/(?P<on>{_NAME})/(?P<noted>{_NAME}))\.json"
+)
+_BORN = r"(?P<born>[0-9a-z]+)"
+_ADDRESS = (rf"(?P<session>{_NAME})", rf"(?P<kind>{_KIND})", rf"(?P<scope>{_NAME})")
+_BY_DOTS, _BY_FOLDERS, _ID = r"\.".join(_ADDRESS), "/".join(_ADDRESS), rf"(?P<id>{_NAME})"
+_POINTERS = tuple(
+    re.compile(re.escape(INDEX) + pattern)
+    for pattern in (
+        rf"snapshots/{_ID}/{_BY_DOTS}\.{_BORN}",
+        rf"order/{_BY_FOLDERS}/(?P<seq>[0-9a-f]{{16}})\.{_ID}\.{_BORN}",
+        rf"labels/{_NAME}=(?:{_NAME})?/(?P<at>[0-9]{{15}})\.{_BY_DOTS}\.{_ID}\.{_BORN}",
+    )
+)
+
+
+class Clipped(NamedTuple):
+    """What a clipped name still tells of its id: how it begins, and its digest."""
+
+    start: str
+    digest: str
+
+    def matches(self, id: str) -> bool:
+        """Tell whether the name is that of this id."""
+        return id.startswith(self.start) and _digest(id) == self.digest
+
+
+Name: TypeAlias = str | Clipped
+"""An id as a key tells it: in full, or clipped."""
+
+
+def escape(id: str) -> str:
+    """Return an id in the letters of keys: no two ids alike, and a prefix stays a prefix."""
+    return _UNSAFE.sub(lambda found: b"+%02x" % found[0][0], id.encode()).decode()
+
+
+def unescape(name: str, bytes_max: int = NAME_BYTES_MAX) -> Name | None:
+    """Return the id of a name in a key, `Clipped` if it is cut, None if it is nobody's name.
+
+    Exactly one name stands for an id. Whatever else would decode to it (another way to write the
+    same bytes, a name that should have been clipped) is nobody's, so that no id is listed twice.
+    """
+    start, mark, digest = name.partition("~")
+    try:
+        id = _BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), start.encode()).decode()
+    except UnicodeError:
+        return None
+    if not id or len(name) > bytes_max or escape(id) != start:
+        return None
+    if not mark:
+        return id
+    return Clipped(id, digest) if re.fullmatch("[0-9a-f]{32}", digest) else None
+
+
+def is_clipped(id: str) -> bool:
+    """Tell whether an id is too long for the key of a document, which then does not tell it."""
+    return len(escape(id)) > NAME_BYTES_MAX
+
+
+def clipped_ids(scope: ScopeKey) -> tuple[str | None, str | None]:
+    """Return the ids of a session and a scope that the keys of documents have clipped."""
+    session_id, scope_id = scope.session_id, scope.scope_id
+    return (
+        session_id if is_clipped(session_id) else None,
+        scope_id if is_clipped(scope_id) else None,
+    )
+
+
+def listing_order(id: str) -> str:
+    """Return what ids are sorted by where listings are in the order of keys."""
+    return f"{_name(id)}."
+
+
+@lru_cache(maxsize=4096)
+def _name(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    escaped = escape(id)
+    if len(escaped) <= bytes_max:
+        return escaped
+    return f"{_cut(id, bytes_max)}~{_digest(id)}"
+
+
+def _cut(id: str, bytes_max: int) -> str:
+    """Return as many whole characters, escaped, as a clipped name has room for."""
+    kept = ""
+    for character in id:
+        longer = kept + escape(character)
+        if len(longer) > bytes_max - _MARK_BYTES:
+            break
+        kept = longer
+    return kept
+
+
+def _digest(id: str) -> str:
+    return sha256(id.encode()).hexdigest()[:_DIGEST_CHARS]
+
+
+class File(Enum):
+    """What a document is, by its key."""
+
+    HEAD = "the current document of a scope"
+    COPY = "a snapshot in history"
+    MANIFEST = "the manifest of a scope"
+    NOTE = "a note"
+    LEASE = "the lease of a scope"
+
+
+class DocumentKey(NamedTuple):
+    """A document's key, taken apart. `id` is the snapshot's, or the one that a note stands on."""
+
+    file: File
+    session_id: Name
+    kind: str
+    scope_id: Name
+    id: Name | None = None
+    note: Name | None = None
+
+    @property
+    def clipped(self) -> bool:
+        """Whether an id in it is clipped, so that only the document has it in full."""
+        return any(isinstance(part, Clipped) for part in self)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The keys of documents below a root: "" or text that ends with `/`, at most 300 bytes.
+
+    `sessions/` is ours, "" that of the Strands storages, `session/` their unified one.
+    """
+
+    root: str = "sessions/"
+
+    def __post_init__(self) -> None:
+        *folders, last = self.root.split("/")
+        if last or not {"", ".", ".."}.isdisjoint(folders):
+            raise InvalidInput(f"a root must be empty or folders, each with a `/`. `{self.root}`")
+        if len(self.root.encode()) > ROOT_BYTES_MAX:
+            raise InvalidInput(f"a root is too long. max=`{ROOT_BYTES_MAX}` root=`{self.root}`")
+
+    def sessions_prefix(self, prefix: str = "") -> str:
+        """Return what the keys of all sessions begin with whose ids begin with `prefix`.
+
+        Others may begin with it too if the prefix is long: compare the ids as well.
+        """
+        escaped = escape(prefix)
+        if len(escaped) > NAME_BYTES_MAX - _MARK_BYTES:
+            escaped = _cut(prefix, NAME_BYTES_MAX)
+        return self.root + escaped
+
+    def session_prefix(self, session_id: str) -> str:
+        """Return what the keys of one session begin with, and of no other."""
+        return f"{self.root}{_name(session_id)}/"
+
+    def scope_prefix(self, scope: ScopeKey) -> str:
+        """Return what the keys of one scope begin with, and of no other."""
+        session = self.session_prefix(scope.session_id)
+        return f"{session}scopes/{scope.kind}/{_name(scope.scope_id)}/snapshots/"
+
+    def head_key(self, scope: ScopeKey) -> str:
+        """Return the key of a scope's current document."""
+        return f"{self.scope_prefix(scope)}snapshot_latest.json"
+
+    def history_prefix(self, scope: ScopeKey) -> str:
+        """Return what the keys of a scope's copies begin with."""
+        return f"{self.scope_prefix(scope)}immutable_history/"
+
+    def copy_key(self, scope: ScopeKey, id: str) -> str:
+        """Return the key of a snapshot in history."""
+        return f"{self.history_prefix(scope)}snapshot_{_name(id)}.json"
+
+    def beside_head(self, head_key: str, id: str) -> str:
+        """Return the key of a snapshot in history from that of its scope's head."""
+        folder = head_key.removesuffix("snapshot_latest.json")
+        return f"{folder}immutable_history/snapshot_{_name(id)}.json"
+
+    def manifest_key(self, scope: ScopeKey) -> str:
+        """Return the key of a scope's manifest."""
+        return f"{self.scope_prefix(scope)}manifest.json"
+
+    def lease_key(self, scope: ScopeKey) -> str:
+        """Return the key of a scope's lease."""
+        return f"{self.scope_prefix(scope)}lease.json"
+
+    def notes_prefix(self, scope: ScopeKey, on: str | None = None) -> str:
+        """Return what the keys of the notes beside a scope, or on a snapshot id, begin with."""
+        where = "scope" if on is None else f"on/{_name(on, NOTED_NAME_BYTES_MAX)}"
+        return f"{self.scope_prefix(scope)}notes/{where}/"
+
+    def all_notes_prefix(self, scope: ScopeKey) -> str:
+        """Return what the keys of all notes of a scope begin with, but that of the manifest."""
+        return f"{self.scope_prefix(scope)}notes/"
+
+    def noted_prefix(self, scope: ScopeKey) -> str:
+        """Return what the keys of all notes on snapshot ids begin with."""
+        return f"{self.scope_prefix(scope)}notes/on/"
+
+    def noted_end(self, scope: ScopeKey, on: str) -> str:
+        """Return what lies between the keys of the notes on an id and those that follow."""
+        return self.notes_prefix(scope, on)[:-1] + chr(ord("/") + 1)
+
+    def note_key(self, scope: ScopeKey, name: str, on: str | None = None) -> str:
+        """Return the key of a note, wherever `manifest_key` does not stand for it."""
+        bytes_max = NAME_BYTES_MAX if on is None else NOTED_NAME_BYTES_MAX
+        return f"{self.notes_prefix(scope, on)}{_name(name, bytes_max)}.json"
+
+    def parse(self, key: str) -> DocumentKey | None:
+        """Return what a key says of its document, or None if it is not the key of one."""
+        found = _DOCUMENT.fullmatch(key[len(self.root) :]) if key.startswith(self.root) else None
+        if found is None:
+            return None
+        session, scope = unescape(found["session"]), unescape(found["scope"])
+        if session is None or scope is None:
+            return None
+        where = (session, found["kind"], scope)
+        if found["head"]:
+            return DocumentKey(File.HEAD, *where)
+        if found["manifest"]:
+            return DocumentKey(File.MANIFEST, *where)
+        if found["lease"]:
+            return DocumentKey(File.LEASE, *where)
+        if found["copy"]:
+            id = unescape(found["copy"])
+            return None if id is None else DocumentKey(File.COPY, *where, id=id)
+        if found["note"]:
+            note = unescape(found["note"])
+            return None if note is None else DocumentKey(File.NOTE, *where, note=note)
+        on = unescape(found["on"], NOTED_NAME_BYTES_MAX)
+        note = unescape(found["noted"], NOTED_NAME_BYTES_MAX)
+        if on is None or note is None:
+            return None
+        return DocumentKey(File.NOTE, *where, id=on, note=note)
+
+
+class Pointer(NamedTuple):
+    """A key of the index, taken apart: which snapshot it points to, and what it is sorted by."""
+
+    session_id: Name
+    kind: str
+    scope_id: Name
+    id: Name
+    born: str
+    seq: int | None = None
+    at_ms: int | None = None
+
+
+def _short(id: str) -> str:
+    return _name(id, INDEX_NAME_BYTES_MAX)
+
+
+def _address(scope: ScopeKey, between: str) -> str:
+    return between.join((_short(scope.session_id), scope.kind, _short(scope.scope_id)))
+
+
+def id_prefix(id: str) -> str:
+    """Return what the pointers to the snapshots of one id begin with, whatever their scope."""
+    return f"{INDEX}snapshots/{_short(id)}/"
+
+
+def ids_prefix(id_prefix: str) -> str:
+    """Return what the pointers to all ids that begin with a text begin with, and some others.
+
+    A long id is clipped in a pointer, so that no more of the text is used than is left of one.
+    """
+    return f"{INDEX}snapshots/{_cut(id_prefix, INDEX_NAME_BYTES_MAX)}"
+
+
+def id_key(ref: SnapshotRef, *, born: str) -> str:
+    """Return the pointer by which a snapshot is found by its id; `born` makes it unique."""
+    return f"{id_prefix(ref.id)}{_address(ref.scope, '.')}.{born}"
+
+
+def order_prefix(scope: ScopeKey) -> str:
+    """Return what the pointers to the history of a scope begin with; the newest sorts first."""
+    return f"{INDEX}order/{_address(scope, '/')}/"
+
+
+def session_order_prefix(session_id: str) -> str:
+    """Return what the pointers to the history of a session begin with."""
+    return f"{INDEX}order/{_short(session_id)}/"
+
+
+def order_start(scope: ScopeKey, seq: int) -> str:
+    """Return what stands behind the pointers down to a place, and before all lower ones."""
+    return f"{order_prefix(scope)}{_SEQ_LAST - seq:016x}.~"
+
+
+def orders_prefix(prefix: str) -> str:
+    """Return what the pointers to the history of all sessions begin with that begin with a text.
+
+    Others may begin with it too if the text is long: compare the ids as well.
+    """
+    escaped = escape(prefix)
+    if len(escaped) > INDEX_NAME_BYTES_MAX - _MARK_BYTES:
+        escaped = _cut(prefix, INDEX_NAME_BYTES_MAX)
+    return f"{INDEX}order/{escaped}"
+
+
+def order_key(ref: SnapshotRef, *, seq: int, born: str) -> str:
+    """Return the pointer to a snapshot by its place in history."""
+    return f"{order_prefix(ref.scope)}{_SEQ_LAST - seq:016x}.{_short(ref.id)}.{born}"
+
+
+def label_prefix(label: str, value: str) -> str:
+    """Return what the pointers to the snapshots with a label begin with; the newest sorts first."""
+    return f"{INDEX}labels/{_short(label)}={_short(value)}/"
+
+
+def label_start(label: str, value: str, *, at_ms: int) -> str:
+    """Return what stands before the pointers of a moment and all earlier ones."""
+    return f"{label_prefix(label, value)}{_AT_LAST - max(1, at_ms):015d}"
+
+
+def label_key(ref: SnapshotRef, label: str, value: str, *, at_ms: int, born: str) -> str:
+    """Return the pointer to a snapshot by one of its labels. `at_ms` counts from 1970."""
+    # Fifteen digits hold milliseconds, not microseconds. A clock at 1970 would need a sixteenth.
+    left = _AT_LAST - max(1, at_ms)
+    place = f"{left:015d}.{_address(ref.scope, '.')}"
+    return f"{label_prefix(label, value)}{place}.{_short(ref.id)}.{born}"
+
+
+def parse_pointer(key: str) -> Pointer | None:
+    """Return what a key of the index points to, or None if it is not one."""
+    found = next((found for each in _POINTERS if (found := each.fullmatch(key))), None)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    session, scope, id = (
+        unescape(parts[part], INDEX_NAME_BYTES_MAX) for part in ("session", "scope", "id")
+    )
+    if session is None or scope is None or id is None:
+        return None
+    seq = None if parts.get("seq") is None else _SEQ_LAST - int(parts["seq"], 16)
+    at_ms = None if parts.get("at") is None else _AT_LAST - int(parts["at"])
+    return Pointer(session, parts["kind"], scope, id, parts["born"], seq, at_ms)

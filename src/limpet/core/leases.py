@@ -1,0 +1,31 @@
+"""Leases: who may hold one, without the storage."""
+
+from typing import NamedTuple
+
+from limpet.core.commits import check_fence
+from limpet.protocol import Claim, Hold
+
+
+class LeaseRow(NamedTuple):
+    """A lease as an engine with a clock of its own keeps it; `until` is in microseconds."""
+
+    key: str
+    owner: str
+    until: int
+
+    def hold(self, now: int) -> Hold:
+        """Return it as it stands at a time."""
+        return Hold(self.key, self.owner, self.until - now)
+
+
+def claimed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
+    """Return the lease that holds after a claim: that of the claim, or another that still lasts."""
+    if found is not None and found.key != claim.key and found.until > now:
+        return found
+    return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)
+
+
+def renewed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
+    """Return a lease that lasts anew, or raise Conflict if it is not held any more."""
+    check_fence(claim.key, None if found is None else found.key, claim.scope)
+    return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)

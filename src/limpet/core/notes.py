@@ -1,0 +1,88 @@
+"""One note as an engine keeps it."""
+
+from typing import NamedTuple
+
+import orjson
+import zstandard
+
+from limpet.core import times
+from limpet.core.codec import checksum_of, decode
+from limpet.errors import Conflict, Corrupt
+from limpet.model import ANY, Note
+from limpet.protocol import NoteWrite
+
+# Those below stay readable in any SQL shell, and would gain little.
+_SQUEEZED_MIN = 512
+_FRAME = b"\x28\xb5\x2f\xfd"  # how a zstd frame begins, and JSON never
+
+
+class NoteRow(NamedTuple):
+    """The facts of one note. `on` is "" for a note of the scope itself."""
+
+    on: str
+    name: str
+    rev: int
+    nonce: str
+    updated_at: int
+    value: bytes
+
+    @property
+    def revision(self) -> str:
+        """The token that compare-and-set compares."""
+        return f"{self.rev:x}.{self.nonce}"
+
+
+def squeezed(value: bytes) -> bytes:
+    """Return the value of a note as a SQL engine stores it: compressed if that is shorter."""
+    if len(value) < _SQUEEZED_MIN:
+        return value
+    frame = zstandard.ZstdCompressor(level=1).compress(value)
+    return frame if len(frame) < len(value) else value
+
+
+def unsqueezed(stored: bytes) -> bytes:
+    """Return what was given to `squeezed`, or raise Corrupt. Verify it first: a frame can lie."""
+    if not stored.startswith(_FRAME):
+        return stored
+    try:
+        return zstandard.ZstdDecompressor().decompress(stored)
+    except (zstandard.ZstdError, MemoryError) as cause:
+        raise Corrupt(f"a note does not decompress. bytes=`{len(stored)}`") from cause
+
+
+def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
+    """Return the row, or raise Corrupt if it is not what was stored."""
+    try:
+        if note_checksum(row, owner) == checksum:
+            return row
+    except TypeError:
+        pass  # text that is not UTF-8 does not even encode
+    raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
+
+
+def note_checksum(row: NoteRow, owner: int) -> int:
+    """Return the checksum over everything in the row and the key of the scope that owns it."""
+    facts = orjson.dumps((owner, row.on, row.name, row.rev, row.nonce, row.updated_at))
+    return checksum_of(facts, row.value)
+
+
+def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
+    """Return the row that a write makes, or raise Conflict if the note is not at `expect`."""
+    found = None if existing is None else existing.revision
+    if write.expect is not ANY and write.expect != found:
+        on = "" if write.on is None else f" on=`{write.on}`"
+        raise Conflict(f"the note has changed. name=`{write.name}`{on} found=`{found}`")
+    rev = 0 if existing is None else existing.rev + 1
+    now, nonce, _ = write.stamp
+    return NoteRow(write.on or "", write.name, rev, nonce, now, write.value)
+
+
+def note_of(row: NoteRow) -> Note:
+    """Return the public record of a row, with a value of its own."""
+    return Note(
+        name=row.name,
+        value=decode(row.value),
+        revision=row.revision,
+        updated_at=times.from_us(row.updated_at),
+        snapshot_id=row.on or None,
+    )

@@ -1,0 +1,232 @@
+"""From what a caller passes to what an engine takes: every check that needs no storage.
+
+All of it happens before anything is written, so that bad input leaves no trace.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from limpet.core import codec, limits, times
+from limpet.errors import InvalidInput
+from limpet.model import (
+    ANY,
+    HEAD,
+    JSON,
+    Expect,
+    Parent,
+    ScopeKey,
+    Snapshot,
+    SnapshotInfo,
+    SnapshotRef,
+)
+from limpet.protocol import Append, Commit, NoteWrite, Stamp, Tails
+
+
+def save(
+    scope: ScopeKey,
+    state: JSON,
+    *,
+    stamp: Stamp,
+    state_bytes_max: int,
+    id: str | None = None,
+    parent: Parent = HEAD,
+    keep: bool = True,
+    head: bool = True,
+    overwrite: bool = False,
+    status: str = "completed",
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    created_at: datetime | None = None,
+    forked_from: SnapshotRef | None = None,
+    expect: Expect = ANY,
+    fence: str | None = None,
+) -> Commit:
+    """Return the commit of a save, its state encoded. The defaults are those of `Scope.save`."""
+    for name, value in (("keep", keep), ("head", head), ("overwrite", overwrite)):
+        limits.check_flag(name, value)
+    if not keep and not head:
+        raise InvalidInput("a save must be kept, or become the head, or both")
+    if id is not None:
+        id = limits.check_id("id", id)
+    if parent is not HEAD and parent is not None:
+        parent = limits.check_id("parent", parent)
+        if parent == id:
+            raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
+    body, tails = encode_state(state, state_bytes_max)
+    return Commit(
+        scope=scope,
+        body=body,
+        tails=tails,
+        status=limits.check_status(status),
+        labels=encode_labels(labels),
+        metadata=encode_metadata(metadata, state_bytes_max),
+        stamp=stamp,
+        id=id,
+        parent=parent,
+        keep=keep,
+        head=head,
+        overwrite=overwrite,
+        expect=check_expect(expect),
+        created_at=None if created_at is None else times.to_us("created_at", created_at),
+        forked_from=None if forked_from is None else check_ref("forked_from", forked_from),
+        fence=fence,
+    )
+
+
+def append(
+    scope: ScopeKey,
+    key: str,
+    items: list[JSON],
+    *,
+    keep: bool,
+    status: str,
+    labels: Mapping[str, str] | None,
+    metadata: Mapping[str, JSON] | None,
+    expect: Expect,
+    fence: str | None,
+    stamp: Stamp,
+    state_bytes_max: int,
+) -> Commit:
+    """Return the commit of an append; the engine joins it to the head's state."""
+    if not isinstance(key, str):
+        raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
+    if not isinstance(items, list | tuple):
+        raise InvalidInput(f"the items must be a list. type=`{type(items).__name__}`")
+    # Encoded as the state they will stand in, so that the path of a bad value and the depth of
+    # nesting are those that the caller sees.
+    codec.encode({key: items})
+    return Commit(
+        scope=scope,
+        body=Append(key, codec.encode(items), state_bytes_max),
+        status=limits.check_status(status),
+        labels=encode_labels(labels),
+        metadata=encode_metadata(metadata, state_bytes_max),
+        stamp=stamp,
+        keep=limits.check_flag("keep", keep),
+        expect=check_expect(expect),
+        fence=fence,
+    )
+
+
+def replacement(
+    before: Snapshot, after: object, *, fence: str | None, stamp: Stamp, state_bytes_max: int
+) -> Commit:
+    """Return the commit of an update: what a caller's function made of the snapshot it got."""
+    if not isinstance(after, Snapshot):
+        raise InvalidInput(
+            f"the function must return a Snapshot or None. type=`{type(after).__name__}`"
+        )
+    for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
+        if getattr(before, name) != getattr(after, name):
+            raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
+    body, tails = encode_state(after.state, state_bytes_max)
+    return Commit(
+        scope=before.scope,
+        body=body,
+        tails=tails,
+        status=limits.check_status(after.status),
+        labels=encode_labels(after.labels),
+        metadata=encode_metadata(after.metadata, state_bytes_max),
+        stamp=stamp,
+        id=before.id,
+        replaces=before.revision,
+        fence=fence,
+    )
+
+
+def note_write(
+    scope: ScopeKey,
+    name: str,
+    value: JSON,
+    *,
+    on: str | None,
+    expect: Expect,
+    fence: str | None,
+    stamp: Stamp,
+    state_bytes_max: int,
+) -> NoteWrite:
+    """Return the write of a note, its value encoded."""
+    encoded = codec.encode(value, what="note")
+    _check_size("the note", encoded, state_bytes_max)
+    return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
+
+
+def note_address(name: object, on: object) -> tuple[str, str | None]:
+    """Return the name of a note and the snapshot id it stands on, checked."""
+    return limits.check_id("note name", name), None if on is None else limits.check_id("on", on)
+
+
+def note_places(on: str | Iterable[str] | None) -> list[str | None]:
+    """Return where to look for notes: the scope itself, one id, or several, each once."""
+    if on is None:
+        return [None]
+    if isinstance(on, str):
+        return [limits.check_id("on", on)]
+    if not isinstance(on, Iterable):
+        raise InvalidInput(f"on must be one id or several. type=`{type(on).__name__}`")
+    return list(dict.fromkeys(limits.check_id("on", each) for each in on))
+
+
+def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, Tails | None]:
+    """Return the encoded state and where its lists end, or raise InvalidInput.
+
+    It may not be JSON, or be too large.
+    """
+    encoded, tails = codec.encode_state(state)
+    _check_size("the state", encoded, state_bytes_max)
+    return encoded, tails
+
+
+def encode_labels(labels: Mapping[str, str] | None) -> bytes:
+    """Return labels encoded in the order of their names."""
+    plain = limits.check_labels(labels)
+    return codec.encode(plain, what="labels") if plain else b"{}"
+
+
+def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -> bytes:
+    """Return encoded metadata; what stands under a facade's own key may be as large as a state."""
+    if metadata is None:
+        return b"{}"
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
+    plain = dict(metadata)
+    encoded = codec.encode(plain, what="metadata")
+    if len(encoded) > limits.METADATA_BYTES_MAX:
+        _check_size("the metadata of a facade", encoded, state_bytes_max)
+        ours = {k: v for k, v in plain.items() if k not in limits.FACADE_KEYS}
+        _check_size("the metadata", codec.encode(ours), limits.METADATA_BYTES_MAX)
+    return encoded
+
+
+def _check_size(what: str, encoded: bytes, bytes_max: int) -> None:
+    if len(encoded) > bytes_max:
+        raise InvalidInput(f"{what} is too large. bytes=`{len(encoded)}` max=`{bytes_max}`")
+
+
+def check_expect(expect: Expect) -> Expect:
+    """Return a revision to compare, None or ANY; whole snapshots are a common mistake."""
+    if expect is ANY or expect is None or isinstance(expect, str):
+        return expect
+    raise InvalidInput(f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`")
+
+
+def check_ref(name: str, ref: object) -> SnapshotRef:
+    """Return the checked address of a snapshot."""
+    match ref:
+        case ((session_id, scope_id, kind), snapshot_id):
+            scope = limits.check_scope(session_id, scope_id, kind)
+            return SnapshotRef(scope, limits.check_id(name, snapshot_id))
+    raise InvalidInput(f"{name} must be a SnapshotRef. type=`{type(ref).__name__}`")
+
+
+def check_cursor(after: object, scope: ScopeKey | None) -> str | SnapshotInfo | None:
+    """Return the last one seen of a history: an id, or its info from the same scope."""
+    if after is None:
+        return None
+    if isinstance(after, SnapshotInfo):
+        if scope is not None and after.scope != scope:
+            raise InvalidInput(f"the cursor is of another scope. id=`{after.id}`")
+        return after
+    if scope is None:
+        raise InvalidInput(f"the cursor must be a SnapshotInfo. type=`{type(after).__name__}`")
+    return limits.check_id("after", after)

@@ -1,0 +1,106 @@
+"""One snapshot as an engine keeps it: bytes and numbers only, and a checksum over all of them."""
+
+from typing import NamedTuple
+
+import orjson
+
+from limpet.core import ids, times
+from limpet.core.codec import checksum_of, decode
+from limpet.errors import Corrupt
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+
+EMPTY = b"{}"  # an encoded object without members
+
+
+class Row(NamedTuple):
+    """The facts of one snapshot. Times are microseconds; `saved_at` is its logical commit time."""
+
+    seq: int
+    id: str
+    rev: int
+    nonce: str
+    kept: bool
+    parent_id: str | None
+    forked_from: bytes | None
+    status: str
+    labels: bytes
+    metadata: bytes
+    created_at: int
+    updated_at: int
+    saved_at: int
+    size: int
+
+    @property
+    def revision(self) -> str:
+        """The token that compare-and-set compares."""
+        return ids.revision(self.seq, self.rev, self.nonce)
+
+
+def verify_row(row: Row, owner: int, checksum: int) -> Row:
+    """Return the row, or raise Corrupt if it is not what was stored."""
+    try:
+        if row_checksum(row, owner) == checksum:
+            return row
+    except TypeError:
+        pass  # text that is not UTF-8 does not even encode
+    raise Corrupt(f"the facts of a snapshot fail their checksum. seq=`{row.seq}`")
+
+
+def row_checksum(row: Row, owner: int) -> int:
+    """Return the checksum over everything in the row and the key of the scope that owns it."""
+    facts = orjson.dumps(
+        (
+            owner,
+            row.seq,
+            row.id,
+            row.rev,
+            row.nonce,
+            bool(row.kept),
+            row.parent_id,
+            None if row.forked_from is None else row.forked_from.decode("utf-8", "replace"),
+            row.status,
+            row.created_at,
+            row.updated_at,
+            row.saved_at,
+            row.size,
+            len(row.labels),
+        )
+    )
+    return checksum_of(facts, row.labels, row.metadata)
+
+
+def pack_ref(ref: SnapshotRef | None) -> bytes | None:
+    """Return the address of a snapshot as stored: an array of session, scope, kind and id."""
+    return None if ref is None else orjson.dumps((*ref.scope, ref.id))
+
+
+def unpack_ref(packed: bytes | None) -> SnapshotRef | None:
+    """Return the address again, or raise Corrupt."""
+    if packed is None:
+        return None
+    match decode(packed):
+        case [str(session_id), str(scope_id), str(kind), str(snapshot_id)]:
+            return SnapshotRef(ScopeKey(session_id, scope_id, kind), snapshot_id)
+    raise Corrupt("a stored address is not one")
+
+
+def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:
+    """Return the public facts of a row, in containers of their own."""
+    created_at = times.from_us(row.created_at)
+    updated_at = created_at
+    if row.updated_at != row.created_at:
+        updated_at = times.from_us(row.updated_at)
+    return SnapshotInfo(
+        scope=scope,
+        id=row.id,
+        parent_id=row.parent_id,
+        forked_from=unpack_ref(row.forked_from),
+        status=row.status,
+        labels={} if row.labels == EMPTY else decode(row.labels),
+        metadata={} if row.metadata == EMPTY else decode(row.metadata),
+        created_at=created_at,
+        updated_at=updated_at,
+        revision=row.revision,
+        kept=bool(row.kept),
+        size=row.size,
+    )

@@ -1,0 +1,26 @@
+"""Moments as whole microseconds since 1970, which every engine stores alike."""
+
+from datetime import UTC, datetime, timedelta
+
+from limpet.errors import Corrupt, InvalidInput
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_us(name: str, moment: object) -> int:
+    """Return an aware datetime as microseconds, or raise InvalidInput."""
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise InvalidInput(f"{name} must be a datetime with a time zone")
+    try:
+        return (moment.astimezone(UTC) - _EPOCH) // _MICROSECOND
+    except OverflowError:
+        raise InvalidInput(f"{name} is outside the years 1 to 9999 in UTC") from None
+
+
+def from_us(microseconds: int) -> datetime:
+    """Return the moment in UTC."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError as cause:
+        raise Corrupt(f"a stored time is out of range. microseconds=`{microseconds}`") from cause

@@ -1,0 +1,249 @@
+"""The lines of an export: what stands in them, and what is accepted.
+
+The first line names the format. Then come, for each scope, a line about the scope itself, its kept
+snapshots in the order of their commits, its draft if it shows one, and its notes. The last line
+counts them: without it, an export is cut off. One may follow another in the same file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+from limpet.core import codec, limits
+from limpet.core.document import decode_foreign
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
+
+VERSION = 1
+_NO_EXPORT = "this is no export of limpet: the first line does not say so"
+_MARK = b"\xef\xbb\xbf"  # which some editors put in front of a text
+FIRST_LINE: Mapping[str, JSON] = {"type": "limpet", "version": VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRecord:
+    """A scope that holds something, and the id of what it shows."""
+
+    scope: ScopeKey
+    head: str | None
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return its line."""
+        return {"type": "scope", **_address(self.scope), "head": self.head}
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot, wherever it is stored."""
+
+    scope: ScopeKey
+    id: str
+    parent_id: str | None
+    forked_from: SnapshotRef | None
+    status: str
+    labels: dict[str, str]
+    metadata: dict[str, JSON]
+    created_at: datetime
+    kept: bool
+    state: JSON
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> "SnapshotRecord":
+        """Return what of a snapshot is not the engine's."""
+        names = SnapshotRecord.__slots__
+        return SnapshotRecord(**{name: getattr(snapshot, name) for name in names})
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return its line."""
+        origin = self.forked_from
+        return {
+            "type": "snapshot",
+            **_address(self.scope),
+            "id": self.id,
+            "parent_id": self.parent_id,
+            "forked_from": None if origin is None else {**_address(origin.scope), "id": origin.id},
+            "status": self.status,
+            "labels": dict(sorted(self.labels.items())),
+            "metadata": self.metadata,
+            "created_at": self.created_at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "kept": self.kept,
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRecord:
+    """A note beside a scope, or on a snapshot id."""
+
+    scope: ScopeKey
+    on: str | None
+    name: str
+    value: JSON
+
+    @staticmethod
+    def of(scope: ScopeKey, note: Note) -> "NoteRecord":
+        """Return what of a note is not the engine's."""
+        return NoteRecord(scope, note.snapshot_id, note.name, note.value)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return its line."""
+        return {
+            "type": "note",
+            **_address(self.scope),
+            "on": self.on,
+            "name": self.name,
+            "value": self.value,
+        }
+
+
+Record: TypeAlias = ScopeRecord | SnapshotRecord | NoteRecord
+
+
+def line_of(record: Record) -> bytes:
+    """Return a record as a line."""
+    # Each member by itself, since a state may be nested as deep as is allowed.
+    members = (codec.encode(k) + b":" + codec.encode(v) for k, v in record.to_json().items())
+    return b"{" + b",".join(members) + b"}\n"
+
+
+def first_line() -> bytes:
+    """Return the line that names the format."""
+    return codec.encode(dict(FIRST_LINE)) + b"\n"
+
+
+def last_line(counts: "Counts") -> bytes:
+    """Return the line that ends an export."""
+    return codec.encode({"type": "end", **counts._asdict()}) + b"\n"
+
+
+class Counts(NamedTuple):
+    """How many lines there are of each sort."""
+
+    scopes: int = 0
+    snapshots: int = 0
+    notes: int = 0
+
+    def plus(self, record: Record) -> "Counts":
+        """Return the counts with one more."""
+        name = {ScopeRecord: "scopes", SnapshotRecord: "snapshots", NoteRecord: "notes"}
+        field = name[type(record)]
+        return self._replace(**{field: getattr(self, field) + 1})
+
+
+class Reader:
+    """Yields the records of an export, and knows at which line it is.
+
+    Raises:
+        InvalidInput: it is no export, or a line of it is not understood; the message has its
+            number.
+        Corrupt: the last line is missing, or counts others than there were.
+    """
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.number = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        counts: Counts | None = None
+        for number, line in enumerate(self._lines, 1):
+            self.number = number
+            text = line.removeprefix(_MARK) if self.number == 1 else line
+            if not text.strip():
+                continue
+            found = self._decoded(text, is_first=counts is None and self.number == 1)
+            if counts is None:
+                _check_first(found)
+                counts = Counts()
+            elif found.get("type") == "end":
+                if found != {"type": "end", **counts._asdict()}:
+                    raise Corrupt(f"lines of the export are missing. line=`{self.number}`")
+                counts = None
+            else:
+                record = self._record(found)
+                counts = counts.plus(record)
+                yield record
+        if not self.number:
+            raise InvalidInput("this is no export of limpet: it is empty")
+        if counts is not None:
+            raise Corrupt(f"the export is cut off: it has no last line. line=`{self.number}`")
+
+    def _decoded(self, line: bytes, *, is_first: bool) -> dict[str, Any]:
+        try:
+            found: Any = decode_foreign(line)
+        except Corrupt as damage:
+            if is_first:
+                raise InvalidInput(_NO_EXPORT) from None
+            if not line.endswith(b"\n"):
+                raise Corrupt(f"the export is cut off. line=`{self.number}`") from None
+            why = str(damage.__cause__).partition(": line 1 ")[0]
+            raise InvalidInput(f"the line is not JSON: {why}. line=`{self.number}`") from None
+        if not isinstance(found, dict):
+            raise InvalidInput(f"the line is not understood. line=`{self.number}`")
+        return found
+
+    def _record(self, found: dict[str, Any]) -> Record:
+        try:
+            return _MAKERS[found["type"]](found)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidInput(f"the line is not understood. line=`{self.number}`") from None
+        except InvalidInput as cause:
+            raise InvalidInput(f"{cause} line=`{self.number}`") from None
+
+
+def _check_first(found: dict[str, Any]) -> None:
+    version = found.get("version")
+    if found.get("type") != "limpet":
+        raise InvalidInput(_NO_EXPORT)
+    if type(version) is not int or version != VERSION:
+        raise InvalidInput(
+            f"this export is of another version. found=`{version}` known=`{VERSION}`"
+        )
+
+
+def _address(scope: ScopeKey) -> dict[str, JSON]:
+    return {"session_id": scope.session_id, "kind": scope.kind, "scope_id": scope.scope_id}
+
+
+def _scope(found: Mapping[str, Any]) -> ScopeKey:
+    return limits.check_scope(found["session_id"], found["scope_id"], found["kind"])
+
+
+def _scope_record(found: Mapping[str, Any]) -> ScopeRecord:
+    return ScopeRecord(_scope(found), _optional(found["head"]))
+
+
+def _snapshot_record(found: Mapping[str, Any]) -> SnapshotRecord:
+    origin = found["forked_from"]
+    created_at = datetime.fromisoformat(found["created_at"])
+    kinds = {"kept": bool, "labels": dict, "metadata": dict, "status": str}
+    if created_at.tzinfo is None or any(type(found[k]) is not v for k, v in kinds.items()):
+        raise ValueError
+    return SnapshotRecord(
+        scope=_scope(found),
+        id=limits.check_id("id", found["id"]),
+        parent_id=_optional(found["parent_id"]),
+        forked_from=None if origin is None else SnapshotRef(_scope(origin), origin["id"]),
+        status=found["status"],
+        labels=found["labels"],
+        metadata=found["metadata"],
+        created_at=created_at,
+        kept=found["kept"],
+        state=found["state"],
+    )
+
+
+def _note_record(found: Mapping[str, Any]) -> NoteRecord:
+    name = limits.check_id("note name", found["name"])
+    return NoteRecord(_scope(found), _optional(found["on"]), name, found["value"])
+
+
+def _optional(id: object) -> str | None:
+    return None if id is None else limits.check_id("id", id)
+
+
+_MAKERS: Mapping[str, Callable[[Mapping[str, Any]], Record]] = {
+    "scope": _scope_record,
+    "snapshot": _snapshot_record,
+    "note": _note_record,
+}

@@ -1,0 +1,375 @@
+"""What an engine must do: the `Backend` protocol, and the values that cross it.
+
+An engine stores bytes and decides atomically; it never sees a caller's objects. Every write
+carries the time and the chance it needs (`Stamp`), drawn before it, so that an engine has no clock
+and can be replayed. Each docstring below is a promise that `limpet.testing.conformance` tests.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+from limpet.listening import Listener, Target
+from limpet.model import (
+    ANY,
+    HEAD,
+    Expect,
+    Finding,
+    Note,
+    Parent,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotRef,
+    Stats,
+)
+
+
+class Stamp(NamedTuple):
+    """The time and the chance that one write may use: microseconds, 16 hex digits, 80 bits."""
+
+    now: int
+    nonce: str
+    bits: int
+
+
+class Clock(NamedTuple):
+    """How to wait: monotonic seconds, a pause, and a random number from 0 to 1 to vary it."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    jitter: Callable[[], float]
+
+
+Tails: TypeAlias = dict[str, tuple[int, bool] | None]
+"""Where the lists of an encoded object end: the bytes from the `]` to the end of the encoding, and
+whether the list holds anything; None for a member that is no list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A body that is the head's state with items added to one of its top-level lists.
+
+    `items` is an encoded list. Without a head the state is an object with that one list.
+    """
+
+    key: str
+    items: bytes
+    state_bytes_max: int
+
+
+class Copy(NamedTuple):
+    """A body that is that of the snapshot in `forked_from`, as it stands when it is committed."""
+
+
+class Commit(NamedTuple):
+    """One write of one snapshot: the only way in which a snapshot comes into being or changes.
+
+    `labels` and `metadata` are encoded objects, labels in the order of their names. `tails` says
+    where the lists of an encoded body end, for engines that append without reading it. `replaces`
+    makes it an update in place: the revision that the snapshot `id` must still have. `fence` is the
+    lease that the scope must still carry. `new_scope` says that the scope must not hold anything
+    yet; `source` is the revision that the snapshot in `forked_from` must still have. `again` says
+    that the same commit may already be stored, its answer lost: an engine then looks for its nonce
+    before it stores anything. `past_damage` says that it may take the place of a head that cannot
+    be read; what is left of that is kept where `check` finds it.
+    """
+
+    scope: ScopeKey
+    body: bytes | Append | Copy
+    status: str
+    labels: bytes
+    metadata: bytes
+    stamp: Stamp
+    id: str | None = None
+    parent: Parent = HEAD
+    keep: bool = True
+    head: bool = True
+    overwrite: bool = False
+    expect: Expect = ANY
+    replaces: str | None = None
+    created_at: int | None = None
+    forked_from: SnapshotRef | None = None
+    fence: str | None = None
+    new_scope: bool = False
+    source: str | None = None
+    tails: Tails | None = None
+    again: bool = False
+    past_damage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which kept snapshots to list: of one scope, or of all whose session begins with `prefix`.
+
+    `labels` must all be there with these values. `leaves` leaves out what is the parent of a kept
+    snapshot of its scope, and needs a scope. `after` is the place (the `seq` of a revision)
+    of the last one seen; what is older follows.
+    """
+
+    scope: ScopeKey | None = None
+    prefix: str = ""
+    id: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    status: str | None = None
+    leaves: bool = False
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWrite:
+    """One write of one note. `value` is encoded; `expect` compares the note's own revision.
+
+    `fence` is the lease that the scope must still carry.
+    """
+
+    scope: ScopeKey
+    name: str
+    on: str | None
+    value: bytes
+    stamp: Stamp
+    expect: Expect = ANY
+    fence: str | None = None
+
+
+class Claim(NamedTuple):
+    """A wish to hold the lease of a scope for some time. `key` is unique and names the lease.
+
+    `owner` is for people to read.
+    """
+
+    scope: ScopeKey
+    key: str
+    owner: str
+    ttl_us: int
+    stamp: Stamp
+
+
+class Hold(NamedTuple):
+    """A lease as it stands: whose it is, and how long it lasts unless it is renewed."""
+
+    key: str
+    owner: str
+    left_us: int
+
+
+Found: TypeAlias = tuple[SnapshotInfo, bytes]
+"""A snapshot's facts and its encoded state."""
+
+
+class Backend(Protocol):
+    """An engine. Safe to call from many threads; every method is one atomic step.
+
+    All raise Unavailable when the storage does not answer and Corrupt when asked by id for bytes
+    that fail their check; listings leave such snapshots out. Text is ordered by code points.
+    """
+
+    @property
+    def blocking(self) -> bool:
+        """Whether calls may wait for storage, so that an event loop must not make them itself."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What this engine can do of what not every engine can; the rest raises Unsupported.
+
+        `durable`: what was acknowledged survives the process. `index`: snapshots are found by id
+        and by labels across scopes. `atomic`: what removes many snapshots is one step, too.
+        """
+        ...
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        """Store a snapshot and, if asked, make it the head of its scope, as one step.
+
+        Durable when it returns. A new snapshot takes the last place in history; one that is
+        replaced keeps its place, its `created_at`, and its parent unless another is given. A head
+        that is not kept disappears when another one takes its place. Without an id the engine
+        mints one that is greater than all it minted before in this scope. Repeating a commit (same
+        id and same body, or `again`) changes nothing and succeeds, whatever `expect` says.
+
+        Raises:
+            AlreadyExists: the id is there with another body, and `overwrite` is not set; or
+                `new_scope` is set and the scope holds something.
+            Conflict: the head is not `expect`, the snapshot is not `replaces`, its source is not
+                at `source`, or the scope does not carry `fence`. Nothing was stored.
+            NotFound: `replaces` or `source` is given and there is no such snapshot.
+            InvalidInput: an `Append` does not fit the state of the head.
+        """
+        ...
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        """Return the snapshots that exist, in the order asked; None asks for the head."""
+        ...
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        """Return the facts of one snapshot (None: of the head), or None if there is none."""
+        ...
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        """Return a page of kept snapshots, the last saved first. Fewer than `limit`: the end."""
+        ...
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        """Return a page of kept ids in text order, all greater than `after`."""
+        ...
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        """Return some kept snapshots of any scope whose id begins with a text, at most `limit`.
+
+        Fewer than `limit`: there are no others.
+        """
+        ...
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        """Return a page of the sessions that hold anything, in text order."""
+        ...
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        """Return a page of the scopes that hold a snapshot, a note or a lease.
+
+        Ordered by session, then kind, then scope id.
+        """
+        ...
+
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        """Remove snapshots and the notes on their ids, also where there is no such snapshot.
+
+        No other snapshot changes. If the head was among them, the newest kept one becomes the
+        head; with `spare_head` it stays, and so do its notes.
+        """
+        ...
+
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
+        """Remove a scope with its notes; return the number of snapshots removed.
+
+        Raises:
+            Conflict: the head is not `expect`. Nothing was removed.
+        """
+        ...
+
+    def delete_session(self, session_id: str) -> int:
+        """Remove everything of one session; return the number of snapshots removed."""
+        ...
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        """Return a page of notes: for each of `on` in the order asked, by the order of names.
+
+        None stands for the notes of the scope itself; the others are snapshot ids, each given
+        once. `name` asks for the notes of that name alone. Of the first of `on` only names greater
+        than `after` are returned, so that a listing can go on where it stopped.
+        """
+        ...
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        """Return a page of the snapshot ids that have notes, whether or not there is a snapshot.
+
+        In text order, all greater than `after`.
+        """
+        ...
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        """Return what of a scope is so damaged that its listings leave it out.
+
+        Of the states themselves nothing is said: who asks for one is told.
+        """
+        ...
+
+    def write_note(self, write: NoteWrite) -> Note:
+        """Store a note as one step; it needs no snapshot, and creates its scope.
+
+        Raises:
+            Conflict: the note is not at `expect` (None: it must not exist yet).
+        """
+        ...
+
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
+        """Remove a note; return 1, or 0 if there was none."""
+        ...
+
+    def claim(self, claim: Claim) -> Hold:
+        """Let a scope carry the key of a lease, unless it carries that of another which lasts.
+
+        Return the lease that holds from now on: it is the caller's if it has the key of the claim.
+        It needs no snapshot, and creates its scope. Time is that of the server. Where there is no
+        server, a lease has ended when this engine has seen it unrenewed for as long as it lasts.
+        From then on no write under the old key has an effect. May be repeated.
+        """
+        ...
+
+    def renew(self, claim: Claim) -> Hold:
+        """Let a lease last from now on, even if it ended and nobody has claimed the scope since.
+
+        Raises:
+            Conflict: the scope does not carry its key any more.
+        """
+        ...
+
+    def release(self, claim: Claim) -> None:
+        """Give a lease back, unless the scope carries another: it then carries none."""
+        ...
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        """Return the lease that a scope carries, ended or not; how much is left is a hint.
+
+        `now` is the reader's own time, for engines that have none.
+        """
+        ...
+
+    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+        """Return the revision of each target, None where there is nothing: what a look costs.
+
+        Damage is not noticed here, and one target that cannot be told does not stop the others.
+        """
+        ...
+
+    def listen(self) -> Listener:
+        """Begin to hear of changes."""
+        ...
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        """Return what the store or a session holds; `largest` only for the store."""
+        ...
+
+    def compact(self) -> int:
+        """Give unused space back to the operating system; return the bytes. Others go on."""
+        ...
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        """Inspect a bounded part of the store, from a place on ("" is the beginning).
+
+        Return what was found and the place to go on from, None at the end. With `repair` mend what
+        can be mended without losing anything that can still be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything held. May be repeated; calls under way end as they would have."""
+        ...

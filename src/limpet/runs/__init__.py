@@ -1,0 +1,274 @@
+"""Supervised runs: work of many steps that survives its worker.
+
+A run goes on where it stopped, whoever goes on with it::
+
+    from limpet import runs
+
+    with runs.start(store, "nightly-report", task="report") as run:
+        done = run.state or {"pages": []}
+        while len(done["pages"]) < 10:
+            done["pages"].append(write_page(done))
+            run.step(done)
+
+A run is the scope `main` of kind `run` in the session that has its name. The status of what that
+shows is the status of the run.
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Literal, overload
+
+from limpet.aio import AsyncStore
+from limpet.core import codec, prepare
+from limpet.engine import Tools
+from limpet.errors import InvalidInput
+from limpet.model import JSON
+from limpet.runs import verbs
+from limpet.runs.attempt import Plan, check_labels, check_metadata
+from limpet.runs.faces import AsyncRun, Run, held, held_async
+from limpet.runs.model import FACTS, Aborted, RunError, RunInfo
+from limpet.store import Store
+
+__all__ = [
+    "Aborted",
+    "AsyncRun",
+    "Run",
+    "RunError",
+    "RunInfo",
+    "abort",
+    "adopt",
+    "get",
+    "list",
+    "start",
+]
+
+OnSuccess = Literal["delete", "keep"]
+
+
+@overload
+def start(
+    store: Store,
+    run_id: str,
+    *,
+    task: str | None = None,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "delete",
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+) -> AbstractContextManager[Run]:
+    """With a `Store`: a context manager."""
+
+
+@overload
+def start(
+    store: AsyncStore,
+    run_id: str,
+    *,
+    task: str | None = None,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "delete",
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+) -> AbstractAsyncContextManager[AsyncRun]:
+    """With an `AsyncStore`: an async context manager."""
+
+
+def start(
+    store: Store | AsyncStore,
+    run_id: str,
+    *,
+    task: str | None = None,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "delete",
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+) -> Any:
+    """Begin a run, or go on with it: `with runs.start(store, "nightly-report") as run:`.
+
+    What there is under this name decides. Nothing, or a run that completed: a new one begins. One
+    whose worker died, or that failed or was aborted: it is resumed, and `run.state` is what was
+    saved last. The scope of the run is claimed for as long as the block lasts.
+
+    Leaving the block closes the run: it is removed with its history, or with `on_success="keep"`
+    stays as completed. If an exception leaves it, the run stays as failed, with the error.
+
+    `task` names what sort of run it is, `owner` the worker (by default its host and process).
+    `labels` and `metadata` are given to every snapshot of the run.
+
+    Raises:
+        Conflict: its worker lives, also after `wait_s`.
+        Aborted: somebody aborted it just now; or, when the block is left, meanwhile.
+    """
+    _check_store(store)
+    task = verbs.check_task(task)
+    plan = Plan(
+        verbs.scope_of(run_id),
+        _owner(owner),
+        deletes=_deletes(on_success),
+        adopts=False,
+        task=task,
+        labels=None if labels is None else check_labels(labels, task),
+        metadata=_own(store._engine.tools, metadata),
+    )
+    return _held(store, plan, ttl_s, wait_s)
+
+
+@overload
+def adopt(
+    store: Store,
+    run_id: str,
+    *,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "delete",
+) -> AbstractContextManager[Run]:
+    """With a `Store`: a context manager."""
+
+
+@overload
+def adopt(
+    store: AsyncStore,
+    run_id: str,
+    *,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "delete",
+) -> AbstractAsyncContextManager[AsyncRun]:
+    """With an `AsyncStore`: an async context manager."""
+
+
+def adopt(
+    store: Store | AsyncStore,
+    run_id: str,
+    *,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "delete",
+) -> Any:
+    """Take over the run of a worker that died: `with runs.adopt(store, run_id) as run:`.
+
+    Otherwise as `start`, but it never begins a run, and resumes none that failed or was aborted.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: its worker lives, also after `wait_s`; or the run is not running.
+    """
+    _check_store(store)
+    plan = Plan(verbs.scope_of(run_id), _owner(owner), deletes=_deletes(on_success), adopts=True)
+    return _held(store, plan, ttl_s, wait_s)
+
+
+@overload
+def abort(store: Store, run_id: str) -> RunInfo:
+    """With a `Store`: at once."""
+
+
+@overload
+def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]:
+    """With an `AsyncStore`: awaited."""
+
+
+def abort(store: Store | AsyncStore, run_id: str) -> Any:
+    """Abort a run, from any process; return what is known of it from then on.
+
+    Its worker finds out by `run.aborted`, by `run.check()`, or by its next step, and whatever it
+    does after this has returned, the run is not completed. One that is not running is left as it
+    is.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    _check_store(store)
+    return store._drive(verbs.abort(store._engine.tools, run_id))
+
+
+@overload
+def get(store: Store, run_id: str) -> RunInfo | None:
+    """With a `Store`: at once."""
+
+
+@overload
+def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]:
+    """With an `AsyncStore`: awaited."""
+
+
+def get(store: Store | AsyncStore, run_id: str) -> Any:
+    """Return what is known of a run, or None if there is none."""
+    _check_store(store)
+    return store._run(verbs.get(store._engine.tools, run_id))
+
+
+@overload
+def list(
+    store: Store, *, status: str | None = None, task: str | None = None, prefix: str = ""
+) -> Iterator[RunInfo]:
+    """With a `Store`: an iterator."""
+
+
+@overload
+def list(
+    store: AsyncStore, *, status: str | None = None, task: str | None = None, prefix: str = ""
+) -> AsyncIterator[RunInfo]:
+    """With an `AsyncStore`: an async iterator."""
+
+
+def list(
+    store: Store | AsyncStore,
+    *,
+    status: str | None = None,
+    task: str | None = None,
+    prefix: str = "",
+) -> Any:
+    """Yield the runs whose name begins with `prefix`, in the order of their names.
+
+    One that is running, but whose worker gives no sign of life, shows as `expired`, and is not
+    listed as `running`. That is a hint: `adopt` finds out.
+    """
+    _check_store(store)
+    walk = verbs.listed(store._engine.tools, status=status, task=task, prefix=prefix)
+    return store._stream(walk)
+
+
+def _held(store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float) -> Any:
+    if isinstance(store, Store):
+        claim = store.scope(*plan.scope)._claim(plan.owner, ttl_s, wait_s, patient=True)
+        return held(store, plan, claim)
+    waited = store.scope(*plan.scope)._claim(plan.owner, ttl_s, wait_s, patient=True)
+    return held_async(store, plan, waited)
+
+
+def _check_store(store: object) -> None:
+    if not isinstance(store, Store | AsyncStore):
+        raise InvalidInput(f"a run needs a store. type=`{type(store).__name__}`")
+
+
+def _deletes(on_success: object) -> bool:
+    if on_success not in ("delete", "keep"):
+        raise InvalidInput("on_success must be delete or keep")
+    return on_success == "delete"
+
+
+def _owner(owner: str | None) -> str:
+    return f"{os.uname().nodename}:{os.getpid()}" if owner is None else owner
+
+
+def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
+    """Return a copy that later changes of the caller's do not reach."""
+    if metadata is None:
+        return None
+    plain = check_metadata(metadata)
+    # As it will stand there: beside the facts, and among them for whoever resumes the run.
+    whole = {**plain, FACTS: {"metadata": plain}}
+    copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max))
+    own: Mapping[str, JSON] = copied[FACTS]["metadata"]
+    return own

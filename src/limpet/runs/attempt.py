@@ -1,0 +1,337 @@
+"""One attempt at a run: what its worker writes, as steps that both faces drive.
+
+Everything is decided at one place, the revision of the head: a worker compares it with that of its
+own last write, and so does whoever aborts the run. So one of them finds out that the other came
+first, and a run that was aborted is never completed.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from limpet.core import codec, ids, limits, prepare, times
+from limpet.engine import Tools
+from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
+from limpet.model import JSON, ScopeKey, SnapshotInfo
+from limpet.protocol import Commit, Found
+from limpet.runs.model import (
+    ABORTED,
+    COMPLETED,
+    FACTS,
+    FAILED,
+    RUNNING,
+    TASK_LABEL,
+    Aborted,
+    Record,
+    RunError,
+    error_of,
+    read_record,
+)
+from limpet.steps import Steps, Work
+
+_NONCES = 64  # of our last writes, to know one again whose answer was lost
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a worker asked for, checked. `labels` and `metadata` None: as they were."""
+
+    scope: ScopeKey
+    owner: str
+    deletes: bool
+    adopts: bool
+    task: str | None = None
+    labels: Mapping[str, str] | None = None
+    metadata: Mapping[str, JSON] | None = None
+
+
+class Attempt:
+    """What one worker does to a run under its lease."""
+
+    def __init__(self, tools: Tools, plan: Plan, fence: str) -> None:
+        self.state: JSON = None
+        self.resumed = False
+        self.aborted = False
+        self.superseded = False  # by another worker, which has the lease now
+        self._tools = tools
+        self._plan = plan
+        self._fence = fence
+        self._last: SnapshotInfo | None = None
+        self._nonces: deque[str] = deque(maxlen=_NONCES)
+        self._pid = os.getpid()
+
+    @property
+    def last(self) -> SnapshotInfo:
+        """What was written last."""
+        if self._last is None:
+            raise InvalidInput("the run has not begun")
+        return self._last
+
+    def begin(self) -> Steps[None]:
+        """Begin a new run, or go on with one that did not complete."""
+        found: list[Found] = yield read_head(self._plan.scope)
+        if self._plan.adopts:
+            check_adoptable(self._plan.scope, found[0][0] if found else None)
+        if not found or found[0][0].status == COMPLETED:
+            self._last = found[0][0] if found else None
+            yield from self._write(self._first)
+            return
+        self._last, body = found[0]
+        if read_record(self._last).steps != 0:  # otherwise it is not a state that anybody saved
+            self.state = codec.decode(body)
+        self.resumed = True
+        yield from self._write(self._resumption)
+
+    def step(
+        self,
+        state: JSON,
+        *,
+        keep: bool,
+        labels: Mapping[str, str] | None,
+        metadata: Mapping[str, JSON] | None,
+    ) -> Steps[SnapshotInfo]:
+        """Save a state, unless somebody else wrote meanwhile."""
+        record = read_record(self.last)
+        labels = {**record.labels, **check_labels(labels)}
+        metadata = {**record.metadata, **check_metadata(metadata)}
+        # Encoded once, at the call. Should an earlier write of ours turn up, only the count of
+        # steps is another.
+        draft = self._saved(state, record, keep=keep, labels=labels, metadata=metadata)
+
+        def make() -> Steps[Commit]:
+            yield from ()
+            steps = (read_record(self.last).steps or 0) + 1
+            return draft._replace(
+                metadata=self._encoded(metadata, record.with_(steps=steps)),
+                expect=self.last.revision,
+                stamp=self._tools.draw(),
+            )
+
+        return self._write(make)
+
+    def succeed(self) -> Steps[None]:
+        """Close the run: remove it, or mark it as completed; Aborted if it was aborted."""
+        if self._is_parents():
+            return
+        if not self._plan.deletes:
+            yield from self._write(lambda: self._marked(COMPLETED))
+            return
+        while True:
+            expect = self.last.revision
+            try:
+                yield lambda backend, expect=expect: backend.delete_scope(  # type: ignore[misc]
+                    self._plan.scope, expect=expect, fence=self._fence
+                )
+            except Conflict as error:
+                yield from self._understand(error, expect)
+            else:
+                return
+
+    def fail(self, error: BaseException) -> Steps[None]:
+        """Mark the run as failed, if it is still ours; the caller's exception comes first."""
+        if not self.aborted and not self._is_parents():
+            with suppress(LimpetError):
+                yield from self._write(lambda: self._marked(FAILED, error_of(error)))
+
+    def hear(self, head: SnapshotInfo) -> None:
+        """Take note of what the run shows now, whoever wrote it.
+
+        What is older than our last write tells nothing new, and may be of an earlier attempt.
+        """
+        if _age(head) <= _age(self.last):
+            return
+        ours = read_record(self.last).attempt
+        attempt = read_record(head).attempt if FACTS in head.metadata else ours
+        self.aborted = self.aborted or (head.status == ABORTED and attempt == ours)
+        self.superseded = self.superseded or attempt > ours
+
+    def _is_parents(self) -> bool:
+        """Tell whether this is a child, forked in the block: how that leaves it means nothing."""
+        return os.getpid() != self._pid
+
+    # Writing
+
+    def _write(self, make: Callable[[], Steps[Commit]]) -> Steps[SnapshotInfo]:
+        """Commit what comes next to our last write."""
+        while True:
+            expect = None if self._last is None else self._last.revision
+            try:
+                commit = yield from make()
+                self._nonces.append(commit.stamp.nonce)
+                self._last = yield lambda backend, commit=commit: backend.commit(  # type: ignore[misc]
+                    commit
+                )
+            except Conflict as error:
+                yield from self._understand(error, expect)
+            else:
+                return self.last
+
+    def _understand(self, error: Conflict, expected: str | None) -> Steps[None]:
+        """Raise why a write was refused, unless the head is another write of our own.
+
+        That happens when an answer was lost, or nobody waited for it: a task that is cancelled does
+        not stop its write. The head is then known by its nonce, and the run goes on from there.
+        """
+        head: SnapshotInfo | None
+        head = yield lambda backend: backend.read_info(self._plan.scope, None)
+        if head is not None and self._last is not None:
+            self.hear(head)
+        if self.aborted:
+            raise Aborted(f"the run was aborted. run_id=`{self._plan.scope.session_id}`") from error
+        is_ours = head is not None and _nonce_of(head) in self._nonces
+        if head is None or not is_ours or head.revision == expected:
+            raise error
+        self._last = head
+
+    def _first(self) -> Steps[Commit]:
+        """Return the commit of a new run: a draft without a state; the first step replaces it."""
+        plan = self._plan
+        record = Record(
+            task=plan.task,
+            owner=plan.owner,
+            attempt=1,
+            steps=0,
+            started_at=times.from_us(self._tools.draw().now),
+            labels=plan.labels or {},
+            metadata=plan.metadata or {},
+        )
+        yield from ()
+        return self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
+
+    def _resumption(self) -> Steps[Commit]:
+        """Return the commit that takes a run over: the last snapshot, running again."""
+        plan, record = self._plan, read_record(self.last)
+        record = record.with_(
+            task=record.task if plan.task is None else plan.task,
+            owner=plan.owner,
+            attempt=record.attempt + 1,
+            labels=record.labels if plan.labels is None else plan.labels,
+            metadata=record.metadata if plan.metadata is None else plan.metadata,
+            error=None,
+        )
+        return self._rewritten(RUNNING, record)
+
+    def _marked(self, status: str, error: RunError | None = None) -> Steps[Commit]:
+        return self._rewritten(status, read_record(self.last).with_(error=error))
+
+    def _rewritten(self, status: str, record: Record) -> Steps[Commit]:
+        """Return the commit that changes the last snapshot in place, but for its state."""
+        last = self.last
+        found: list[Found] = yield read_head(self._plan.scope)
+        if not found or found[0][0].revision != last.revision:
+            raise Conflict(f"the run has changed. run_id=`{last.session_id}`")
+        metadata = {**last.metadata, FACTS: record.to_json()}
+        labels = {**last.labels, **_task_label(record)}
+        return in_place(
+            self._tools,
+            *found[0],
+            status=status,
+            labels=labels,
+            metadata=metadata,
+            fence=self._fence,
+        )
+
+    def _saved(
+        self,
+        state: JSON,
+        record: Record,
+        *,
+        keep: bool,
+        labels: Mapping[str, str],
+        metadata: Mapping[str, JSON],
+    ) -> Commit:
+        return prepare.save(
+            self._plan.scope,
+            state,
+            keep=keep,
+            status=RUNNING,
+            labels={**labels, **_task_label(record)},
+            metadata={**metadata, FACTS: record.to_json()},
+            expect=None if self._last is None else self._last.revision,
+            fence=self._fence,
+            stamp=self._tools.draw(),
+            state_bytes_max=self._tools.state_bytes_max,
+        )
+
+    def _encoded(self, metadata: Mapping[str, JSON], record: Record) -> bytes:
+        whole = {**metadata, FACTS: record.to_json()}
+        return prepare.encode_metadata(whole, self._tools.state_bytes_max)
+
+
+def read_head(scope: ScopeKey) -> Work[list[Found]]:
+    """Read what a run shows, with its encoded state."""
+    return lambda backend: backend.read_snapshots(scope, [None])
+
+
+def in_place(
+    tools: Tools,
+    info: SnapshotInfo,
+    body: bytes,
+    *,
+    status: str,
+    labels: Mapping[str, str],
+    metadata: Mapping[str, JSON],
+    fence: str | None,
+) -> Commit:
+    """Return the commit that changes the facts of a head, if it is the head when it is stored.
+
+    That is why it overwrites: an update would compare the snapshot alone, which may have ceased to
+    be the head.
+    """
+    return Commit(
+        scope=info.scope,
+        body=body,
+        status=status,
+        labels=prepare.encode_labels(labels),
+        metadata=prepare.encode_metadata(metadata, tools.state_bytes_max),
+        stamp=tools.draw(),
+        id=info.id,
+        keep=info.kept,
+        overwrite=True,
+        expect=info.revision,
+        fence=fence,
+    )
+
+
+def check_adoptable(scope: ScopeKey, head: SnapshotInfo | None) -> None:
+    """Raise unless there is a run that is running, as far as is stored."""
+    if head is None:
+        raise NotFound(f"there is no such run. run_id=`{scope.session_id}`")
+    if head.status != RUNNING:
+        where = f"run_id=`{scope.session_id}` status=`{head.status}`"
+        raise Conflict(f"only a run that is running can be adopted. {where}")
+
+
+def check_labels(labels: Mapping[str, str] | None, task: str | None = None) -> dict[str, str]:
+    """Return labels of the caller's own, checked; with that of the task there may be too many."""
+    checked = limits.check_labels(labels)
+    if TASK_LABEL in checked:
+        raise InvalidInput(f"this label is that of the task: give task=. label=`{TASK_LABEL}`")
+    if task is not None:
+        limits.check_labels({**checked, TASK_LABEL: task})
+    return checked
+
+
+def check_metadata(metadata: Mapping[str, JSON] | None) -> dict[str, JSON]:
+    """Return metadata of the caller's own, checked as far as its names go."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
+    if FACTS in metadata:
+        raise InvalidInput(f"the facts of the run stand under this key. key=`{FACTS}`")
+    return dict(metadata)
+
+
+def _task_label(record: Record) -> dict[str, str]:
+    return {} if record.task is None else {TASK_LABEL: record.task}
+
+
+def _age(info: SnapshotInfo) -> tuple[int, int]:
+    return ids.seq_of(info.revision), ids.rev_of(info.revision)
+
+
+def _nonce_of(info: SnapshotInfo) -> str:
+    return info.revision.rpartition(".")[2]

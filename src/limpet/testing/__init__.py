@@ -1,0 +1,10 @@
+"""The test kit that ships with Limpet (extra `testing`): put an engine of your own to the test.
+
+`limpet.testing.conformance` is the suite that every engine passes; `limpet.testing.stateful`
+runs random programs on an engine and on the oracle in lockstep.
+"""
+
+import pytest
+
+# Only then does a failed assertion in an installed module show the values that it compared.
+pytest.register_assert_rewrite("limpet.testing.conformance")

@@ -1,0 +1,227 @@
+"""Chapter: the engine itself. What `Backend` promises below the faces."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from limpet.errors import Conflict, InvalidInput, NotFound, Unsupported
+from limpet.model import ANY, ScopeKey, SnapshotRef
+from limpet.protocol import Append, Backend, Commit, NoteWrite, Query, Stamp
+from limpet.testing.conformance._kit import Kit, names
+
+SCOPE = ScopeKey("chat-42", "planner")
+_REVISION = re.compile(r"[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]{16}")
+
+
+def _commit(number: int, **facts: Any) -> Commit:
+    """Return a commit with a stamp of its own."""
+    given = {
+        "scope": SCOPE,
+        "body": b'{"n":%d}' % number,
+        "status": "completed",
+        "labels": b"{}",
+        "metadata": b"{}",
+        "stamp": Stamp(1_000_000 + number, f"{number:016x}", number),
+        **facts,
+    }
+    return Commit(**given)
+
+
+class EngineSeam(Kit):
+    """Replays, fences, pages and tokens."""
+
+    def test_an_engine_says_what_it_can_do(self, backend: Backend) -> None:
+        """Capabilities are known words, and `blocking` is a plain truth."""
+        assert backend.capabilities <= {"durable", "index", "atomic"}
+        assert isinstance(backend.blocking, bool)
+
+    def test_a_replayed_commit_is_found_by_its_nonce(self, backend: Backend) -> None:
+        """With `again` a commit that is already stored gives its first answer, and no second."""
+        first = backend.commit(_commit(1))
+        draft = backend.commit(_commit(2, keep=False))
+        for number, answer in ((1, first), (2, draft)):
+            replay = _commit(number, keep=number == 1, again=True)
+            assert backend.commit(replay) == answer
+            assert backend.commit(replay._replace(expect="stale")) == answer
+
+        assert backend.list_snapshots(Query(SCOPE), limit=10) == [first]
+        assert backend.read_info(SCOPE, None) == draft
+
+    def test_a_replayed_append_or_update_is_found_by_its_nonce(self, backend: Backend) -> None:
+        """The same for commits that build on what was there before."""
+        append = _commit(1, body=Append("m", b"[1]", 1_000))
+        appended = backend.commit(append)
+        assert backend.commit(append._replace(again=True)) == appended
+        update = _commit(2, id=appended.id, replaces=appended.revision)
+        updated = backend.commit(update)
+        assert backend.commit(update._replace(again=True)) == updated
+
+        assert [body for _, body in backend.read_snapshots(SCOPE, [None])] == [b'{"n":2}']
+        assert backend.list_snapshots(Query(SCOPE), limit=10) == [updated]
+
+    def test_a_commit_that_never_arrived_is_stored_by_its_replay(self, backend: Backend) -> None:
+        """`again` says that it may be stored, not that it is."""
+        backend.commit(_commit(1))
+        second = backend.commit(_commit(2, again=True))
+
+        assert backend.read_info(SCOPE, None) == second
+        assert len(backend.list_snapshots(Query(SCOPE), limit=10)) == 2
+
+    def test_without_again_a_minted_commit_is_new(self, backend: Backend) -> None:
+        """Two commits of the same body without an id are two snapshots."""
+        first = backend.commit(_commit(1))
+        second = backend.commit(_commit(1))
+
+        assert second.id > first.id
+        assert len(backend.list_snapshots(Query(SCOPE), limit=10)) == 2
+
+    def test_a_fence_that_the_scope_does_not_carry_is_a_conflict(self, backend: Backend) -> None:
+        """A write under a lease that has passed changes nothing."""
+        backend.commit(_commit(1, id="a"))
+        before = (
+            backend.list_scopes(session_id=None, kind=None, prefix="", after=None, limit=10),
+            backend.read_snapshots(SCOPE, ["a"]),
+        )
+
+        with pytest.raises(Conflict):
+            backend.commit(_commit(2, fence="lost"))
+        with pytest.raises(Conflict):
+            backend.commit(_commit(2, id="a", overwrite=True, fence="lost"))
+        revision = before[1][0][0].revision
+        with pytest.raises(Conflict):
+            backend.commit(_commit(2, id="a", replaces=revision, fence="lost"))
+        with pytest.raises(Conflict):
+            backend.commit(_commit(2, scope=ScopeKey("new"), fence="lost"))
+        with pytest.raises(Conflict):
+            backend.delete_snapshots(SCOPE, ["a"], fence="lost")
+        with pytest.raises(Conflict):
+            backend.delete_scope(SCOPE, fence="lost")
+        assert before == (
+            backend.list_scopes(session_id=None, kind=None, prefix="", after=None, limit=10),
+            backend.read_snapshots(SCOPE, ["a"]),
+        )
+
+    def test_replaces_compares_the_snapshots_own_revision(self, backend: Backend) -> None:
+        """Another revision is Conflict, no such snapshot NotFound; nothing is stored."""
+        first = backend.commit(_commit(1, id="a"))
+        second = backend.commit(_commit(2, id="a", replaces=first.revision))
+
+        with pytest.raises(Conflict):
+            backend.commit(_commit(3, id="a", replaces=first.revision))
+        with pytest.raises(NotFound):
+            backend.commit(_commit(3, id="b", replaces=first.revision))
+        with pytest.raises(NotFound):
+            backend.commit(_commit(3, scope=ScopeKey("new"), id="a", replaces=first.revision))
+        assert backend.list_snapshots(Query(SCOPE), limit=10) == [second]
+        assert backend.list_sessions(prefix="", after="", limit=10) == ["chat-42"]
+
+    def test_a_revision_tells_its_place(self, backend: Backend) -> None:
+        """`<seq hex>.<rev hex>.<nonce>`: an update keeps the place, raises `rev`."""
+        first = backend.commit(_commit(1, id="a"))
+        updated = backend.commit(_commit(2, id="a", replaces=first.revision))
+        backend.delete_snapshots(SCOPE, ["a"])
+        second = backend.commit(_commit(3, id="a"))
+
+        for info in (first, updated, second):
+            assert _REVISION.fullmatch(info.revision)
+        places = [int(i.revision.split(".")[0], 16) for i in (first, updated, second)]
+        assert places[0] == places[1] < places[2]
+        written = [int(i.revision.split(".")[1], 16) for i in (first, updated)]
+        assert written[0] < written[1]
+        assert updated.revision.endswith(f".{2:016x}")
+
+    def test_times_are_those_of_the_stamp(self, backend: Backend) -> None:
+        """An engine has no clock: a commit is made when its stamp says, as are notes."""
+        first = backend.commit(_commit(1, id="a"))
+        second = backend.commit(_commit(2, id="a", replaces=first.revision))
+        third = backend.commit(_commit(3, id="a", overwrite=True))
+        stamp = Stamp(1_000_004, f"{4:016x}", 4)
+        note = backend.write_note(NoteWrite(SCOPE, "n", None, b"1", stamp, ANY))
+
+        start = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+        assert [each.created_at.microsecond for each in (first, second, third)] == [1, 1, 1]
+        assert [each.updated_at - start for each in (first, second, third, note)] == [
+            timedelta(microseconds=number) for number in (1, 2, 3, 4)
+        ]
+
+    def test_pages_are_no_longer_than_asked(self, backend: Backend) -> None:
+        """Every listing obeys its limit, and goes on behind the last item of a page."""
+        for number in range(5):
+            scope = ScopeKey(f"s{number}")
+            backend.commit(_commit(number, id=f"{number}"))
+            backend.commit(_commit(number, scope=scope, id="x"))
+            for on in ("a", "b"):
+                backend.write_note(
+                    NoteWrite(SCOPE, f"{number}", on, b"1", Stamp(1, f"{number:016x}", 1), ANY)
+                )
+
+        page = backend.list_snapshots(Query(SCOPE), limit=2)
+        assert names(page) == ["4", "3"]
+        place = int(page[-1].revision.split(".")[0], 16)
+        assert names(backend.list_snapshots(Query(SCOPE, after=place), limit=9)) == ["2", "1", "0"]
+        assert backend.list_ids(SCOPE, after="1", limit=2) == ["2", "3"]
+        assert backend.list_sessions(prefix="s", after="s0", limit=3) == ["s1", "s2", "s3"]
+        scopes = backend.list_scopes(
+            session_id=None, kind=None, prefix="s", after=ScopeKey("s2"), limit=1
+        )
+        assert [info.key for info in scopes] == [ScopeKey("s3")]
+        notes = backend.list_notes(SCOPE, on=["b", "a"], name=None, after="2", limit=3)
+        assert [(n.snapshot_id, n.name) for n in notes] == [("b", "3"), ("b", "4"), ("a", "0")]
+        named = backend.list_notes(SCOPE, on=["b", None, "a"], name="1", after="", limit=9)
+        assert [(n.snapshot_id, n.name) for n in named] == [("b", "1"), ("a", "1")]
+
+    def test_snapshots_of_all_scopes_need_an_index(self, backend: Backend) -> None:
+        """By id, labels and prefix across scopes; an engine without an index refuses."""
+        labels = b'{"run":"1"}'
+        backend.commit(_commit(1, scope=ScopeKey("a/1"), id="x", labels=labels))
+        backend.commit(_commit(2, scope=ScopeKey("b/1", "main", "graph"), id="x", labels=labels))
+        backend.commit(_commit(3, scope=ScopeKey("a/2"), id="y"))
+        queries = {
+            Query(id="x"): ["b/1", "a/1"],
+            Query(id="x", prefix="a/"): ["a/1"],
+            Query(labels=(("run", "1"),)): ["b/1", "a/1"],
+            Query(labels=(("run", "1"),), prefix="a/"): ["a/1"],
+            Query(prefix="a/"): ["a/2", "a/1"],
+            Query(): ["a/2", "b/1", "a/1"],
+        }
+
+        for query, sessions in queries.items():
+            if "index" in backend.capabilities:
+                found = backend.list_snapshots(query, limit=10)
+                assert [info.session_id for info in found] == sessions
+            else:
+                with pytest.raises(Unsupported):
+                    backend.list_snapshots(query, limit=10)
+
+    def test_refs_are_found_by_the_beginning_of_an_id(self, backend: Backend) -> None:
+        """Kept snapshots of all scopes, long and awkward ids too; no drafts, nothing deleted."""
+        ids = ["ab", "abc", "ab~", "aB", "ab" * 60, "ab" * 60 + "x", "äb", "b"]
+        for number, id in enumerate(ids):
+            backend.commit(_commit(number, scope=ScopeKey(f"s/{number % 3}"), id=id))
+        backend.commit(_commit(20, scope=ScopeKey("t", "x" * 300), id="abcd"))
+        backend.commit(_commit(21, scope=ScopeKey("t"), id="ab-gone"))
+        backend.delete_snapshots(ScopeKey("t"), ["ab-gone"])
+        backend.commit(_commit(22, scope=ScopeKey("t"), id="ab-draft", keep=False))
+        if "index" not in backend.capabilities:
+            with pytest.raises(Unsupported):
+                backend.find_refs("a", limit=10)
+            return
+
+        for start in ("", "a", "ab", "abc", "ab" * 60, "ä", "c", "ab~", "ab+"):
+            found = [ref.id for ref in backend.find_refs(start, limit=100)]
+            assert sorted(found) == sorted(i for i in [*ids, "abcd"] if i.startswith(start))
+        assert SnapshotRef(ScopeKey("t", "x" * 300), "abcd") in backend.find_refs("abcd", limit=9)
+        assert len(backend.find_refs("a", limit=2)) == 2
+
+    def test_close_may_be_repeated_and_is_final(self, backend: Backend) -> None:
+        """A closed engine refuses; it does not open itself again."""
+        backend.commit(_commit(1))
+        backend.close()
+        backend.close()
+
+        with pytest.raises(InvalidInput):
+            backend.read_info(SCOPE, None)
+        with pytest.raises(InvalidInput):
+            backend.commit(_commit(2))

@@ -1,0 +1,321 @@
+"""Chapter: the two faces of one opened store: `aio`, `sync`, `run`, closing, and real tasks."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from limpet.aio import AsyncStore
+from limpet.aio_scope import AsyncScope
+from limpet.errors import Conflict, InvalidInput
+from limpet.model import JSON, Snapshot, SnapshotInfo
+from limpet.opening import store_over
+from limpet.protocol import Backend
+from limpet.scope import Scope
+from limpet.store import Store
+from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable, names, present
+from limpet.testing.conformance._layers import ClosedMeanwhile, Gated
+
+_VERBS: dict[str, Callable[[Store, Scope], object]] = {
+    "save": lambda store, scope: scope.save(1),
+    "save a repetition": lambda store, scope: scope.save(1, id="a"),
+    "append": lambda store, scope: scope.append("m", [1]),
+    "load": lambda store, scope: scope.load(),
+    "load_many": lambda store, scope: list(scope.load_many(["a"])),
+    "info": lambda store, scope: scope.info(),
+    "history": lambda store, scope: list(scope.history()),
+    "ids": lambda store, scope: list(scope.ids()),
+    "update": lambda store, scope: scope.update("a", lambda s: s),
+    "ancestors": lambda store, scope: list(scope.ancestors("a")),
+    "leaves": lambda store, scope: list(scope.leaves()),
+    "diff": lambda store, scope: scope.diff("a", "a"),
+    "restore": lambda store, scope: scope.restore("a"),
+    "fork": lambda store, scope: scope.fork("a"),
+    "fork with a function": lambda store, scope: scope.fork("a", patch=lambda state: 2),
+    "prune": lambda store, scope: scope.prune(keep_last=0),
+    "delete_snapshot": lambda store, scope: scope.delete_snapshot("a"),
+    "delete": lambda store, scope: scope.delete(),
+    "note": lambda store, scope: scope.note("n"),
+    "notes": lambda store, scope: list(scope.notes()),
+    "noted_ids": lambda store, scope: list(scope.noted_ids()),
+    "set_note": lambda store, scope: scope.set_note("n", 1),
+    "set_note with a function": lambda store, scope: scope.set_note("n", lambda v: 1),
+    "delete_note": lambda store, scope: scope.delete_note("n"),
+    "find": lambda store, scope: store.find("a"),
+    "sessions": lambda store, scope: list(store.sessions()),
+    "scopes": lambda store, scope: list(store.scopes()),
+    "history of all": lambda store, scope: list(store.history()),
+    "compact": lambda store, scope: store.compact(),
+    "stats": lambda store, scope: store.stats(),
+    "stats of a session": lambda store, scope: store.stats("s"),
+    "check": lambda store, scope: list(store.check()),
+    "repair": lambda store, scope: list(store.repair()),
+    "delete_session": lambda store, scope: store.delete_session("s"),
+}
+
+
+async def _listed(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
+class Faces(Kit):
+    """One engine behind both faces."""
+
+    def test_each_face_leads_to_the_other(self, backend: Backend) -> None:
+        """`aio` and `sync` exist on both and always give the same two objects."""
+        with store_over(backend) as store:
+            assert isinstance(store.aio, AsyncStore)
+            assert store.sync is store
+            assert store.aio is store.aio
+            assert store.aio.aio is store.aio
+            assert store.aio.sync is store
+
+    def test_both_faces_show_the_same(self, backend: Backend) -> None:
+        """What was saved through one face is seen through the other at once."""
+        store = store_over(backend)
+
+        async def main() -> None:
+            async with store.aio as aio:
+                scope = aio.scope("s")
+                assert scope.key == store.scope("s").key
+                saved = await scope.save({"n": 1}, id="a")
+                assert store.scope("s").info() == saved
+                store.scope("s").save({"n": 2}, id="b")
+                assert present(await scope.load()).state == {"n": 2}
+                assert names(await _listed(scope.history())) == ["b", "a"]
+
+        asyncio.run(main())
+        with pytest.raises(InvalidInput):
+            store.scope("s").load()
+
+    def test_listings_of_the_async_face_are_not_awaited(self, backend: Backend) -> None:
+        """One answer is awaited; many answers are an async iterator from the start."""
+
+        async def main() -> None:
+            async with store_over(backend).aio as aio:
+                scope = aio.scope("s")
+                await scope.save(1, id="a")
+                await scope.set_note("n", 1)
+                listings: list[AsyncIterator[Any]] = [
+                    *(scope.history(), scope.ids(), scope.load_many(["a"]), scope.notes()),
+                    *(scope.ancestors("a"), scope.leaves(), aio.sessions(), aio.scopes()),
+                ]
+                for listing in listings:
+                    assert isinstance(listing, AsyncIterator)
+                    assert len(await _listed(listing)) == 1
+
+        asyncio.run(main())
+
+    def test_run_does_composite_work_with_the_synchronous_face(self, backend: Backend) -> None:
+        """`run` gives the function the synchronous store, and its answer or error back."""
+
+        def work(store: Store) -> list[str]:
+            scope = store.scope("s")
+            scope.save(1, id="a")
+            scope.save(2, id="b")
+            return names(scope.history())
+
+        def fail(store: Store) -> None:
+            raise ZeroDivisionError
+
+        async def main() -> None:
+            async with store_over(backend).aio as aio:
+                assert await aio.run(work) == ["b", "a"]
+                assert await aio.run(lambda store: store is aio.sync)
+                with pytest.raises(ZeroDivisionError):
+                    await aio.run(fail)
+
+        asyncio.run(main())
+
+    def test_run_never_holds_the_loop(self, backend: Backend) -> None:
+        """Its function runs in another thread on every engine, and may even run out of items."""
+
+        async def main() -> None:
+            async with store_over(backend).aio as store:
+                assert await store.run(lambda _: threading.get_ident()) != threading.get_ident()
+                with pytest.raises(RuntimeError, match="StopIteration"):
+                    await store.run(lambda sync: next(sync.scope("empty").history()))
+
+        asyncio.run(main())
+
+    def test_a_cancelled_close_closes(self, backend: Backend) -> None:
+        """It waits behind no other work, and goes on when nobody waits for it any more."""
+        store = store_over(backend, workers=1)
+
+        async def main() -> None:
+            leave = threading.Event()
+            busy = asyncio.ensure_future(store.aio.run(lambda _: leave.wait()))
+            closing = asyncio.ensure_future(store.aio.close())
+            while not busy.done() and not closing.done():
+                await asyncio.sleep(0)
+                closing.cancel()
+            leave.set()
+            await busy
+
+        asyncio.run(main())
+        with pytest.raises(InvalidInput):
+            store.scope("s").load()
+
+    def test_tasks_contend_exactly(self, backend: Backend) -> None:
+        """Many tasks of one loop, with async functions that yield in the middle, lose nothing."""
+
+        async def add(snapshot: Snapshot) -> Snapshot:
+            await asyncio.sleep(0)
+            return snapshot.with_(state=snapshot.state + 1)
+
+        async def more(value: JSON) -> JSON:
+            await asyncio.sleep(0)
+            return (value or 0) + 1
+
+        async def main() -> None:
+            async with store_over(backend).aio as aio:
+                scope = aio.scope("s")
+                await scope.save(0, id="a")
+                tasks: list[Any] = [scope.update("a", add) for _ in range(8)]
+                tasks += [scope.set_note("n", more) for _ in range(8)]
+                tasks += [aio.scope("t").append("items", [n]) for n in range(8)]
+                await asyncio.gather(*tasks)
+                assert present(await scope.load("a")).state == 8
+                assert present(await scope.note("n")).value == 8
+                items = present(await aio.scope("t").load()).state["items"]
+                assert sorted(items) == list(range(8))
+
+        asyncio.run(main())
+
+    def test_tasks_have_one_winner(self, backend: Backend) -> None:
+        """Of tasks that expect the same head one wins."""
+
+        async def main() -> None:
+            async with store_over(backend).aio as aio:
+                scope = aio.scope("s")
+                attempts = [scope.save(n, expect=None) for n in range(6)]
+                answers = await asyncio.gather(*attempts, return_exceptions=True)
+                won = [answer for answer in answers if isinstance(answer, SnapshotInfo)]
+                assert len(won) == 1
+                assert sum(isinstance(answer, Conflict) for answer in answers) == 5
+                assert await _listed(scope.history()) == won
+
+        asyncio.run(main())
+
+    def test_a_cancelled_await_does_not_stop_a_write(self, backend: Backend) -> None:
+        """A write that has begun takes effect, whole, though nobody waits for it any more."""
+        gated = Gated(backend)
+
+        async def main() -> None:
+            async with store_over(gated.backend).aio as aio:
+                scope = aio.scope("s")
+                task = asyncio.create_task(_saved(scope))
+                await asyncio.to_thread(gated.begun.wait, 30)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert await scope.info("a") is None
+                gated.gate.set()
+                await asyncio.to_thread(gated.ended.wait, 30)
+                assert present(await scope.load("a")).state == {"n": 1}
+
+        asyncio.run(main())
+
+    def test_arguments_are_read_before_the_first_await(self, backend: Backend) -> None:
+        """What happens to a state while its save is under way does not reach the storage."""
+        gated = Gated(backend)
+        state = {"items": [1]}
+
+        async def main() -> None:
+            async with store_over(gated.backend).aio as aio:
+                scope = aio.scope("s")
+                task = asyncio.create_task(_saved(scope, state))
+                await asyncio.to_thread(gated.begun.wait, 30)
+                state["items"].append(2)
+                gated.gate.set()
+                await task
+                assert present(await scope.load("a")).state == {"items": [1]}
+
+        asyncio.run(main())
+
+    def test_a_blocking_engine_does_not_hold_the_loop(self, backend: Backend) -> None:
+        """While one commit waits for its storage, other tasks of the loop go on."""
+        gated = Gated(backend)
+
+        async def main() -> None:
+            async with store_over(gated.backend).aio as aio:
+                task = asyncio.create_task(_saved(aio.scope("s")))
+                await asyncio.to_thread(gated.begun.wait, 30)
+                assert await aio.scope("t").load() is None
+                assert not task.done()
+                gated.gate.set()
+                assert (await task).id == "a"
+
+        asyncio.run(main())
+
+    @pytest.mark.parametrize("verb", _VERBS)
+    def test_use_after_close_is_refused(
+        self, backend: Backend, stores: Stores, reopen: Callable[[], Store], verb: str
+    ) -> None:
+        """Every verb of a closed store is InvalidInput, and does nothing."""
+        store = stores()
+        scope = store.scope("s")
+        scope.save(1, id="a")
+        before = dump(store)
+        store.close()
+
+        with pytest.raises(InvalidInput):
+            _VERBS[verb](store, scope)
+        if is_durable(backend):
+            assert dump(reopen()) == before
+
+    def test_close_may_be_repeated(self, store: Store, scope: Scope) -> None:
+        """A second close does nothing, and closed stays closed, also as a context manager."""
+        scope.save(1)
+        store.close()
+        store.close()
+
+        with pytest.raises(InvalidInput):
+            store.__enter__()
+        store.close()
+
+    def test_a_store_is_a_context_manager(self, store: Store, scope: Scope) -> None:
+        """It is closed at the end, also by an error, which passes through."""
+        with pytest.raises(ZeroDivisionError), store:
+            _ = scope.save(1).size / 0
+
+        with pytest.raises(InvalidInput):
+            scope.load()
+
+    def test_a_close_in_the_middle_of_a_call_is_refused(self, backend: Backend) -> None:
+        """A call that was already let in when another thread closed the store: InvalidInput."""
+        closing = ClosedMeanwhile(backend)
+        store = store_over(closing.backend)
+
+        async def main() -> None:
+            scope = store.aio.scope("s")
+            await scope.save(1)
+            closing.close_in_between = store.close
+            with pytest.raises(InvalidInput):
+                await scope.save(2)
+
+        asyncio.run(main())
+
+    def test_one_close_for_both_faces(self, backend: Backend) -> None:
+        """Whichever face is closed, both are."""
+        store = store_over(backend)
+
+        async def main() -> None:
+            aio = store.aio
+            await aio.scope("s").save(1)
+            store.close()
+            with pytest.raises(InvalidInput):
+                await aio.scope("s").load()
+            with pytest.raises(InvalidInput):
+                await _listed(aio.sessions())
+            with pytest.raises(InvalidInput):
+                await aio.run(lambda store: 1)
+            await aio.close()
+
+        asyncio.run(main())
+
+
+async def _saved(scope: AsyncScope, state: JSON = None) -> SnapshotInfo:
+    return await scope.save({"n": 1} if state is None else state, id="a")

@@ -1,0 +1,308 @@
+"""Chapter: leases. One holder at a time, and nothing written under a lease that has passed."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from limpet.errors import Conflict, InvalidInput
+from limpet.model import Note, ScopeKey
+from limpet.protocol import Backend, Claim, NoteWrite, Stamp
+from limpet.scope import Lease, Scope
+from limpet.store import Store
+from limpet.testing.conformance._kit import Kit, dump, names, present, together
+
+_SHORT_S: Final = 0.3
+_WAIT_S_MAX: Final = 20.0
+SCOPE = ScopeKey("chat-42", "planner")
+
+_WRITES: Final[dict[str, Callable[[Lease], object]]] = {
+    "save": lambda lease: lease.save({"late": 1}),
+    "save a draft": lambda lease: lease.save({"late": 1}, keep=False),
+    "save aside": lambda lease: lease.save({"late": 1}, id="late", head=False),
+    "overwrite": lambda lease: lease.save({"late": 1}, id="a", overwrite=True),
+    "append": lambda lease: lease.append("m", ["late"]),
+    "update": lambda lease: lease.update("b", lambda s: s.with_(state={"late": 1})),
+    "update of another": lambda lease: lease.update("a", lambda s: s.with_(status="late")),
+    "prune": lambda lease: lease.prune(keep_last=0),
+    "delete_snapshot": lambda lease: lease.delete_snapshot("b"),
+    "delete_snapshot of another": lambda lease: lease.delete_snapshot("a"),
+    "delete": lambda lease: lease.delete(),
+    "set_note": lambda lease: lease.set_note("n", "late"),
+    "set_note with a function": lambda lease: lease.set_note("n", lambda value: "late"),
+    "delete_note": lambda lease: lease.delete_note("n"),
+}
+
+
+def _claim(number: int, *, ttl_s: float = _WAIT_S_MAX, key: str = "") -> Claim:
+    now = time.time_ns() // 1000
+    stamp = Stamp(now, f"{number:016x}", number)
+    return Claim(SCOPE, key or f"key-{number}", f"owner-{number}", int(ttl_s * 1_000_000), stamp)
+
+
+def _take(scope: Scope, lease: Lease, store: Store) -> ExitStack:
+    """Let a lease pass to somebody else, as if its time had come to an end."""
+    claim = _claim(7, key=lease.token)._replace(scope=scope.key)
+    store._run(lambda backend: backend.release(claim))
+    stack = ExitStack()
+    stack.enter_context(store.scope(*scope.key).claim(owner="rival", ttl_s=_WAIT_S_MAX))
+    return stack
+
+
+class Leasing(Kit):
+    """`claim`, and what is written under it."""
+
+    def test_a_lease_is_a_scope(self, scope: Scope) -> None:
+        """Everything a scope can do, it can; what is written through it is there for all."""
+        with scope.claim(owner="worker-1") as lease:
+            assert lease.key == scope.key
+            assert len(lease.token) >= 16
+            assert lease.expires_at.tzinfo is UTC
+            assert lease.expires_at > datetime.now(UTC)
+            saved = lease.save({"n": 1})
+            lease.append("m", [1])
+            lease.set_note("n", 1)
+            lease.update(saved.id, lambda s: s.with_(status="seen"))
+
+        assert present(scope.load()).state == {"n": 1, "m": [1]}
+        assert present(scope.note("n")).value == 1
+        assert present(scope.info(saved.id)).status == "seen"
+
+    def test_while_it_lasts_nobody_else_claims(
+        self, store: Store, scope: Scope, rival: Scope
+    ) -> None:
+        """Conflict, which says who holds it; tokens are never the same."""
+        with scope.claim(owner="worker-1") as lease:
+            for owner in ("worker-1", "worker-2"):
+                with pytest.raises(Conflict, match="worker-1"), rival.claim(owner=owner):
+                    raise AssertionError
+            with store.scope("chat-42", "other").claim(owner="w") as other:
+                assert other.token != lease.token
+            lease.save(1)
+
+        assert present(scope.load()).state == 1
+
+    def test_given_back_it_is_free(self, scope: Scope, rival: Scope) -> None:
+        """At once, also after an error inside."""
+        with scope.claim(owner="a") as first:
+            pass
+        with pytest.raises(ZeroDivisionError), rival.claim(owner="b"):
+            raise ZeroDivisionError
+        with scope.claim(owner="c") as third:
+            assert third.token != first.token
+            third.save(3)
+        with pytest.raises(Conflict):
+            first.save(1)
+
+        assert present(scope.load()).state == 3
+
+    def test_a_claim_waits_its_turn(self, scope: Scope, rival: Scope) -> None:
+        """For as long as it was told to; all who wait get it, one after the other."""
+        order: list[str] = []
+
+        def work(name: str) -> Callable[[], None]:
+            def run() -> None:
+                with rival.claim(owner=name, wait_s=_WAIT_S_MAX) as lease:
+                    order.append(f"begin {name}")
+                    lease.append("m", [name])
+                    order.append(f"end {name}")
+
+            return run
+
+        together([work(name) for name in "abc"])
+
+        begun = [each.removeprefix("begin ") for each in order[::2]]
+        assert order == [f"{what} {name}" for name in begun for what in ("begin", "end")]
+        assert present(scope.load()).state == {"m": begun}
+
+    def test_a_claim_gives_up_in_the_end(self, scope: Scope, rival: Scope) -> None:
+        """When `wait_s` has passed, and not before."""
+        with scope.claim(owner="a"):
+            begun = time.monotonic()
+            with pytest.raises(Conflict), rival.claim(owner="b", wait_s=_SHORT_S):
+                raise AssertionError
+            assert time.monotonic() - begun >= _SHORT_S
+
+    def test_it_is_renewed(self, scope: Scope, rival: Scope) -> None:
+        """In the background, so that a step may take longer than the lease lasts."""
+        with scope.claim(owner="a", ttl_s=1) as lease:
+            before = lease.expires_at
+            time.sleep(1.5)
+            assert lease.expires_at > before
+            with pytest.raises(Conflict), rival.claim(owner="b"):
+                raise AssertionError
+            lease.save(1)
+
+        assert present(scope.load()).state == 1
+
+    @pytest.mark.parametrize("write", _WRITES)
+    def test_nothing_is_written_under_a_lease_that_has_passed(
+        self, scope: Scope, plain: Store, write: str
+    ) -> None:
+        """Conflict, and no trace of the attempt; the new holder is not disturbed."""
+        scope.save({"m": [1]}, id="a")
+        scope.save({"m": [2]}, id="b")
+        scope.set_note("n", 1)
+        with scope.claim(owner="slow") as lease:
+            lease.save({"m": [2]}, id="b")
+            with _take(scope, lease, plain):
+                before = dump(plain, on=["late"])
+                with pytest.raises(Conflict):
+                    _WRITES[write](lease)
+                assert dump(plain, on=["late"]) == before
+
+    def test_the_end_of_a_lost_lease_does_not_free_the_new_one(
+        self, scope: Scope, plain: Store
+    ) -> None:
+        """Who was late gives back what is no longer theirs: nothing happens."""
+        with ExitStack() as rivals:
+            with scope.claim(owner="slow") as lease:
+                rivals.enter_context(_take(scope, lease, plain))
+            with pytest.raises(Conflict), scope.claim(owner="third"):
+                raise AssertionError
+
+    def test_others_may_write_without_one(self, scope: Scope, rival: Scope) -> None:
+        """A lease shuts out other claims, not plain writers."""
+        with scope.claim(owner="a") as lease:
+            lease.save(1)
+            assert rival.save(2).parent_id is not None
+            lease.save(3)
+            rival.set_note("n", 1)
+
+        assert [s.state for s in scope.load_many(names(scope.history()))] == [3, 2, 1]
+
+    def test_a_lease_changes_no_snapshot(self, scope: Scope) -> None:
+        """Not its revision either: what somebody expects is still so."""
+        scope.save(1)
+        head = present(scope.info())
+        history = list(scope.history())
+        with scope.claim(owner="a"):
+            assert scope.info() == head
+            assert list(scope.history()) == history
+        assert scope.info() == head
+        scope.save(2, expect=head.revision)
+
+        assert present(scope.load()).state == 2
+
+    def test_a_draft_under_a_lease(self, scope: Scope) -> None:
+        """Drafts, what is saved aside, and forks are as without it."""
+        with scope.claim(owner="a") as lease:
+            lease.save(1, keep=False, expect=None)
+            draft = lease.save(2, keep=False)
+            lease.save(3, id="aside", head=False)
+            assert lease.info() == draft
+            fork = lease.fork("aside", scope_id="fork")
+        fork.save(4)
+
+        assert names(scope.history()) == ["aside"]
+        assert present(fork.load()).state == 4
+
+    def test_a_scope_that_is_only_claimed_is_listed(self, store: Store, scope: Scope) -> None:
+        """Without a head, for as long as it is claimed."""
+        with scope.claim(owner="a"):
+            assert [(s.key, s.head) for s in store.scopes()] == [(scope.key, None)]
+            assert list(store.sessions()) == [scope.session_id]
+            assert scope.load() is None
+        assert list(store.scopes()) == []
+        assert list(store.sessions()) == []
+        scope.save(1, expect=None)
+        assert names(scope.history()) == [present(scope.info()).id]
+
+    @pytest.mark.parametrize("what", ["scope", "session"])
+    def test_a_lease_goes_with_its_scope(self, store: Store, scope: Scope, what: str) -> None:
+        """What is deleted carries none, and can be claimed anew."""
+        with scope.claim(owner="a") as lease:
+            lease.save(1)
+            if what == "scope":
+                scope.delete()
+            else:
+                store.delete_session(scope.session_id)
+            with pytest.raises(Conflict):
+                lease.save(2)
+            assert list(store.scopes()) == []
+            with scope.claim(owner="b") as second:
+                second.save(3)
+
+        assert present(scope.load()).state == 3
+
+    def test_a_holder_may_delete_its_scope(self, store: Store, scope: Scope) -> None:
+        """The lease goes with it, and its end is no error."""
+        with scope.claim(owner="a") as lease:
+            info = lease.save(1)
+            assert lease.delete(expect=info.revision) == 1
+
+        assert list(store.scopes()) == []
+
+    def test_bad_claims(self, store: Store, scope: Scope) -> None:
+        """Refused at the call, before anything is asked."""
+        bad: list[Any] = [
+            {"owner": ""}, {"owner": 7}, {"owner": "a", "ttl_s": 0}, {"owner": "a", "ttl_s": -1},
+            {"owner": "a", "ttl_s": float("nan")}, {"owner": "a", "ttl_s": True},
+            {"owner": "a", "ttl_s": "1"}, {"owner": "a", "wait_s": -1},
+            {"owner": "a", "wait_s": float("inf")}, {"owner": "a", "wait_s": None},
+        ]  # fmt: skip
+        for options in bad:
+            with pytest.raises(InvalidInput):
+                scope.claim(**options)
+        assert dump(store) == [[], []]
+
+    # The engine itself
+
+    def test_a_claim_may_be_repeated(self, backend: Backend) -> None:
+        """The same key again is granted; another is told who holds it, and for how long."""
+        for _ in range(2):
+            held = backend.claim(_claim(1))
+            assert held.key == "key-1"
+        other = backend.claim(_claim(2))
+        assert (other.key, other.owner) == ("key-1", "owner-1")
+        assert 0 < other.left_us <= _WAIT_S_MAX * 1_000_000
+        lease = present(backend.read_lease(SCOPE, now=time.time_ns() // 1000))
+        assert (lease.key, lease.owner) == ("key-1", "owner-1")
+        assert 0 < lease.left_us <= (_WAIT_S_MAX + 1) * 1_000_000
+
+    def test_a_lease_that_is_not_renewed_ends(self, backend: Backend) -> None:
+        """Then somebody else gets it, and not before; the old key is worth nothing."""
+        begun = time.monotonic()
+        backend.claim(_claim(1, ttl_s=_SHORT_S))
+        while backend.claim(_claim(2)).key != "key-2":
+            assert time.monotonic() < begun + _WAIT_S_MAX
+            time.sleep(0.01)
+        assert time.monotonic() >= begun + _SHORT_S
+        with pytest.raises(Conflict):
+            backend.renew(_claim(1))
+        backend.release(_claim(1))
+        assert backend.claim(_claim(3)).key == "key-2"
+
+    def test_a_lease_that_ended_can_be_renewed_while_nobody_has_it(self, backend: Backend) -> None:
+        """A holder that was slow goes on, since nobody came in between."""
+        backend.claim(_claim(1, ttl_s=0.01))
+        time.sleep(0.05)
+        assert backend.renew(_claim(1)).key == "key-1"
+        assert backend.claim(_claim(2)).key == "key-1"
+
+    def test_renewing_what_was_never_held_is_a_conflict(self, backend: Backend) -> None:
+        """Also where there is no such scope; nothing comes into being."""
+        with pytest.raises(Conflict):
+            backend.renew(_claim(1))
+        backend.release(_claim(1))
+        assert backend.read_lease(SCOPE, now=0) is None
+        assert backend.list_sessions(prefix="", after="", limit=10) == []
+        backend.claim(_claim(1))
+        backend.release(_claim(1))
+        with pytest.raises(Conflict):
+            backend.renew(_claim(1))
+        assert backend.read_lease(SCOPE, now=0) is None
+
+    def test_a_note_carries_the_fence(self, backend: Backend) -> None:
+        """Below the faces as well."""
+        write = NoteWrite(SCOPE, "n", None, b"1", Stamp(1, "0" * 16, 1), fence="key-1")
+        with pytest.raises(Conflict):
+            backend.write_note(write)
+        backend.claim(_claim(1))
+        assert isinstance(backend.write_note(write), Note)
+        with pytest.raises(Conflict):
+            backend.delete_note(SCOPE, "n", on=None, fence="key-2")
+        assert backend.delete_note(SCOPE, "n", on=None, fence="key-1") == 1

@@ -1,0 +1,222 @@
+"""Chapter: threads. One store, many threads, and exact results."""
+
+from collections.abc import Callable
+from threading import Event
+
+from limpet.errors import Conflict, InvalidInput, LimpetError
+from limpet.model import ANY, JSON, Expect, Snapshot, SnapshotInfo
+from limpet.protocol import Backend
+from limpet.scope import Scope
+from limpet.store import Store
+from limpet.testing.conformance._kit import (
+    Kit,
+    is_durable,
+    names,
+    outcome,
+    present,
+    together,
+)
+
+THREADS = 4
+ROUNDS = 6
+
+
+def _repeat(times: int, action: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(times):
+            action()
+
+    return run
+
+
+def _attempt(
+    scope: Scope, state: JSON, *, id: str | None = None, expect: Expect = ANY
+) -> Callable[[], SnapshotInfo | LimpetError]:
+    return lambda: outcome(lambda: scope.save(state, id=id, expect=expect))
+
+
+class Threads(Kit):
+    """What several threads do at the same time has one outcome."""
+
+    def test_concurrent_updates_are_exact(self, scope: Scope) -> None:
+        """N threads times M updates of one snapshot: exactly N times M, of the head as well."""
+        scope.save({"n": 0}, id="a")
+
+        def add(snapshot: Snapshot) -> Snapshot:
+            return snapshot.with_(state={"n": snapshot.state["n"] + 1})
+
+        together([_repeat(ROUNDS, lambda: scope.update("a", add))] * THREADS)
+
+        assert present(scope.load()).state == {"n": THREADS * ROUNDS}
+        assert names(scope.history()) == ["a"]
+
+    def test_concurrent_updates_of_a_draft_and_a_kept_snapshot(self, scope: Scope) -> None:
+        """Updates of two snapshots of one scope do not disturb each other."""
+        scope.save(0, id="kept")
+        scope.save(0, id="draft", keep=False)
+
+        def add(snapshot: Snapshot) -> Snapshot:
+            return snapshot.with_(state=snapshot.state + 1)
+
+        together(
+            [
+                _repeat(ROUNDS, lambda: scope.update("kept", add)),
+                _repeat(ROUNDS, lambda: scope.update("draft", add)),
+            ]
+            * 2
+        )
+
+        assert present(scope.load("kept")).state == 2 * ROUNDS
+        assert present(scope.load("draft")).state == 2 * ROUNDS
+        assert present(scope.info()).id == "draft"
+
+    def test_one_winner_each_round(self, scope: Scope) -> None:
+        """Of writers that expect the same head one wins; of the others nothing is seen."""
+        winner = scope.save("start")
+        for n in range(ROUNDS):
+            answers = together(
+                _attempt(scope, {"round": n, "who": who}, expect=winner.revision)
+                for who in range(THREADS)
+            )
+            won = [
+                (who, info) for who, info in enumerate(answers) if isinstance(info, SnapshotInfo)
+            ]
+            assert len(won) == 1
+            assert sum(isinstance(answer, Conflict) for answer in answers) == THREADS - 1
+            who, winner = won[0]
+            assert scope.info() == winner
+            assert present(scope.load()).state == {"round": n, "who": who}
+            assert len(list(scope.history())) == n + 2
+
+    def test_one_first_save(self, store: Store) -> None:
+        """Of several first saves with `expect=None` one wins, in a session that did not exist."""
+        for n in range(ROUNDS):
+            scope = store.scope(f"new-{n}", "x")
+            answers = together(_attempt(scope, who, expect=None) for who in range(2))
+            won = [info for info in answers if isinstance(info, SnapshotInfo)]
+            assert len(won) == 1
+            assert sum(isinstance(answer, Conflict) for answer in answers) == 1
+            assert list(scope.history()) == won
+
+    def test_one_body_for_one_id(self, scope: Scope) -> None:
+        """Of several bodies under one new id one is stored; the same body is stored once."""
+        for n in range(ROUNDS):
+            answers = together(_attempt(scope, who % 2, id=f"{n}") for who in range(THREADS))
+            won = [info for info in answers if isinstance(info, SnapshotInfo)]
+            assert len(won) == THREADS // 2
+            assert all(info == won[0] for info in won)
+        assert len(list(scope.history())) == ROUNDS
+
+    def test_concurrent_saves_are_all_kept(self, scope: Scope) -> None:
+        """Saves without `expect` all succeed; minted ids are distinct and grow in commit order."""
+        together([_repeat(ROUNDS, lambda: scope.save("x" * 100))] * THREADS)
+
+        ids = names(scope.history())
+        assert len(set(ids)) == THREADS * ROUNDS
+        assert ids == sorted(ids, reverse=True)
+
+    def test_concurrent_appends_all_take_effect(self, scope: Scope) -> None:
+        """Every item is there once; those of one thread stay in its order. Drafts too."""
+
+        def append(who: int) -> Callable[[], None]:
+            def run() -> None:
+                for n in range(ROUNDS):
+                    scope.append("items", [[who, n]], keep=n % 2 == 0)
+
+            return run
+
+        together([append(who) for who in range(THREADS)])
+
+        items = present(scope.load()).state["items"]
+        assert sorted(items) == [[who, n] for who in range(THREADS) for n in range(ROUNDS)]
+        for who in range(THREADS):
+            assert [n for by, n in items if by == who] == list(range(ROUNDS))
+
+    def test_concurrent_notes_are_exact(self, scope: Scope) -> None:
+        """N threads times M functions over one note: exactly N times M, from its first value."""
+
+        def add(value: JSON) -> JSON:
+            return (value or 0) + 1
+
+        together([_repeat(ROUNDS, lambda: scope.set_note("n", add, on="a"))] * THREADS)
+
+        assert present(scope.note("n", on="a")).value == THREADS * ROUNDS
+
+    def test_readers_see_whole_lists(self, store: Store, scope: Scope) -> None:
+        """While others write and delete, every listing is in order and without repetition."""
+        done: list[bool] = []
+
+        def write() -> None:
+            try:
+                for n in range(25):
+                    info = scope.save({"n": n}, keep=n % 5 != 0)
+                    if n % 4 == 0:
+                        scope.delete_snapshot(info.id)
+            finally:
+                done.append(True)
+
+        def read() -> None:
+            last = False
+            while not last:
+                last = bool(done)
+                history = names(scope.history())
+                assert history == sorted(set(history), reverse=True)
+                ids = list(scope.ids())
+                assert ids == sorted(set(ids))
+                assert list(store.sessions()) in ([], ["chat-42"])
+                assert len(list(store.scopes())) <= 1
+
+        together([write, read, read])
+
+    def test_deleting_against_saving(self, backend: Backend, store: Store, scope: Scope) -> None:
+        """A scope that is deleted while others save is never half there.
+
+        An engine that does not delete in one step may count a save that overlaps it wrongly.
+        """
+
+        def delete() -> int:
+            return sum(scope.delete() for _ in range(ROUNDS))
+
+        def save() -> int:
+            for _ in range(ROUNDS):
+                scope.append("items", [1])
+            return 0
+
+        removed = sum(together([delete, save, save]))
+
+        left = list(scope.history())
+        if "atomic" in backend.capabilities:
+            assert removed + len(left) == 2 * ROUNDS
+        head = scope.load()
+        assert (head is None) == (left == [])
+        assert head is None or len(head.state["items"]) == len(left)
+        assert len(list(store.scopes())) == bool(left)
+
+    def test_closing_under_way(
+        self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]
+    ) -> None:
+        """Whoever is caught by a close gets InvalidInput; what was acknowledged before is there."""
+        acknowledged: list[str] = []
+        under_way = Event()
+
+        def save_on() -> None:
+            while True:
+                answer = outcome(lambda: scope.save("x"))
+                if not isinstance(answer, SnapshotInfo):
+                    assert isinstance(answer, InvalidInput)
+                    return
+                acknowledged.append(answer.id)
+                if len(acknowledged) >= 5:
+                    under_way.set()
+
+        def close() -> None:
+            under_way.wait(30)
+            store.close()
+
+        together([save_on, save_on, close])
+
+        assert isinstance(outcome(scope.load), InvalidInput)
+        if is_durable(backend):
+            found = set(reopen().scope(*scope.key).ids())
+            assert found >= set(acknowledged)
+            assert len(found) <= len(acknowledged) + 2

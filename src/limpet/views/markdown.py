@@ -1,0 +1,213 @@
+"""A session as a Markdown document.
+
+What came from the store can neither end a piece of it nor begin one: there is no raw HTML but ours,
+no link or image that a message made, and code stands in fences longer than any run inside.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from limpet.model import ScopeInfo, SnapshotInfo
+from limpet.views.chat import (
+    Answer,
+    Call,
+    Inner,
+    Media,
+    Part,
+    Result,
+    Text,
+    Turn,
+    media_text,
+    value_text,
+)
+from limpet.views.document import (
+    CODE_SPAN,
+    HEADING,
+    ScopePage,
+    blocks,
+    content_of,
+    labels_text,
+    note_name,
+    origin_text,
+    readable,
+    scope_facts,
+    scope_name,
+    session_facts,
+)
+from limpet.views.names import visible
+from limpet.views.times import moment_text
+
+_SPAN = re.compile(CODE_SPAN)
+_ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")
+_CONTAINERS = r"(?:[ \t>]|[-*+](?=[ \t])|[0-9]{1,9}[.)](?=[ \t]))*"
+_BEGINS_BLOCK = re.compile(rf"\A({_CONTAINERS})(#|=+[ \t]*$|-+[ \t]*$)")
+_IN_CELL = re.compile(r"[<&\[\\]")
+_BACKTICKS = re.compile(r"`+")
+_LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,40}")
+
+
+def session_markdown(
+    session_id: str, scopes: Iterable[ScopePage], *, contents: Sequence[ScopeInfo] = ()
+) -> Iterator[str]:
+    """Yield the pieces of a document that tells all of a session, scope by scope.
+
+    `contents` are the scopes to come, for a table of contents if there are several. One scope is
+    looked at after the other, so that they may be read from a store meanwhile.
+    """
+    yield f"# {code(session_id)}\n\n"
+    if contents:
+        yield _facts(session_facts(contents))
+    if len(contents) > 1:
+        yield from (f"- {code(scope_name(info.key))}{_state(info)}\n" for info in contents)
+        yield "\n"
+    for page in scopes:
+        yield from _scope(page)
+
+
+def _state(info: ScopeInfo) -> str:
+    if info.head is None:
+        return ": no head"
+    return f": {prose(visible(info.head.status))}, {moment_text(info.head.created_at)} UTC"
+
+
+def _scope(page: ScopePage) -> Iterator[str]:
+    yield f"## {code(scope_name(page.key))}\n\n"
+    yield _facts(scope_facts(page))
+    if page.head is not None:
+        content = content_of(page.head.state)
+        if content.chat is not None:
+            for turn in content.chat.turns:
+                yield from _turn(turn)
+        if content.others:
+            yield "### State\n\n"
+            for name, value in content.others:
+                yield f"{code(name)}\n\n{fenced(value_text(value, indent=2), 'json')}"
+    if page.notes:
+        yield "### Notes\n\n"
+        for note in page.notes:
+            yield f"{code(note_name(note))}\n\n{fenced(value_text(note.value, indent=2), 'json')}"
+    if page.history:
+        yield "### History\n\n"
+        head_id = None if page.head is None else page.head.id
+        yield from (_entry(info, is_head=info.id == head_id) for info in page.history)
+        yield "\n"
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    rows = "".join(f"| {name} | {_cell(value)} |\n" for name, value in facts)
+    return f"| | |\n|---|---|\n{rows}\n"
+
+
+def _cell(value: str) -> str:
+    return code(value).replace("|", "\\|")
+
+
+def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
+    words = [f"{moment_text(info.created_at)} UTC", code(info.id), prose(visible(info.status))]
+    if is_head:
+        words.append("**head**")
+    if info.parent_id is not None:
+        words.append(f"follows {code(info.parent_id)}")
+    if info.forked_from is not None:
+        words.append(f"forked from {code(origin_text(info.forked_from))}")
+    if info.labels:
+        words.append(code(labels_text(info)))
+    return f"- {' · '.join(words)}\n"
+
+
+def _turn(turn: Turn) -> Iterator[str]:
+    name = f" {code(turn.name)}" if turn.name else ""
+    yield f"### {prose(visible(turn.role))}{name}\n\n"
+    for part in turn.parts:
+        yield from _part(part)
+
+
+def _part(part: Part) -> Iterator[str]:
+    if isinstance(part, Call):
+        yield f"**calls** {code(part.name)}\n\n"
+        yield fenced(value_text(part.arguments, indent=2), "json")
+        if part.result is not None:
+            yield from _result(part.result, part.name)
+    elif isinstance(part, Answer):
+        yield from _result(part.result, part.name or part.id or "a call that is not here")
+    elif isinstance(part, Text) and part.thinking:
+        yield from _folded("thinking", _text(part.text))
+    elif isinstance(part, Text):
+        yield from _text(part.text)
+    else:
+        yield _inner(part)
+
+
+def _result(result: Result, name: str) -> Iterator[str]:
+    what = "error" if result.is_error else "result"
+    yield from _folded(f"{what} of {visible(name)}", map(_inner, result.parts))
+
+
+def _inner(part: Inner) -> str:
+    if isinstance(part, Text):
+        return fenced(readable(part.text))
+    if isinstance(part, Media):
+        return f"{code(media_text(part))}\n\n"
+    return fenced(value_text(part.value, indent=2), "json")
+
+
+def _folded(title: str, inside: Iterable[str]) -> Iterator[str]:
+    yield f"<details><summary>{escape(title)}</summary>\n\n"
+    yield from inside
+    yield "</details>\n\n"
+
+
+def _text(text: str) -> Iterator[str]:
+    for block in blocks(text):
+        if block.is_code:
+            found = _LANGUAGE.match(block.language)
+            yield fenced(block.text, found[0] if found else "")
+        else:
+            yield "\n".join(map(_line, block.text.split("\n"))) + "\n\n"
+
+
+def _line(line: str) -> str:
+    found = HEADING.fullmatch(line)
+    if found is None:
+        return prose(line)
+    return prose(found[1]) if "*" in found[1] else f"**{prose(found[1])}**"
+
+
+def prose(line: str) -> str:
+    """Return a line of text whose emphasis, lists and code stay, and nothing else is Markdown.
+
+    No HTML, no entity, no link, no image; it is no heading, and opens or closes no fence.
+    """
+    shown: list[str] = []
+    at = 0
+    for span in _SPAN.finditer(line):
+        if "|" in span[2] and _IN_CELL.search(span[2]):
+            continue  # in a table it would end at the bar, and the rest would count
+        # All that is active before it has been made harmless, so that it is code for every reader.
+        shown += _harmless(line[at : span.start()]), span[0]
+        at = span.end()
+    shown.append(_harmless(line[at:]))
+    return _BEGINS_BLOCK.sub(r"\1\\\2", "".join(shown), count=1)
+
+
+def _harmless(text: str) -> str:
+    return escape(_ACTIVE.sub(lambda found: "\\" + found[0], text), quote=False)
+
+
+def code(text: str) -> str:
+    """Return text on one line as code, whatever is in it."""
+    shown = visible(text) or " "
+    marks = "`" * (_longest(shown) + 1)
+    gap = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{marks}{gap}{shown}{gap}{marks}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return lines as a block of code that nothing in them can end."""
+    marks = "`" * max(3, _longest(text) + 1)
+    return f"{marks}{language}\n{text}\n{marks}\n\n"
+
+
+def _longest(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
