@@ -43,7 +43,7 @@ full: lint ## everything, also what is slow
 	$(MAKE) bench QUICK=1
 
 torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
-	$(BIN)/python -m limpet.testing.simulation --runs 100000 --jobs 2
+	$(BIN)/python -m simulation --runs 100000 --jobs 2
 
 bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look of some minutes, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)

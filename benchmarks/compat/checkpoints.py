@@ -15,7 +15,8 @@ from benchmarks.measuring import order_of
 from benchmarks.plan import Plan
 from benchmarks.traces import conversation
 from limpet import JSON
-from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go_format
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore
+from limpet.compat.runs import go as go_format
 
 WHOLE = "by hand, as the Go store does it"
 GO = "Limpet, `GoRunStore`"

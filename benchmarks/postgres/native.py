@@ -17,11 +17,11 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool
 
 import limpet
-from limpet.backends._postgres_quick import Line, quick_save
-from limpet.backends._postgres_tables import PostgresTables
-from limpet.backends._postgres_turn import PostgresTurn, statements_of
-from limpet.backends._relational.commit import Ready, carry_out
-from limpet.backends.postgres import PostgresBackend
+from limpet.backends.postgres.backend import PostgresBackend
+from limpet.backends.postgres.one_statement import Line, quick_save
+from limpet.backends.postgres.tables import PostgresTables
+from limpet.backends.postgres.transaction import PostgresTurn, statements_of
+from limpet.backends.sql.commit import Ready, carry_out
 from limpet.core import prepare
 from limpet.core.rows import info_of
 from limpet.opening import CLOCK, draw

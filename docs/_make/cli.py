@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from docs._make.pictures import PICTURES
-from limpet import refs
 from limpet.cli._app import GROUPS, VERBS, app
+from limpet.views import refs
 
 PAGE = Path(__file__).resolve().parent.parent / "cli.md"
 _INTRODUCTION = Path(__file__).with_name("cli.md.in")

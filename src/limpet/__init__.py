@@ -9,8 +9,10 @@ Open a store, take a scope, save after each step; after a crash the same state i
         chat.append("messages", [{"role": "user", "content": "hello"}])
 """
 
-from limpet.aio import AsyncStore
-from limpet.aio_scope import AsyncLease, AsyncScope
+from limpet.api.aio_scope import AsyncLease, AsyncScope
+from limpet.api.aio_store import AsyncStore
+from limpet.api.scope import Lease, Scope
+from limpet.api.store import Store
 from limpet.errors import (
     AlreadyExists,
     Conflict,
@@ -38,8 +40,6 @@ from limpet.model import (
     Stats,
 )
 from limpet.opening import open, open_async
-from limpet.scope import Lease, Scope
-from limpet.store import Store
 
 __version__ = "0.1.0"
 

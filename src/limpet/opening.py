@@ -12,17 +12,97 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from limpet import option
-from limpet.aio import AsyncStore
+from limpet.api.aio_store import AsyncStore
+from limpet.api.opened import Engine, Tools
+from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.layout import Layout
-from limpet.engine import Engine, Tools
 from limpet.errors import InvalidInput, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
-from limpet.store import Store
 
 if TYPE_CHECKING:
-    from limpet.backends._bucket.protocol import Bucket
+    from limpet.backends.buckets.protocol import Bucket
+
+# Options, in URLs and by name: each is returned as it should be, or refused by a ValueError.
+
+ROOT = "sessions/"
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # so that no quotes are needed anywhere
+_INTERVAL_S_MIN = 0.01
+
+
+def root(value: Any) -> str:
+    """Return a root below which sessions lie: ours, or one of the Strands tools."""
+    if value not in (ROOT, "", "session/"):
+        raise ValueError
+    return str(value)
+
+
+def flag(value: Any) -> bool:
+    """Return True or False, which a URL writes in words or digits."""
+    if value in (True, "true", "1"):
+        return True
+    if value in (False, "false", "0"):
+        return False
+    raise ValueError
+
+
+def positive_int(value: Any) -> int:
+    """Return a whole number from 1 on."""
+    number = int(value)
+    if number < 1 or isinstance(value, bool | float):
+        raise ValueError
+    return number
+
+
+def seconds(value: Any) -> float:
+    """Return seconds, none or many."""
+    number = float(value)
+    if not 0 <= number <= limits.WAIT_S_MAX or isinstance(value, bool):
+        raise ValueError
+    return number
+
+
+def interval(value: Any) -> float:
+    """Return seconds between two looks."""
+    return max(_INTERVAL_S_MIN, seconds(value))
+
+
+def durability(value: Any) -> str:
+    """Return what SQLite calls `synchronous`."""
+    if value not in ("full", "normal", "off"):
+        raise ValueError
+    return str(value)
+
+
+def text(value: Any) -> str:
+    """Return a text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
+
+
+def check_schema(value: Any) -> str:
+    """Return the name of a schema, or raise InvalidInput."""
+    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
+        raise InvalidInput("the name of a schema has up to 63 of a-z, 0-9 and _, no digit first")
+    return value
+
+
+def checked(
+    options: Mapping[str, Any], known: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
+    """Return options by name, or raise InvalidInput for one that is not known or acceptable."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidInput(f"there is no such option. option=`{name}`")
+        try:
+            found[name] = known[name](value)
+        except (TypeError, ValueError, OverflowError):
+            # The value may be a secret in the wrong place, so it is not shown.
+            raise InvalidInput(f"the option's value is not acceptable. option=`{name}`") from None
+    return found
+
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 DEFAULT_URL = "sqlite:///limpet.db"
@@ -67,13 +147,13 @@ def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
         raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
     common, own = _common(options)
     scheme = _SCHEMES["s3"]
-    opener = scheme.opener(f"//{bucket}/{prefix}", option.checked(own, scheme.options))
+    opener = scheme.opener(f"//{bucket}/{prefix}", checked(own, scheme.options))
     return Store(Engine(opener, _tools(common))).aio
 
 
 def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
     """Return the async face of a store over a store of obstore that somebody else made."""
-    from limpet.backends._bucket.s3 import client_bucket
+    from limpet.backends.buckets.s3.open import client_bucket
 
     bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
     return Store(Engine(lambda: _over(bucket, root=root), _tools({}))).aio
@@ -95,7 +175,7 @@ def open_files(url: str, **options: Any) -> "Bucket":
     if scheme.files is None:
         raise InvalidInput("files of other tools are in a folder or in an object store")
     known = {name: check for name, check in scheme.options.items() if name not in _ABOVE}
-    return scheme.files(address, option.checked(_merged(given, options), known))()
+    return scheme.files(address, checked(_merged(given, options), known))()
 
 
 def open_backend(url: str, **options: Any) -> Backend:
@@ -144,7 +224,7 @@ def _tools(common: Mapping[str, Any]) -> Tools:
 def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
     scheme, address, given = _read_url(url)
     common, own = _common(_merged(given, options))
-    engine = Engine(scheme.opener(address, option.checked(own, scheme.options)), _tools(common))
+    engine = Engine(scheme.opener(address, checked(own, scheme.options)), _tools(common))
     if scheme.instant:
         engine.open()
     return engine
@@ -206,7 +286,7 @@ def _open_memory(address: str, options: Mapping[str, Any]) -> Callable[[], Backe
 
 
 def _open_sqlite(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
-    from limpet.backends.sqlite import SqliteBackend
+    from limpet.backends.sqlite.backend import SqliteBackend
 
     path = _sqlite_file(address)
     return lambda: SqliteBackend(path, clock=CLOCK, **options)
@@ -221,7 +301,7 @@ def _sqlite_file(address: str) -> str:
 
 
 def _folder_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
-    from limpet.backends._bucket.directory import DirectoryBucket
+    from limpet.backends.buckets.directory.bucket import DirectoryBucket
 
     path = _folder(address)
     return lambda: DirectoryBucket(path, token=_token, now=_now, **options)
@@ -240,19 +320,19 @@ def _folder(address: str) -> str:
 
 
 def _s3_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
-    from limpet.backends._bucket.s3 import s3_bucket
+    from limpet.backends.buckets.s3.open import s3_bucket
 
     return _made(lambda *at, **own: s3_bucket(*at, environ=os.environ, **own), address, options)
 
 
 def _gcs_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
-    from limpet.backends._bucket.s3 import gcs_bucket
+    from limpet.backends.buckets.s3.open import gcs_bucket
 
     return _made(gcs_bucket, address, options)
 
 
 def _azure_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
-    from limpet.backends._bucket.s3 import azure_bucket
+    from limpet.backends.buckets.s3.open import azure_bucket
 
     return _made(azure_bucket, address, options)
 
@@ -272,7 +352,7 @@ def _made(
 
 def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
     try:
-        from limpet.backends.postgres import PostgresBackend, check_url
+        from limpet.backends.postgres.backend import PostgresBackend, check_url
     except ImportError as cause:
         raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from cause
     if not address.startswith("//"):
@@ -293,11 +373,11 @@ def _objects(files: "_Files") -> "_Opener":
     return opener
 
 
-def _over(bucket: "Bucket", *, root: str = option.ROOT, **options: Any) -> Backend:
-    from limpet.backends.objects import ObjectBackend
+def _over(bucket: "Bucket", *, root: str = ROOT, **options: Any) -> Backend:
+    from limpet.backends.objects.backend import ObjectBackend
 
     # Other tools know no index, and theirs are the other roots.
-    index = root == option.ROOT
+    index = root == ROOT
     return ObjectBackend(
         bucket, layout=Layout(root), index=index, clock=CLOCK, draw=draw, **options
     )
@@ -325,29 +405,29 @@ class _Scheme(NamedTuple):
 
 
 _COMMON: Mapping[str, Callable[[Any], Any]] = {
-    "state_bytes_max": option.positive_int,
-    "workers": option.positive_int,
+    "state_bytes_max": positive_int,
+    "workers": positive_int,
 }
-_ABOVE: Mapping[str, Callable[[Any], Any]] = {"root": option.root, "poll_s": option.interval}
+_ABOVE: Mapping[str, Callable[[Any], Any]] = {"root": root, "poll_s": interval}
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     **_ABOVE,
-    "timeout_s": option.seconds,
-    "retry_s": option.seconds,
-    "parallel": option.positive_int,
+    "timeout_s": seconds,
+    "retry_s": seconds,
+    "parallel": positive_int,
 }
 _POSTGRES = _Scheme(
     _open_postgres,
     {
-        "schema": option.check_schema,
-        "setup": option.flag,
-        "connections": option.positive_int,
-        "lock_wait_s": option.seconds,
-        "retry_s": option.seconds,
-        "pooler": option.flag,
-        "advisory_locks": option.flag,
-        "notify": option.flag,
-        "poll_s": option.interval,
-        "cache_bytes_max": option.positive_int,
+        "schema": check_schema,
+        "setup": flag,
+        "connections": positive_int,
+        "lock_wait_s": seconds,
+        "retry_s": seconds,
+        "pooler": flag,
+        "advisory_locks": flag,
+        "notify": flag,
+        "poll_s": interval,
+        "cache_bytes_max": positive_int,
     },
     shares_query=True,
 )
@@ -356,15 +436,15 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "sqlite": _Scheme(
         _open_sqlite,
         {
-            "lock_wait_s": option.seconds,
-            "synchronous": option.durability,
-            "cache_bytes_max": option.positive_int,
+            "lock_wait_s": seconds,
+            "synchronous": durability,
+            "cache_bytes_max": positive_int,
         },
         file=_sqlite_file,
     ),
     "file": _Scheme(
         _objects(_folder_files),
-        {**_ABOVE, "sync": option.flag, "lock_wait_s": option.seconds},
+        {**_ABOVE, "sync": flag, "lock_wait_s": seconds},
         file=_folder,
         files=_folder_files,
     ),
@@ -374,18 +454,18 @@ _SCHEMES: Mapping[str, _Scheme] = {
         _objects(_s3_files),
         {
             **_OBJECTS,
-            "endpoint_url": option.text,
-            "region": option.text,
-            "access_key_id": option.text,
-            "secret_access_key": option.text,
-            "session_token": option.text,
-            "profile": option.text,
-            "path_style": option.flag,
+            "endpoint_url": text,
+            "region": text,
+            "access_key_id": text,
+            "secret_access_key": text,
+            "session_token": text,
+            "profile": text,
+            "path_style": flag,
         },
         files=_s3_files,
     ),
     "gs": _Scheme(_objects(_gcs_files), _OBJECTS, files=_gcs_files),
-    "az": _Scheme(_objects(_azure_files), {**_OBJECTS, "account": option.text}, files=_azure_files),
+    "az": _Scheme(_objects(_azure_files), {**_OBJECTS, "account": text}, files=_azure_files),
 }
 
 
@@ -393,4 +473,4 @@ def _common(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     """Split the options that every engine has from an engine's own."""
     common = {name: value for name, value in options.items() if name in _COMMON}
     own = {name: value for name, value in options.items() if name not in _COMMON}
-    return option.checked(common, _COMMON), own
+    return checked(common, _COMMON), own

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from limpet.backends._bucket.protocol import Bucket, Moved
+from limpet.backends.buckets.protocol import Bucket, Moved
 from limpet.model import ANY
 from limpet.opening import CLOCK
 from limpet.testing.conformance._kit import together

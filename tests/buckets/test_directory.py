@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from limpet import InvalidInput, Unavailable
-from limpet.backends._bucket.directory import DirectoryBucket
-from limpet.backends._bucket.protocol import Moved, Stored
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet.backends.buckets.protocol import Moved, Stored
 from limpet.model import ANY
 from tests.buckets.suite import BucketSuite, listed
 

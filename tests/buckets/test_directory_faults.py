@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from limpet import LimpetError, Unavailable, Unsupported
-from limpet.backends._bucket.directory import DirectoryBucket
-from limpet.backends._bucket.protocol import Moved
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet.backends.buckets.protocol import Moved
 from limpet.model import ANY, Expect
 from tests.buckets.test_directory import datas, files, make, now_us
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from limpet.backends._bucket import _tree
+from limpet.backends.buckets.directory import listing
 from limpet.model import ANY
 from tests.buckets.suite import listed
 from tests.buckets.test_directory import files, make, now_us
@@ -78,7 +78,7 @@ def test_no_more_folders_are_remembered_than_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After so many the rest is left to `sweep`, lest a server with many scopes scan for ever."""
-    monkeypatch.setattr(_tree, "_TIDIED_MAX", 3)
+    monkeypatch.setattr(listing, "_TIDIED_MAX", 3)
     left = [old(tmp_path / str(number) / ".limpet-left") for number in range(5)]
     bucket = make(tmp_path)
     for _ in range(2):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from limpet import Unavailable
-from limpet.backends._bucket import directory
-from limpet.backends._bucket._folders import locked
-from limpet.backends._bucket.protocol import Moved
+from limpet.backends.buckets.directory import bucket as directory
+from limpet.backends.buckets.directory.folders import locked
+from limpet.backends.buckets.protocol import Moved
 from limpet.model import ANY
 from tests.buckets.test_directory import datas, files, make
 

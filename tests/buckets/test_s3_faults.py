@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from limpet.backends._bucket.protocol import Moved
-from limpet.backends._bucket.s3 import ObjectStoreBucket
+from limpet.backends.buckets.protocol import Moved
+from limpet.backends.buckets.s3.open import ObjectStoreBucket
 from limpet.errors import Unavailable, Unsupported
 from limpet.model import ANY
 from limpet.protocol import Clock

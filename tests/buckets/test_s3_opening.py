@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from limpet.backends._bucket import s3
-from limpet.backends._bucket._s3_order import before, start_of
-from limpet.backends._bucket._s3_profile import Keys, read_profile
-from limpet.backends._bucket.s3 import azure_bucket, gcs_bucket, normal_prefix, s3_bucket
+from limpet.backends.buckets.s3 import open
+from limpet.backends.buckets.s3.open import azure_bucket, gcs_bucket, normal_prefix, s3_bucket
+from limpet.backends.buckets.s3.order import before, start_of
+from limpet.backends.buckets.s3.profile import Keys, read_profile
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY
 from limpet.opening import CLOCK
@@ -18,7 +18,7 @@ from tests.servers.service import Service, free_port
 from tests.servers.stub import Stub
 
 
-def make(bucket: str = "b", **options: Any) -> s3.ObjectStoreBucket:
+def make(bucket: str = "b", **options: Any) -> open.ObjectStoreBucket:
     return s3_bucket(bucket, **{"clock": CLOCK, "environ": {"HOME": "/nonexistent"}, **options})
 
 
@@ -94,7 +94,7 @@ def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_the_bucket_stands_in_the_path_or_in_the_host(
     url: str, bucket: str | None, address: str
 ) -> None:
-    assert s3.address_of(url, bucket) == address
+    assert open.address_of(url, bucket) == address
 
 
 def test_an_endpoint_may_come_from_the_environment() -> None:

@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 import limpet
-from limpet.cli._classes import class_named
+from limpet.cli.import_ import class_named
 from limpet.compat.langgraph import LimpetSaver
 from tests.cli.conftest import Command
 from tests.servers.postgres import Postgres

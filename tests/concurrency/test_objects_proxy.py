@@ -16,8 +16,8 @@ import pytest
 
 import limpet
 from limpet import Conflict, Scope, ScopeKey, Snapshot, Store, Unavailable
-from limpet.backends._bucket.protocol import Bucket
-from limpet.backends.objects import ObjectBackend
+from limpet.backends.buckets.protocol import Bucket
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.core import document
 from limpet.core.layout import Layout
 from limpet.opening import CLOCK, draw

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from limpet import Conflict, ScopeKey
-from limpet.backends.postgres import PostgresBackend
+from limpet.backends.postgres.backend import PostgresBackend
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Commit, NoteWrite
 from tests.concurrency.pg_tools import Background

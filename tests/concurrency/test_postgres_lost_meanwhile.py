@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from limpet import Conflict, Scope, Store, Unavailable
-from limpet.backends.postgres import PostgresBackend
+from limpet.backends.postgres.backend import PostgresBackend
 from limpet.opening import store_over
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened

@@ -13,7 +13,7 @@ import pytest
 
 import limpet
 from limpet import Store, Unavailable
-from limpet.backends._sqlite_files import SqliteFile
+from limpet.backends.sqlite.file import SqliteFile
 
 WAIT_S = 0.5
 THREADS = 6

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import limpet.cli.demo
+import limpet.cli.demo.command
 from limpet.cli._app import run
-from limpet.cli._demo_proof import Story, facts
+from limpet.cli.demo.proof import Story, facts
 
 LIMPET = Path(sys.executable).with_name("limpet")
 
@@ -118,7 +118,7 @@ def test_one_fact_that_does_not_hold_is_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = [("the sky is blue", True), ("pigs fly", False)]
-    monkeypatch.setattr(limpet.cli.demo, "facts", lambda story: iter(told))
+    monkeypatch.setattr(limpet.cli.demo.command, "facts", lambda story: iter(told))
     assert run(["demo", "--pace", "0.01"]) == 1
     shown = capsys.readouterr().out
     assert "✓ the sky is blue" in shown

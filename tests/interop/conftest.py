@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from limpet.store import Store
+from limpet.api.store import Store
 from tests.interop import node
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Below, Place

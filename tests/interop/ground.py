@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import limpet
+from limpet.api.store import Store
 from limpet.model import ScopeKey
-from limpet.store import Store
 from tests.interop.places import Files, Folder, Objects, Place
 from tests.interop.sdk import Sdk, Theirs
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from limpet import ScopeKey
-from limpet.core.delta import Delta, apply, diff, dump, parse, size_of
+from limpet.core.deltas.delta import Delta, apply, diff, dump, parse, size_of
 from limpet.errors import Corrupt
 from tests.property.trees import BASE, KINDS, Forest, everything_in, evolve, grow, message, text_of
 

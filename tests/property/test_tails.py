@@ -6,9 +6,10 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.core import codec, delta
+from limpet.core import codec
 from limpet.core.commits import appended
-from limpet.core.tails import extended
+from limpet.core.deltas import delta
+from limpet.core.deltas.append_offsets import extended
 from limpet.protocol import Append, Tails
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

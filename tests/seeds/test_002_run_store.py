@@ -15,7 +15,7 @@ import pytest
 
 import limpet
 from limpet import NotFound
-from limpet.backends._bucket.s3 import ObjectStoreBucket
+from limpet.backends.buckets.s3.open import ObjectStoreBucket
 from limpet.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
 from tests.compat.runs import reading
 from tests.compat.runs.hands import AsyncHands, Runs, bare, large

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from limpet.backends._bucket.s3 import ObjectStoreBucket, s3_bucket
+from limpet.backends.buckets.s3.open import ObjectStoreBucket, s3_bucket
 from limpet.opening import CLOCK
 
 START_TRIES_MAX = 5

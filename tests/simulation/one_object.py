@@ -8,9 +8,8 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from limpet.backends._bucket.protocol import Bucket, Moved
-from limpet.backends._memory_scope import MemoryScope
-from limpet.backends.memory import MemoryBackend
+from limpet.backends.buckets.protocol import Bucket, Moved
+from limpet.backends.memory import MemoryBackend, MemoryScope
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Note, Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp

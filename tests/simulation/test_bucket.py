@@ -2,11 +2,11 @@
 
 import pytest
 
-from limpet.backends._bucket.protocol import Bucket
-from limpet.testing.simulation.bucket import SimulatedBucket, Storage
-from limpet.testing.simulation.dice import Dice
-from limpet.testing.simulation.faults import MODES, Faults
-from limpet.testing.simulation.scheduler import Scheduler
+from limpet.backends.buckets.protocol import Bucket
+from simulation.bucket import SimulatedBucket, Storage
+from simulation.dice import Dice
+from simulation.faults import MODES, Faults
+from simulation.scheduler import Scheduler
 from tests.buckets.suite import BucketSuite, by_names
 
 

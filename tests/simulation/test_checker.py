@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from limpet.backends._bucket.protocol import Bucket
+from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.memory import MemoryBackend
 from limpet.core import codec
 from limpet.errors import Conflict
 from limpet.model import ANY, Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Stamp
-from limpet.testing.simulation import ASSERTED, SCENARIOS, simulate
-from limpet.testing.simulation.world import Opener
+from simulation import ASSERTED, SCENARIOS, simulate
+from simulation.world import Opener
 from tests.simulation.one_object import OneObjectBackend
 
 RUNS = 20

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from limpet.testing.simulation import ASSERTED, SABOTAGES, SCENARIOS, sabotaged, simulate
-from limpet.testing.simulation.run import open_objects
-from limpet.testing.simulation.words import lines_of
+from simulation import ASSERTED, SABOTAGES, SCENARIOS, sabotaged, simulate
+from simulation.run import open_objects
+from simulation.words import lines_of
 
 RUNS = int(os.environ.get("LIMPET_SIMULATION_RUNS", "24"))  # of each scenario in each mode
 SEEDS_MAX = 800  # in which a sabotage must be caught; most are within ten
@@ -58,13 +58,13 @@ def test_a_failure_tells_what_happened_and_how_to_replay_it() -> None:
     run = next(run for run in runs if run.broken)
     report = run.report()
     assert run.name == f"--scenario A --mode none --seed {run.seed}"
-    assert f"python -m limpet.testing.simulation {run.name} --trace" in report
+    assert f"python -m simulation {run.name} --trace" in report
     assert "> commit" in report
     assert "put any" in report
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    module = [sys.executable, "-m", "limpet.testing.simulation"]
+    module = [sys.executable, "-m", "simulation"]
     return subprocess.run([*module, *arguments], capture_output=True, text=True, check=False)
 
 
@@ -85,4 +85,4 @@ def test_the_command_fails_when_a_promise_is_broken() -> None:
     arguments = ("--scenario", "A", "--mode", "none", "--sabotage", "blind head")
     done = command("--runs", "20", *arguments)
     assert done.returncode == 1
-    assert "replay: python -m limpet.testing.simulation --scenario A" in done.stdout
+    assert "replay: python -m simulation --scenario A" in done.stdout

@@ -5,7 +5,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
-from limpet.backends._relational.findings import SEVERITIES
+from limpet.backends.sql.findings import SEVERITIES
 from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from psycopg import sql
 
-from limpet.backends._postgres_turn import statements_of
+from limpet.backends.postgres.transaction import statements_of
 from tests.servers.postgres import Connection
 
 SNAPSHOTS = 100_000

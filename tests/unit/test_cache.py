@@ -3,7 +3,7 @@
 import os
 from functools import partial
 
-from limpet.backends._relational.cache import BodyCache
+from limpet.backends.support.recent import BodyCache
 from limpet.model import ScopeKey
 from limpet.testing.conformance._kit import together
 

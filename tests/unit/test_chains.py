@@ -9,8 +9,8 @@ import pytest
 
 import limpet
 from limpet import Corrupt
-from limpet.core import chains
-from limpet.core.chains import BodyRow, Chains, read_chain
+from limpet.core.deltas import chain as chains
+from limpet.core.deltas.chain import BodyRow, Chains, read_chain
 
 TURNS = 90
 

@@ -9,13 +9,13 @@ from limpet.core.commits import (
     Verdict,
     check_expect,
     check_fence,
+    default_parent,
     floor_after,
     judge,
     new_row,
     replaced_row,
 )
 from limpet.core.ids import mint
-from limpet.core.lineage import default_parent
 from limpet.core.rows import Row, pack_ref, unpack_ref
 from limpet.errors import (
     AlreadyExists,

@@ -12,10 +12,10 @@ import pytest
 
 import limpet
 from limpet import Corrupt, Scope, Store
-from limpet.backends._relational.bodies import Bodies
-from limpet.backends._sqlite_turn import SqliteTurn
-from limpet.core.chains import BodyRow, read_chain
+from limpet.backends.sql.bodies import Bodies
+from limpet.backends.sqlite.transaction import SqliteTurn
 from limpet.core.codec import DELTA, SEALED, WHOLE, form_of
+from limpet.core.deltas.chain import BodyRow, read_chain
 
 GROUP = 32
 
@@ -270,7 +270,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read.append(rows[0].seq)
         return read_chain(rows)
 
-    monkeypatch.setattr("limpet.backends._relational.deltas.read_chain", noted)
+    monkeypatch.setattr("limpet.backends.sql.deltas.read_chain", noted)
     return read
 
 

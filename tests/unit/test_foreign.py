@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limpet.core import codec, document, foreign, ids, times
+from limpet.core import codec, document, ids, times
+from limpet.core import document as foreign
 from limpet.core.document import Header
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure

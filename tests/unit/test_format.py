@@ -17,8 +17,9 @@ import xxhash
 
 import limpet
 from limpet import Scope, Store
-from limpet.core import delta, document, notefile
+from limpet.core import document, notes
 from limpet.core.codec import encode
+from limpet.core.deltas import delta
 from limpet.core.document import Header
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -330,7 +331,7 @@ def test_the_documents_on_the_page_are_documents() -> None:
     assert found.header.size == len(found.body)
     assert document.write(found.header, found.kind, found.body) == stored
     (shown,) = blocks("Notes", "")
-    note = notefile.read("".join(line.strip() for line in shown.splitlines()).encode())
+    note = notes.read("".join(line.strip() for line in shown.splitlines()).encode())
     assert note.row.name == "goal"
 
 

@@ -27,7 +27,9 @@ def pulled_in(module: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite"])
+@pytest.mark.parametrize(
+    "module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.backend"]
+)
 def test_importing_pulls_in_three_libraries_only(module: str) -> None:
     added = pulled_in(module)
     assert added - sys.stdlib_module_names == LIBRARIES

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limpet.core import codec, notefile
-from limpet.core.notefile import NoteFile
-from limpet.core.notes import NoteRow
+from limpet.core import codec, notes
+from limpet.core.notes import NoteFile, NoteRow
 from limpet.errors import Corrupt
 from limpet.model import JSON
 
@@ -62,12 +61,12 @@ FILES = st.builds(
 def test_the_bytes_of_a_note_never_change() -> None:
     """What was written by any version must be read by the next: the format is pinned."""
     file = NoteFile(NoteRow("a", "review", 1, NONCE, 1_767_225_601_234_567, b'{"stars":5}'), ("x",))
-    assert notefile.write(file) == (
+    assert notes.write(file) == (
         b'{"limpet":{"sum":"92dab5f39c7cd3ba","name":"review","on":"a","rev":1,'
         b'"nonce":"0123456789abcdef","updated_at":1767225601234567,"trail":["x"]},'
         b'"value":{"stars":5}}'
     )
-    assert notefile.write(SMALL) == (
+    assert notes.write(SMALL) == (
         b'{"limpet":{"sum":"fd4900562ad77cf0","name":"n","rev":0,'
         b'"nonce":"0123456789abcdef","updated_at":0},"value":null}'
     )
@@ -76,8 +75,8 @@ def test_the_bytes_of_a_note_never_change() -> None:
 @UNHURRIED
 @given(file=FILES)
 def test_round_trip(file: NoteFile) -> None:
-    stored = notefile.write(file)
-    assert notefile.read(stored) == file
+    stored = notes.write(file)
+    assert notes.read(stored) == file
     found = json.loads(stored)
     assert list(found) == ["limpet", "value"]
     assert found["value"] == codec.decode(file.row.value)
@@ -87,46 +86,46 @@ def test_round_trip(file: NoteFile) -> None:
 @pytest.mark.parametrize("value", [2**64, -(2**70), [1.0, 1], {"a": {"wide": 10**30}}, "", {}])
 def test_values_are_exact(value: Any) -> None:
     row = SMALL.row._replace(value=codec.encode(value))
-    found = codec.decode(notefile.read(notefile.write(NoteFile(row))).row.value)
+    found = codec.decode(notes.read(notes.write(NoteFile(row))).row.value)
     assert repr(found) == repr(value)
 
 
 @pytest.mark.parametrize("file", [SMALL, FULL])
 def test_no_flipped_bit_goes_unnoticed(file: NoteFile) -> None:
-    stored = notefile.write(file)
+    stored = notes.write(file)
     for at in range(len(stored)):
         for bit in range(8):
             damaged = bytearray(stored)
             damaged[at] ^= 1 << bit
             with pytest.raises(Corrupt):
-                notefile.read(bytes(damaged))
+                notes.read(bytes(damaged))
 
 
 @pytest.mark.parametrize("file", [SMALL, FULL])
 def test_a_note_cut_short_or_run_on_is_corrupt(file: NoteFile) -> None:
-    stored = notefile.write(file)
+    stored = notes.write(file)
     cuts = [stored[:at] for at in range(len(stored))]
     for other in [*cuts, stored + b"\n", b" " + stored, b"\xef\xbb\xbf" + stored, stored * 2]:
         with pytest.raises(Corrupt):
-            notefile.read(other)
+            notes.read(other)
 
 
 def test_a_note_that_another_tool_wrote_is_corrupt() -> None:
     """Nobody else knows notes, so there is no foreign one. `manifest.json` is no such document."""
-    for other in (b"{}", b'{"value":1}', b"null", json.dumps(json.loads(notefile.write(FULL)))):
+    for other in (b"{}", b'{"value":1}', b"null", json.dumps(json.loads(notes.write(FULL)))):
         with pytest.raises(Corrupt):
-            notefile.read(other if isinstance(other, bytes) else other.encode())
+            notes.read(other if isinstance(other, bytes) else other.encode())
 
 
 def test_a_note_of_a_later_version() -> None:
     """Fields that are not known are ignored; a known one that is missing is Corrupt."""
-    stored = notefile.write(FULL)
-    assert notefile.read(proved(stored.replace(b'"rev":', b'"new":[1],"rev":'))) == FULL
+    stored = notes.write(FULL)
+    assert notes.read(proved(stored.replace(b'"rev":', b'"new":[1],"rev":'))) == FULL
     for field in (b'"rev":', b'"nonce":', b'"name":', b'"updated_at":'):
         with pytest.raises(Corrupt):
-            notefile.read(proved(stored.replace(field, b'"other":', 1)))
+            notes.read(proved(stored.replace(field, b'"other":', 1)))
     with pytest.raises(Corrupt):
-        notefile.read(proved(notefile.write(SMALL).replace(b'"rev":0', b'"rev":')))
+        notes.read(proved(notes.write(SMALL).replace(b'"rev":0', b'"rev":')))
 
 
 def proved(stored: bytes) -> bytes:

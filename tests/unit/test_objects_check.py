@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from limpet import Corrupt, Scope, Store
-from limpet.backends._bucket.directory import DirectoryBucket
-from limpet.backends._objects.check import SEVERITIES
-from limpet.backends.objects import ObjectBackend
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.check import SEVERITIES
 from limpet.core.layout import Layout
 from limpet.opening import CLOCK, draw, store_over
 from tests.unit.damaged import codes, inspect

@@ -11,8 +11,8 @@ import pytest
 
 import limpet
 from limpet import Conflict, Corrupt, Scope, Snapshot, Store, Unavailable
-from limpet.backends._bucket.directory import DirectoryBucket
-from limpet.backends.objects import ObjectBackend
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.core.layout import Layout
 from limpet.model import Expect
 from limpet.opening import CLOCK, draw, store_over

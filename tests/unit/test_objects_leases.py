@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from limpet import Conflict, Corrupt, ScopeKey, Store, Unavailable
-from limpet.backends._bucket.directory import DirectoryBucket
-from limpet.backends._bucket.protocol import Bucket, Stored
-from limpet.backends.objects import ObjectBackend
-from limpet.core import document, leasefile
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet.backends.buckets.protocol import Bucket, Stored
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.core import document, leases
 from limpet.core.layout import Layout
-from limpet.core.leasefile import LeaseFile
+from limpet.core.leases import LeaseFile
 from limpet.errors import AlreadyExists
 from limpet.model import ANY, Expect
 from limpet.opening import draw, store_over
@@ -74,7 +74,7 @@ class Site:
         return header.fence
 
     def lease(self) -> LeaseFile:
-        return leasefile.read(self.document(LEASE))
+        return leases.read(self.document(LEASE))
 
 
 def folder(path: Path) -> DirectoryBucket:
@@ -571,8 +571,8 @@ def test_the_document_is_the_one_in_the_specification() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "format.md").read_text("utf-8")
     section = page.partition("### Leases\n")[2].partition("\n### ")[0]
     example = section.partition("```\n")[2].partition("\n```")[0].replace("\n  ", "")
-    file = leasefile.read(example.encode())
-    assert leasefile.write(file) == example.encode()
+    file = leases.read(example.encode())
+    assert leases.write(file) == example.encode()
     fields = re.findall(r"^\| (`.+?) \|", section, re.M)
     named = {name for line in fields for name in re.findall("`(.+?)`", line)}
     assert named == set(LeaseFile._fields)
@@ -583,14 +583,14 @@ FULL = LeaseFile(7, "é", '"}}', 1, -1, "w" * 16, ("a" * 16, "b" * 16), "s" * 30
 
 @pytest.mark.parametrize("file", [FULL, LeaseFile(0, None, "", 0, 0, "")])
 def test_a_lease_is_exact_and_proved_byte_by_byte(file: LeaseFile) -> None:
-    stored = leasefile.write(file)
-    assert leasefile.read(stored) == file
+    stored = leases.write(file)
+    assert leases.read(stored) == file
     json.loads(stored)
     for at in range(len(stored)):
         for other in (stored[:at], stored[:at] + b"?" + stored[at + 1 :]):
             if other != stored:
                 with pytest.raises(Corrupt):
-                    leasefile.read(other)
+                    leases.read(other)
 
 
 @pytest.mark.parametrize(
@@ -610,4 +610,4 @@ def test_a_lease_is_exact_and_proved_byte_by_byte(file: LeaseFile) -> None:
 def test_a_lease_that_is_not_known_is_damage(facts: str) -> None:
     rest = f'",{facts}}}}}'.encode()
     with pytest.raises(Corrupt):
-        leasefile.read(b'{"limpet":{"sum":"' + leasefile._sum(rest) + rest)
+        leases.read(b'{"limpet":{"sum":"' + leases._sum(rest) + rest)

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from limpet import ScopeKey, Unavailable
-from limpet.backends._bucket import _folder_ear, directory
-from limpet.backends._bucket._folder_ear import FolderEar
-from limpet.backends._bucket.directory import DirectoryBucket
-from limpet.backends._bucket.protocol import Bucket
-from limpet.backends._objects.listening import ObjectListener
-from limpet.backends._polling import Poller
-from limpet.backends.objects import ObjectBackend
+from limpet.backends.buckets.directory import bucket as directory
+from limpet.backends.buckets.directory import listen
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet.backends.buckets.directory.listen import FolderEar
+from limpet.backends.buckets.protocol import Bucket
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.listen import ObjectListener
+from limpet.backends.support.polling import Poller
 from limpet.core.layout import Layout
-from limpet.listening import Target, Topic
 from limpet.model import ANY
 from limpet.opening import CLOCK, draw
-from limpet.protocol import Claim, Clock, Commit, NoteWrite
+from limpet.protocol import Claim, Clock, Commit, NoteWrite, Target, Topic
 from tests.servers.service import Service
 from tests.unit.test_objects_requests import DictBucket
 from tests.waiting import until
@@ -299,7 +299,7 @@ def test_a_watcher_that_cannot_be_had_is_done_without(
 def test_a_folder_that_is_too_large_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_folder_ear, "_FOLDERS_MAX", 3)
+    monkeypatch.setattr(listen, "_FOLDERS_MAX", 3)
     backend = engine(folder(tmp_path), poll_s=0.1)
     for number in range(5):
         backend.commit(commit(ScopeKey(f"s{number}")))
@@ -311,7 +311,7 @@ def test_a_folder_that_is_too_large_is_looked_at(
 def test_everything_is_looked_at_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_folder_ear, "_LOOK_S", 0.2)
+    monkeypatch.setattr(listen, "_LOOK_S", 0.2)
     backend = engine(folder(tmp_path), poll_s=60)
     backend.commit(commit())
     watcher = Watcher(backend, Topic(Target(SCOPE)))

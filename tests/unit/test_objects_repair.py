@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from limpet import Store
-from limpet.backends.objects import ObjectBackend
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.cli._app import run
 from limpet.model import Finding
 from limpet.opening import open_backend, store_over

@@ -11,9 +11,9 @@ import pytest
 from xxhash import xxh3_128_hexdigest
 
 from limpet import Scope, ScopeKey
-from limpet.backends._bucket.protocol import Bucket, Listed, Moved, Stored
-from limpet.backends._polling import Poller
-from limpet.backends.objects import ObjectBackend
+from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.support.polling import Poller
 from limpet.core.layout import Layout
 from limpet.model import ANY, Expect
 from limpet.opening import CLOCK, draw, store_over

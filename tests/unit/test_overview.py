@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet import InvalidInput, SnapshotRef, Store, overview
-from limpet.overview import ScopeOverview, SessionOverview
+from limpet import InvalidInput, SnapshotRef, Store
+from limpet.views import overview
+from limpet.views.overview import ScopeOverview, SessionOverview
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from limpet.backends._relational.findings import SEVERITIES
+from limpet.backends.sql.findings import SEVERITIES
 from limpet.core import codec
 from limpet.core.rows import Row, row_checksum
 from limpet.opening import open_backend

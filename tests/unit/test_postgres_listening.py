@@ -11,11 +11,11 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, Store, Unavailable
-from limpet.backends import _postgres_listening as listening
-from limpet.backends._polling import Poller
-from limpet.backends._postgres_listening import PostgresListener, poller
-from limpet.backends._postgres_telling import channel_of
-from limpet.backends.postgres import PostgresBackend
+from limpet.backends.postgres import listen as listening
+from limpet.backends.postgres.backend import PostgresBackend
+from limpet.backends.postgres.listen import PostgresListener, poller
+from limpet.backends.postgres.pool import channel_of
+from limpet.backends.support.polling import Poller
 from limpet.opening import CLOCK
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened, run_script
@@ -172,7 +172,7 @@ def test_what_is_too_much_to_tell_may_be_anything(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("limpet.backends._postgres_telling._PAYLOAD_BYTES_MAX", 3)
+    monkeypatch.setattr("limpet.backends.postgres.pool._PAYLOAD_BYTES_MAX", 3)
     monkeypatch.setattr(listening, "_NAMES_MAX", 3)
     with limpet.open(postgres_url) as store:
         store.scope("four").save(1)
@@ -311,7 +311,7 @@ def test_what_could_not_be_told_harms_nobody(
     connections: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("limpet.backends._postgres_pool._ANSWER_S_MAX", 0.2)
+    monkeypatch.setattr("limpet.backends.postgres.pool._ANSWER_S_MAX", 0.2)
     listener = backend.listen()
     url = schemas.url(server_url=pg_proxy.url)
     with limpet.open(url, connections=connections) as store:

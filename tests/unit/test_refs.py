@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet import refs
 from limpet.errors import InvalidInput, NotFound, Unsupported
+from limpet.views import refs
 
 A = "0190ab12-1111-7000-8000-00000000aaaa"
 B = "0190ab12-2222-7000-8000-00000000bbbb"

@@ -162,7 +162,7 @@ def test_a_tree_that_leads_in_circles_is_left(
     """The walk goes on behind the greatest key it has met, or with the next table."""
     fill(path, 10)
     backend = open_backend(url_of(path))
-    monkeypatch.setattr("limpet.backends._relational.check._keys", lambda *_: keys)
+    monkeypatch.setattr("limpet.backends.sql.check._keys", lambda *_: keys)
 
     places = ["snapshots:5:LOOK"]
     while places[-1].startswith("snapshots"):
@@ -218,7 +218,7 @@ def test_a_page_ends_when_it_has_read_enough(path: Path, monkeypatch: Any) -> No
     fill(path, 20, size=1000)
     backend = open_backend(url_of(path))
     _, pages = inspect(backend)
-    monkeypatch.setattr("limpet.backends._relational.check._STATES_BYTES_MAX", 5000)
+    monkeypatch.setattr("limpet.backends.sql.check._STATES_BYTES_MAX", 5000)
     found, more = inspect(backend)
     backend.close()
 

@@ -12,8 +12,8 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
-from limpet.backends import _sql
-from limpet.backends._sqlite_schema import APPLICATION_ID
+from limpet.backends.sql import statements
+from limpet.backends.sqlite.schema import APPLICATION_ID
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_another_application_id_is_somebody_else(path: Path) -> None:
 
 def test_a_newer_version_is_not_touched(path: Path) -> None:
     fill(path)
-    newest = _sql.load_migrations("sqlite")[-1][0]
+    newest = statements.load_migrations("sqlite")[-1][0]
     execute(path, f"PRAGMA user_version = {newest + 1}")
     before = folder_of(path)
 
@@ -294,5 +294,5 @@ def test_others_may_make_the_file_ready_at_any_moment(
                 lambda conn: conn.execute("SELECT version FROM schema_migrations").fetchall()
             )
         monkeypatch.undo()
-        assert versions == [(number,) for number, _, _ in _sql.load_migrations("sqlite")]
+        assert versions == [(number,) for number, _, _ in statements.load_migrations("sqlite")]
     assert turn > 10

@@ -18,16 +18,16 @@ import pytest
 
 import limpet
 from limpet import ScopeKey
-from limpet.backends import _sql
-from limpet.backends._relational.commit import carry_out
-from limpet.backends._relational.tables import Tables
-from limpet.backends._sqlite_turn import SqliteTurn
+from limpet.backends.sql import statements
+from limpet.backends.sql.commit import carry_out
+from limpet.backends.sql.tables import Tables
+from limpet.backends.sqlite.transaction import SqliteTurn
 from limpet.opening import open_backend
 from limpet.protocol import Backend, Commit, Stamp
 
 _FILES = ("queries", "listings", "bodies")
 STATEMENTS = {
-    name: text for file in _FILES for name, text in _sql.load_queries(f"{file}.sqlite.sql").items()
+    name: text for file in _FILES for name, text in statements.load_queries("sqlite", file).items()
 }
 LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.

@@ -15,7 +15,7 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, Store
-from limpet.backends._sqlite_files import SqliteFile
+from limpet.backends.sqlite.file import SqliteFile
 
 SAVES_MIN = 5
 

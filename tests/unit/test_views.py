@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from limpet.core.diff import diff
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.diff import Row, brief, diff_rows, dotted
-from limpet.views.names import clipped, masked_url, short_id, visible, without_secrets
-from limpet.views.sizes import bar, count_text, ratio, size_text
+from limpet.views.sizes import (
+    bar,
+    clipped,
+    count_text,
+    masked_url,
+    ratio,
+    short_id,
+    size_text,
+    visible,
+    without_secrets,
+)
 from limpet.views.tree import Node, build_forest, rails, walk
 
 # Sizes.

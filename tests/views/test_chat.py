@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views.chat import (
+from limpet.views.chat.text import (
     Answer,
     Call,
     Chat,

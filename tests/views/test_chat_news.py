@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views.chat import Call, News, Result, Text, Turn, chat_news
+from limpet.views.chat.text import Call, News, Result, Text, Turn, chat_news
 
 WORDS = st.lists(st.sampled_from("abcde"), max_size=12)
 

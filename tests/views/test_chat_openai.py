@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from limpet.views.chat import Call, Chat, Media, Result, Text, Turn, Value, read_chat
+from limpet.views.chat.text import Call, Chat, Media, Result, Text, Turn, Value, read_chat
 
 PIXEL = "iVBORw0KGgo="  # eight bytes
 LINK = f"data:image/png;base64,{PIXEL}"

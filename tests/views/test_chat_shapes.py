@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from limpet.views.chat import Answer, Call, Chat, Media, Result, Text, Turn, Value, read_chat
+from limpet.views.chat.text import Answer, Call, Chat, Media, Result, Text, Turn, Value, read_chat
 
 TESTS = Path(__file__).parents[1]
 GENKIT = sorted((TESTS / "compat/genkit").glob("**/store/*/*.json"))

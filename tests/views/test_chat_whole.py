@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views._chat_rest import TECHNICAL
-from limpet.views.chat import (
+from limpet.views.chat.model import TECHNICAL
+from limpet.views.chat.text import (
     Answer,
     Call,
     Chat,

@@ -13,8 +13,8 @@ import pytest
 
 import limpet
 from limpet.core.limits import KIB
-from limpet.views._page_images import image_uri
-from limpet.views.page import ScopePage, session_page
+from limpet.views.page.images import image_uri
+from limpet.views.page.page import ScopePage, session_page
 from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
 
 EMPTY = {"meta", "img", "br", "col"}

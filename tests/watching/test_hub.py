@@ -11,7 +11,7 @@ import pytest
 
 import limpet
 from limpet import AsyncStore, Store
-from limpet.watcher import Watcher
+from limpet.api.watching import Watcher
 from tests.waiting import until
 from tests.watching.tools import FACES, WAIT_S_MAX, Watching, nothing_left, on, watchers
 
@@ -114,7 +114,7 @@ async def _look_once(store: AsyncStore) -> None:
 def test_the_thread_ends_when_nobody_watches_any_more(
     url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("limpet.hub._LINGER_S", 0.1)
+    monkeypatch.setattr("limpet.api.watching._LINGER_S", 0.1)
     before = set(threading.enumerate())
     assert list(store.scope("s").watch(timeout_s=0.05)) == []
     until(lambda: not [t for t in set(threading.enumerate()) - before if "hub" in t.name])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from limpet import SnapshotInfo, Store
-from limpet.hub import Hub
+from limpet.api.watching import Hub
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ import click
 import limpet
 from limpet.cli import _exits
 from limpet.opening import environment
-from limpet.views.names import visible, without_secrets
+from limpet.views.sizes import visible, without_secrets
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Look": ("ls", "log", "show", "diff", "grep", "tail", "stats", "runs"),
@@ -22,6 +22,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Carry over": ("export", "import", "copy"),
     "Set up": ("doctor", "schema", "completion", "demo"),
 }
+_FILES = {"repair": "check"}  # a verb whose file does not have its name
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
@@ -49,7 +50,8 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        verb: click.Command = getattr(import_module(f"limpet.cli.{name}"), name)
+        file = _FILES.get(cmd_name, name)
+        verb: click.Command = getattr(import_module(f"limpet.cli.{file}"), name)
         return verb
 
 

@@ -7,7 +7,7 @@ import limpet
 from limpet.model import Finding, Note, ScopeKey, Snapshot
 from limpet.views.document import ScopePage
 from limpet.views.markdown import session_markdown
-from limpet.views.page import session_page
+from limpet.views.page.page import session_page
 
 _HISTORY_MAX = 1000  # lines of history of a scope: what a person may look at
 _NOTES_MAX = 1000

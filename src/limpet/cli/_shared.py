@@ -13,7 +13,7 @@ import click
 import limpet
 from limpet.cli._terminal import make_console, output
 from limpet.opening import DEFAULT_URL, file_of, scheme_of
-from limpet.views.times import age_text
+from limpet.views.sizes import age_text
 
 __all__ = [
     "address_options",

@@ -11,7 +11,7 @@ from rich.text import Text
 from limpet.core.times import from_us
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.opening import draw
-from limpet.views.names import short_id, visible
+from limpet.views.sizes import short_id, visible
 
 _GAP = 2
 _AT_ONCE = 50  # rows that are measured together, so that the first of many are seen at once

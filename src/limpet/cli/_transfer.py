@@ -11,7 +11,7 @@ from rich.text import Text
 import limpet
 from limpet.cli._shared import finding_json, make_console
 from limpet.opening import draw
-from limpet.views.names import visible
+from limpet.views.sizes import visible
 
 
 def findings_json(findings: Iterable[limpet.Finding]) -> list[dict[str, object]]:

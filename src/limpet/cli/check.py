@@ -16,8 +16,7 @@ from limpet.cli._shared import (
     make_console,
     url_option,
 )
-from limpet.views.names import visible
-from limpet.views.sizes import count_text
+from limpet.views.sizes import count_text, visible
 
 _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
 
@@ -95,3 +94,26 @@ def _sum_up(console: Console, found: Counter[str], left: Counter[str], *, repair
         parts.append(f"{mended:,} repaired, {left.total():,} left")
     style = "bad" if left["error"] else "odd" if left["warning"] else "good"
     console.print(Text(", ".join(parts), style))
+
+
+# `limpet repair`: mend what `limpet check` finds.
+
+
+@click.command()
+@url_option
+@json_option
+def repair(url: str, as_json: bool) -> int:
+    """Read everything stored, and mend what is wrong with it.
+
+    Only what can be mended without losing anything that can still be read. The same as
+    `limpet check --repair`: ends with 0 if nothing is wrong any more, with 5 if an error is left,
+    and with 1 if a warning is.
+
+    \b
+    --json: a line for each finding, as `limpet check` has it; `repaired` tells what was mended
+
+    \b
+    Examples:
+      limpet repair
+    """
+    return examine(url, repair=True, as_json=as_json)

@@ -18,9 +18,8 @@ from limpet.cli._shared import (
 )
 from limpet.cli._transfer import draw_skipped, findings_json
 from limpet.opening import file_of
-from limpet.refs import find_session
-from limpet.views.names import masked_url, visible
-from limpet.views.sizes import count_text, size_text
+from limpet.views.refs import find_session
+from limpet.views.sizes import count_text, masked_url, size_text, visible
 
 
 @click.command()

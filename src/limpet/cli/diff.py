@@ -22,7 +22,6 @@ from limpet.cli._shared import (
 from limpet.cli._tables import now
 from limpet.cli.completion import complete_session
 from limpet.core.diff import diff as compare
-from limpet.refs import find_base, find_snapshot
 from limpet.views.diff import (
     MARKS,
     Group,
@@ -33,8 +32,8 @@ from limpet.views.diff import (
     text_lines,
     value_lines,
 )
-from limpet.views.names import clipped, short_id, visible
-from limpet.views.sizes import count_text
+from limpet.views.refs import find_base, find_snapshot
+from limpet.views.sizes import clipped, count_text, short_id, visible
 
 _STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
 _CHANGES_MAX = 20  # of one top-level key that are shown

@@ -26,7 +26,7 @@ from limpet.cli._shared import (
     without_setup,
 )
 from limpet.opening import CLOCK, draw, file_of, scheme_of
-from limpet.views.names import masked_url, visible, without_secrets
+from limpet.views.sizes import masked_url, visible, without_secrets
 
 EXTRAS = {
     "cli": ("click", "rich"),

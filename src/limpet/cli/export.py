@@ -15,9 +15,8 @@ from limpet.cli._progress import progress, snapshots_in
 from limpet.cli._shared import echo_json, existing_store, json_option, make_console, url_option
 from limpet.cli._transfer import draw_skipped, findings_json, whole_file
 from limpet.cli.completion import complete_session
-from limpet.refs import find_session
-from limpet.views.names import visible
-from limpet.views.sizes import count_text, size_text
+from limpet.views.refs import find_session
+from limpet.views.sizes import count_text, size_text, visible
 
 _FORMATS = ("jsonl", "markdown", "html")
 _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}

@@ -17,8 +17,8 @@ from limpet.cli._shared import (
     url_option,
 )
 from limpet.cli.completion import complete_session
-from limpet.refs import find_snapshot
-from limpet.views.names import short_id, visible
+from limpet.views.refs import find_snapshot
+from limpet.views.sizes import short_id, visible
 
 
 @click.command()

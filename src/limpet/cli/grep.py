@@ -23,10 +23,10 @@ from limpet.cli._shared import (
 )
 from limpet.cli.completion import complete_session
 from limpet.core.limits import PAGE_STATES_MAX
-from limpet.refs import find_session
 from limpet.views.diff import dotted
-from limpet.views.names import short_id, visible, without_secrets
+from limpet.views.refs import find_session
 from limpet.views.search import Match, excerpt, matches
+from limpet.views.sizes import short_id, visible, without_secrets
 
 _EXCERPT_CHARS_MAX = 160
 _DIGEST_BYTES = 16

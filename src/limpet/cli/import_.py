@@ -1,24 +1,52 @@
 """`limpet import`: from an export, or from the files of other tools."""
 
+import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import click
 
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._classes import class_named
 from limpet.cli._progress import progress
 from limpet.cli._shared import echo_json, json_option, make_console, url_option
 from limpet.cli._transfer import draw_skipped, findings_json
 from limpet.compat import genkit, runs, strands
-from limpet.views.names import masked_url, visible
-from limpet.views.sizes import count_text
+from limpet.views.sizes import count_text, masked_url, visible
+
+# Classes that somebody names on the command line.
+
+
+def class_named(name: str) -> type:
+    """Import the class that `module:Class` names: from what is installed, or the current folder.
+
+    Raises:
+        InvalidInput: it is no such name, or the module or the class is not there.
+    """
+    module, _, path = name.partition(":")
+    parts = [*module.split("."), *path.split(".")]
+    if not all(part.isidentifier() for part in parts):
+        raise limpet.InvalidInput(f"--allow takes module:Class. found=`{name}`")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        # Last, so that nothing which is installed is replaced by what lies around.
+        sys.path.append(folder)
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as cause:  # it may be anything, since the module is run
+        fact = f"the module cannot be imported. class=`{name}` error=`{type(cause).__name__}`"
+        raise limpet.InvalidInput(fact) from cause
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise limpet.InvalidInput(f"the module has no such class. class=`{name}`")
+    return found
+
 
 _FOLDERS = ("strands", "genkit", "go-runs")
 _SAVERS = ("langgraph-sqlite", "langgraph-postgres")
@@ -147,7 +175,7 @@ def _check_place(form: str, path: str) -> None:
 
 def _langgraph() -> ModuleType:
     try:
-        from limpet.compat.langgraph import transfer
+        from limpet.compat.langgraph.migrate import transfer
     except ImportError as cause:
         fact = "LangGraph needs an extra: pip install 'limpet[langgraph]'"
         raise limpet.Unsupported(fact) from cause
@@ -167,7 +195,7 @@ def _from_others(
             take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
             done = take(store, path, prefix=prefix, allow=classes)
         else:
-            found = cast(strands.Layout, layout) if layout else strands.find_layout(path)
+            found = cast(strands.LayoutName, layout) if layout else strands.find_layout(path)
             done = strands.import_sessions(store, path, layout=found, prefix=prefix)
     return _Done(done.count, None, done.skipped)
 

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet import overview
 from limpet.cli import _exits
 from limpet.cli._shared import (
     age_text,
@@ -24,10 +23,10 @@ from limpet.cli._shared import (
 )
 from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
 from limpet.cli.completion import complete_session
-from limpet.overview import ScopeOverview, SessionOverview
-from limpet.refs import find_session
-from limpet.views.names import short_id, visible
-from limpet.views.sizes import bar, ratio, size_text
+from limpet.views import overview
+from limpet.views.overview import ScopeOverview, SessionOverview
+from limpet.views.refs import find_session
+from limpet.views.sizes import bar, ratio, short_id, size_text, visible
 
 _SHOWN = 50
 _BAR_CELLS = 6

@@ -22,8 +22,7 @@ from limpet.cli._shared import (
 )
 from limpet.cli.completion import complete_session
 from limpet.opening import CLOCK
-from limpet.views.names import visible, without_secrets
-from limpet.views.sizes import count_text, size_text
+from limpet.views.sizes import count_text, size_text, visible, without_secrets
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PIECE = re.compile(r"(\d+)([smhdw])")

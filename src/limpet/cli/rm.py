@@ -22,9 +22,8 @@ from limpet.cli._shared import (
     yes_option,
 )
 from limpet.cli.completion import complete_session
-from limpet.refs import find_snapshot
-from limpet.views.names import visible
-from limpet.views.sizes import count_text, size_text
+from limpet.views.refs import find_snapshot
+from limpet.views.sizes import count_text, size_text, visible
 
 _STEPS_BACK = re.compile(r"~\d{1,7}$")
 _GAP = re.compile(r"…|\.{2,3}")

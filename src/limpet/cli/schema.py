@@ -2,11 +2,11 @@
 
 import click
 
-from limpet.backends import _sql
-from limpet.backends._sql import SCHEMA, in_schema
+from limpet.backends.sql import statements
+from limpet.backends.sql.statements import SCHEMA, in_schema
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, json_option, make_console
-from limpet.option import check_schema
+from limpet.opening import check_schema
 
 _ENGINES = ("sqlite", "postgres")
 
@@ -34,7 +34,7 @@ def schema(engine: str, name: str, as_json: bool) -> int:
     """
     migrations = [
         (version, title, in_schema(script, check_schema(name)))
-        for version, title, script in _sql.load_migrations(engine)
+        for version, title, script in statements.load_migrations(engine)
     ]
     if as_json:
         shape = [

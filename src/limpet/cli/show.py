@@ -10,8 +10,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import FULL, Rows, draw_turns
-from limpet.cli._chat_rows import code, fold, lines_of
+from limpet.cli._chat import FULL, Rows, code, draw_turns, fold, lines_of
 from limpet.cli._shared import (
     address_options,
     age_text,
@@ -25,11 +24,9 @@ from limpet.cli._shared import (
 from limpet.cli._tables import now, status_text
 from limpet.cli.completion import complete_session
 from limpet.model import JSON, Snapshot
-from limpet.refs import find_snapshot
-from limpet.views.chat import Chat, beside, read_chat, value_text
-from limpet.views.names import clipped, visible
-from limpet.views.sizes import size_text
-from limpet.views.times import moment_text
+from limpet.views.chat.text import Chat, beside, read_chat, value_text
+from limpet.views.refs import find_snapshot
+from limpet.views.sizes import clipped, moment_text, size_text, visible
 
 _STATE_ROWS_MAX = 60
 _KEY_CELLS = 9

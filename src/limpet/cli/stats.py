@@ -11,9 +11,8 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, existing_store, json_option, make_console, url_option
 from limpet.cli.completion import complete_session
-from limpet.refs import find_session
-from limpet.views.names import clipped, visible
-from limpet.views.sizes import bar, count_text, ratio, size_text
+from limpet.views.refs import find_session
+from limpet.views.sizes import bar, clipped, count_text, ratio, size_text, visible
 
 _BAR_CELLS = 24
 _NAME_CHARS_MAX = 40

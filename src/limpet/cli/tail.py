@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
+from limpet.api.scope import Scope
 from limpet.cli import _exits
 from limpet.cli._chat import FULL, Rows, draw_turns, role_style, turn_json
 from limpet.cli._shared import (
@@ -21,12 +22,9 @@ from limpet.cli._shared import (
 from limpet.cli._tables import status_text
 from limpet.cli.completion import complete_session
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo
-from limpet.refs import find_scope
-from limpet.scope import Scope
-from limpet.views.chat import News, Turn, chat_news, read_chat, turn_text
-from limpet.views.names import short_id, visible
-from limpet.views.sizes import size_text
-from limpet.views.times import moment_text
+from limpet.views.chat.text import News, Turn, chat_news, read_chat, turn_text
+from limpet.views.refs import find_scope
+from limpet.views.sizes import moment_text, short_id, size_text, visible
 
 _SHOWN = 10
 _COLUMNS_WIDE = 80  # with less there is no room for times and ids

@@ -4,16 +4,17 @@ A record is a frozen dataclass. On the wire its fields have the same names in ca
 are not known are kept in `extra` and written back; one that is `ABSENT` is not written.
 """
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, Self
 
 from limpet.core import times
 from limpet.errors import InvalidInput
-from limpet.model import JSON
+from limpet.model import JSON, Finding
 
 _UNDERSCORE = re.compile(r"_([a-z])")
 _SHOWN_CHARS_MAX = 80
@@ -104,3 +105,42 @@ def shown(value: object) -> str:
     if not isinstance(value, str):
         return type(value).__name__
     return ascii(value if len(value) <= _SHOWN_CHARS_MAX else f"{value[:_SHOWN_CHARS_MAX]}…")
+
+
+# Where things are, as people name it: a folder, or a URL.
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def address_of(place: object) -> tuple[str, str | None]:
+    """Return what `limpet.open` takes, and the folder that it is if it was given as such."""
+    if isinstance(place, str) and _SCHEME.match(place):
+        return place, None
+    folder = folder_of(place)
+    return folder, folder
+
+
+def folder_of(place: Any) -> str:
+    """Return the absolute path of a folder, so that a later change of directory does no harm.
+
+    It has one slash at its beginning: what has two is no plain path where a URL may stand.
+    """
+    try:
+        path = os.fspath(place)
+        os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        path = b""
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidInput(f"that is no folder. type=`{type(place).__name__}`")
+    return "/" + os.path.abspath(os.path.expanduser(path)).lstrip("/")
+
+
+# What importing from, and exporting to, the files of another tool comes to.
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """How many were carried over, and why others were not."""
+
+    count: int
+    skipped: tuple[Finding, ...] = ()

@@ -11,7 +11,7 @@ value with very many parts `marshal` tells the same faster: it accepts no type b
 ones, and the floats in its output show whether one of them is not finite. All of that runs in C.
 Only what does not get through is walked, to be refused with its path or taken.
 
-Pipeline. A body is the encoding itself, or a delta (core/delta.py); `squeeze` compresses and seals
+Pipeline. A body is the encoding itself, or a delta (core/deltas/delta.py); `squeeze` compresses and seals
 it, `address_body` adds a checksum. `unpack` is their exact inverse.
 """
 

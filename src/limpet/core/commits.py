@@ -8,11 +8,35 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from limpet.core import codec, ids, lineage
+from limpet.core import codec, ids
 from limpet.core.rows import Row, pack_ref
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from limpet.model import ANY, HEAD, Expect, ScopeKey
 from limpet.protocol import Append, Commit, Tails
+
+# Which snapshot follows which: the rules of parents.
+
+
+def default_parent(
+    *,
+    own_id: str | None,
+    head_id: str | None,
+    head_kept: bool,
+    head_parent_id: str | None,
+    newest_kept: Callable[[], str | None],
+) -> str | None:
+    """Return the parent of a new snapshot whose caller named none.
+
+    Always one that stays: the head if it is kept; else the parent of the draft that is the head;
+    else the newest kept snapshot of the scope. Never the snapshot itself, which a draft may name
+    when the snapshot it began from was deleted and is saved again.
+    """
+    if head_id is not None:
+        named = head_id if head_kept else head_parent_id
+        if named is not None and named != own_id:
+            return named
+    newest = newest_kept()
+    return None if newest == own_id else newest
 
 
 class Line(NamedTuple):
@@ -117,7 +141,7 @@ def new_row(commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], 
     parent_id = commit.parent
     if parent_id is HEAD:
         head = line.head
-        parent_id = lineage.default_parent(
+        parent_id = default_parent(
             own_id=commit.id,
             head_id=None if head is None else head.id,
             head_kept=head is not None and bool(head.kept),

@@ -1,4 +1,4 @@
-r"""The document that directories and object stores keep: a Strands snapshot with our header in it.
+"""The document that directories and object stores keep: a Strands snapshot with our header in it.
 
     {"scope":<kind>,"schemaVersion":"1.0","createdAt":<text>,
      "appData":{"limpet":{"n":<n>,"sum":<hex>,"data_sum":<hex>,<header>}},"data":<state>}
@@ -20,9 +20,11 @@ never longer than `TOMBSTONE_BYTES_MAX`: the sizes in a listing tell them apart.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import orjson
 
@@ -370,3 +372,64 @@ _TOMBSTONE_SIZES = frozenset(
     for line in (None, "0" * 36)
     for seq, born in ((0, ""), (1 << 59, "0" * 16), (1 << 60, "0" * 16))
 )
+
+
+# Documents that another tool wrote: what they say, in the words of our own header.
+#
+# They have no line, so they count in whatever life of the scope; no place, so they stand in history
+# by their own time; no revision, so that is the hash of their bytes.
+
+STATUS = "completed"  # what a save says by default
+
+
+def header_of(document: Document, *, id: str | None, digest: str, modified: int) -> Header:
+    """Return the header that a foreign document would have; `id` is None for a head.
+
+    `digest` is 16 hexadecimal digits of a hash of its bytes, `modified` when it was stored.
+    """
+    created = created_us(document.envelope)
+    created = modified if created is None else created
+    named = f"latest-{digest}" if id is None else id
+    seq = ids.place(_moment(created, named), 0, crc32(named.encode()))
+    return Header(
+        id=named,
+        line=None,
+        seq=seq,
+        rev=0,
+        nonce=digest,
+        born=digest,
+        w=digest,
+        created_at=created,
+        updated_at=created,
+        at=ids.place_us(seq) // 1000,
+        size=len(document.body),
+        last=seq,
+        kept=id is not None,
+        status=STATUS,
+        metadata=codec.encode({FACADE: document.envelope}),
+    )
+
+
+def created_us(envelope: Mapping[str, JSON]) -> int | None:
+    """Return when a document says that it was made: the two SDKs spell it differently."""
+    text = envelope.get("createdAt", envelope.get("created_at"))
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
+        return times.to_us("createdAt", aware)
+    except (ValueError, OverflowError, InvalidInput):  # whatever it may be, it is not a time
+        return None
+
+
+def _moment(created: int, id: str) -> int:
+    """Return when it takes its place in history.
+
+    They bear milliseconds, in which many may be made. A UUIDv7 says which came first; others are
+    kept apart.
+    """
+    if created % 1000:
+        return created
+    part = crc32(id.encode()) >> 20 if ids.time_ms_of(id) is None else int(id[15:18], 16)
+    return created + part * 1000 // 4096

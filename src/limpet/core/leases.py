@@ -1,8 +1,12 @@
 """Leases: who may hold one, without the storage."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
+
+from limpet.core import codec, times
 from limpet.core.commits import check_fence
+from limpet.errors import Corrupt
 from limpet.protocol import Claim, Hold
 
 
@@ -29,3 +33,79 @@ def renewed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
     """Return a lease that lasts anew, or raise Conflict if it is not held any more."""
     check_fence(claim.key, None if found is None else found.key, claim.scope)
     return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)
+
+
+# The document of a lease on directories and object stores.
+#
+#     {"limpet":{"sum":<hex>,"n":…,"key":…,"owner":…,"ttl_us":…,"updated_at":…,"w":…,…}}
+#
+# `sum` covers everything behind it. `key` is null once the lease was given back. `w` is the nonce of
+# this write and `trail` holds those of the last ones, as in a snapshot's document; the ids are there
+# where the key has them clipped.
+
+_OPENING = b'{"limpet":{"sum":"'
+_CLOSING = b"}}"
+_KINDS: dict[str, tuple[type, ...]] = {
+    "n": (int,),
+    "key": (str, type(None)),
+    "owner": (str,),
+    "ttl_us": (int,),
+    "updated_at": (int,),
+    "w": (str,),
+}
+
+
+class LeaseFile(NamedTuple):
+    """A lease as its document tells it. `n` counts the claims; `updated_at` is its writer's time.
+
+    `key` is None once it was given back: then the rest tells who held it last.
+    """
+
+    n: int
+    key: str | None
+    owner: str
+    ttl_us: int
+    updated_at: int
+    w: str
+    trail: tuple[str, ...] = ()
+    session_id: str | None = None
+    scope_id: str | None = None
+
+    def hold(self, left_us: int) -> Hold | None:
+        """Return it as one that lasts for some time, or None if it was given back."""
+        return None if self.key is None else Hold(self.key, self.owner, left_us)
+
+
+def write(file: LeaseFile) -> bytes:
+    """Return the document of a lease."""
+    facts: dict[str, Any] = {name: getattr(file, name) for name in _KINDS}
+    more = {"trail": file.trail, "session_id": file.session_id, "scope_id": file.scope_id}
+    facts |= {name: value for name, value in more.items() if value}
+    rest = b'",%s%s' % (orjson.dumps(facts)[1:-1], _CLOSING)
+    return b"%s%s%s" % (_OPENING, _sum(rest), rest)
+
+
+def read(stored: bytes) -> LeaseFile:
+    """Return the lease, or raise Corrupt if the bytes are not those that were written."""
+    behind = stored[len(_OPENING) + 16 :]
+    if not stored.startswith(_OPENING) or _sum(behind) != stored[len(_OPENING) :][:16]:
+        raise Corrupt(f"a lease fails its checksum. bytes=`{len(stored)}`")
+    try:
+        facts = orjson.loads(stored)["limpet"]
+        trail = tuple(facts.get("trail", ()))
+        names = (facts.get("session_id"), facts.get("scope_id"))
+        if not all(type(facts[name]) in kinds for name, kinds in _KINDS.items()):
+            raise TypeError
+        if not all(type(text) is str for text in trail):
+            raise TypeError
+        if not all(name is None or type(name) is str for name in names):
+            raise TypeError
+        times.from_us(facts["updated_at"])
+    except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as cause:
+        raise Corrupt(f"a lease is not one that is known. bytes=`{len(stored)}`") from cause
+    given = {name: facts[name] for name in _KINDS}
+    return LeaseFile(**given, trail=trail, session_id=names[0], scope_id=names[1])
+
+
+def _sum(rest: bytes) -> bytes:
+    return b"%016x" % (codec.checksum_of(rest) % 2**64)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict, InvalidInput
 from limpet.model import Finding, ScopeKey
 from limpet.portable.reading import (
@@ -23,8 +25,6 @@ from limpet.portable.records import (
     line_of,
 )
 from limpet.portable.writing import ScopeWriter
-from limpet.scope import Scope
-from limpet.store import Store
 
 
 @dataclass(frozen=True, slots=True)

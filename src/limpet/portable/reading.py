@@ -8,6 +8,8 @@ from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import IO, cast
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.ids import seq_of
 from limpet.errors import Corrupt, Unavailable
@@ -22,8 +24,6 @@ from limpet.portable.records import (
     last_line,
     line_of,
 )
-from limpet.scope import Scope
-from limpet.store import Store
 
 Tell = Callable[[Finding], None]
 

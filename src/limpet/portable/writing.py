@@ -6,12 +6,12 @@ which something else was saved is not touched, since the order of its history co
 
 from collections.abc import Iterator
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import ScopeKey
 from limpet.portable.reading import scope_records
 from limpet.portable.records import NoteRecord, Record, ScopeRecord, SnapshotRecord, line_of
-from limpet.scope import Scope
-from limpet.store import Store
 
 
 class ScopeWriter:

@@ -19,16 +19,16 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Literal, overload
 
-from limpet.aio import AsyncStore
+from limpet.api.aio_store import AsyncStore
+from limpet.api.opened import Tools
+from limpet.api.store import Store
 from limpet.core import codec, prepare
-from limpet.engine import Tools
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 from limpet.runs import verbs
 from limpet.runs.attempt import Plan, check_labels, check_metadata
 from limpet.runs.faces import AsyncRun, Run, held, held_async
 from limpet.runs.model import FACTS, Aborted, RunError, RunInfo
-from limpet.store import Store
 
 __all__ = [
     "Aborted",

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from limpet.api.opened import Tools
+from limpet.api.verbs import Steps, Work
 from limpet.core import codec, ids, limits, prepare, times
-from limpet.engine import Tools
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.protocol import Commit, Found
@@ -29,7 +30,6 @@ from limpet.runs.model import (
     error_of,
     read_record,
 )
-from limpet.steps import Steps, Work
 
 _NONCES = 64  # of our last writes, to know one again whose answer was lost
 

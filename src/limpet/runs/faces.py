@@ -9,19 +9,18 @@ from contextlib import (
     suppress,
 )
 
-from limpet.aio import AsyncStore
-from limpet.aio_scope import AsyncLease
-from limpet.engine import Engine
+from limpet.api.aio_scope import AsyncLease
+from limpet.api.aio_store import AsyncStore
+from limpet.api.opened import Engine
+from limpet.api.scope import Lease
+from limpet.api.store import Store
+from limpet.api.verbs import info as read_info
+from limpet.api.watching import Hub, Watcher
 from limpet.errors import Conflict, LimpetError
-from limpet.hub import Hub
-from limpet.listening import Target, Topic
 from limpet.model import JSON, SnapshotInfo
+from limpet.protocol import Target, Topic
 from limpet.runs.attempt import Attempt, Plan, check_adoptable
 from limpet.runs.model import Aborted
-from limpet.scope import Lease
-from limpet.steps import info as read_info
-from limpet.store import Store
-from limpet.watcher import Watcher
 
 
 class _Watch:

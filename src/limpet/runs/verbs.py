@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from limpet.api.opened import Tools
+from limpet.api.verbs import Steps, Walk, Work, check_prefix, contend
 from limpet.core import limits
-from limpet.engine import Tools
 from limpet.errors import Conflict, InvalidInput, NotFound
 from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Backend
@@ -20,7 +21,6 @@ from limpet.runs.model import (
     RunInfo,
     run_info,
 )
-from limpet.steps import Steps, Walk, Work, check_prefix, contend
 
 
 def scope_of(run_id: object) -> ScopeKey:

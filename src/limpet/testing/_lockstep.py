@@ -6,14 +6,14 @@ from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from limpet import opening
+from limpet.api.opened import Engine, Tools
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
-from limpet.engine import Engine, Tools
 from limpet.errors import LimpetError, Unsupported
 from limpet.model import HEAD, JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, Stats
 from limpet.protocol import Backend, Stamp
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._faces import FACES, close_loop, through
 from limpet.testing.conformance._kit import outcome
 

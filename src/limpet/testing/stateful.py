@@ -37,11 +37,11 @@ from hypothesis.stateful import (
     rule,
 )
 
+from limpet.api.scope import Scope
 from limpet.core import limits
 from limpet.errors import LimpetError
 from limpet.model import ANY, HEAD, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend
-from limpet.scope import Scope
 from limpet.testing._lockstep import ABSENT, START_US, Its, Pair, Twins, revision_of
 
 # Few of everything, so that programs meet what they did before.

@@ -11,8 +11,8 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from limpet.model import JSON, Change, Diff
-from limpet.views.chat import Answer, Call, Part, read_chat, turn_text
-from limpet.views.names import clipped, visible
+from limpet.views.chat.text import Answer, Call, Part, read_chat, turn_text
+from limpet.views.sizes import clipped, visible
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 KINDS = ("added", "changed", "removed", "moved")  # the order in which a summary counts them

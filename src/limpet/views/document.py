@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.views.chat import Chat, beside, read_chat
-from limpet.views.names import visible
-from limpet.views.sizes import count_text, size_text
-from limpet.views.times import moment_text
+from limpet.views.chat.text import Chat, beside, read_chat
+from limpet.views.sizes import count_text, moment_text, size_text, visible
 
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")
 """A line of a message that is a heading; its group is the text."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from limpet.model import ScopeInfo, SnapshotInfo
-from limpet.views.chat import (
+from limpet.views.chat.text import (
     Answer,
     Call,
     Inner,
@@ -35,8 +35,7 @@ from limpet.views.document import (
     scope_name,
     session_facts,
 )
-from limpet.views.names import visible
-from limpet.views.times import moment_text
+from limpet.views.sizes import moment_text, visible
 
 _SPAN = re.compile(CODE_SPAN)
 _ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from limpet.compat.genkit import SessionSnapshot
-from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 
 
 def counted(current: SessionSnapshot[Any] | None) -> Mapping[str, Any]:

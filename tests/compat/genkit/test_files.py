@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from limpet.compat.genkit import SessionSnapshot
-from limpet.compat.genkit.files import JsonFileSessionStore
-from limpet.compat.genkit.files_format import decode, encode
+from limpet.compat.genkit.node_files.format import decode, encode
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput
 from tests.compat.genkit.kit import FIXTURES, always, fixture, row
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from limpet.backends._bucket.protocol import Bucket
-from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.backends.buckets.protocol import Bucket
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.model import Expect
 from tests.compat.genkit.files_worker import counted
 from tests.compat.genkit.kit import always, row

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from limpet.compat.genkit.files import JsonFileSessionStore
-from limpet.compat.genkit.files_shelf import plan_pruning
+from limpet.compat.genkit.node_files.folder import plan_pruning
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.compat.genkit.rules import Row
 from limpet.errors import InvalidInput
 from tests.compat.genkit.kit import always, eventually, row, watchers

@@ -131,7 +131,7 @@ def test_one_with_a_new_note_or_in_somebodys_hands_is_not_old(saver: LimpetSaver
 
 
 def test_more_threads_than_a_page(memory: LimpetSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpet.compat.langgraph.expiring._PAGE", 3)
+    monkeypatch.setattr("limpet.compat.langgraph.pruning._PAGE", 3)
     names = [f"t{number:02}" for number in range(10)]
     for thread_id in names:
         for namespace in ("", "a", "b", "c")[: 1 + int(thread_id[1:]) % 4]:

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.heads import Heads, WarmStates
+from limpet.compat.langgraph.checkpoints import Heads, WarmStates
 from limpet.compat.langgraph.records import Warm
 from limpet.model import ScopeKey
 from tests.compat.langgraph.kit import Places, config, got, ids, put

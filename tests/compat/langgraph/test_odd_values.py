@@ -13,9 +13,8 @@ import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
 from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
+from limpet.compat.langgraph.encode import Writer, is_plain
 from limpet.compat.langgraph.messages import MessageCache
-from limpet.compat.langgraph.plain import is_plain
-from limpet.compat.langgraph.values import Writer
 from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
 

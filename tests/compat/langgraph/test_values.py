@@ -32,9 +32,9 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from limpet import Corrupt, InvalidInput
 from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
+from limpet.compat.langgraph.decode import Reader
+from limpet.compat.langgraph.encode import Writer
 from limpet.compat.langgraph.messages import MessageCache
-from limpet.compat.langgraph.reading import Reader
-from limpet.compat.langgraph.values import Writer
 from limpet.core import codec
 
 

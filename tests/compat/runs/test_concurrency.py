@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from limpet.compat.runs import GoRunStore, go_format
+from limpet.compat.runs import GoRunStore
+from limpet.compat.runs import go as go_format
 from limpet.compat.runs.checkpoint import ZERO_TIME
 from tests.compat.runs.worker import check, checkpoint, open_runs
 from tests.concurrency.crew import Worker

@@ -15,8 +15,9 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, NotFound, Unavailable
-from limpet.backends._bucket._folders import flush
-from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go, go_format
+from limpet.backends.buckets.directory.folders import flush
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go
+from limpet.compat.runs import go as go_format
 from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden, large
 
 WHOLE = Checkpoint(

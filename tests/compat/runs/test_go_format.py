@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from limpet import Corrupt, InvalidInput
-from limpet.compat.runs import Checkpoint, GoRunStore, go_format
+from limpet.compat.runs import Checkpoint, GoRunStore, go
 from limpet.compat.runs.checkpoint import bare
 from tests.compat.runs.hands import HELLO, SESSIONS, large
 
@@ -21,21 +21,21 @@ WRITTEN_BY_GO = [HELLO, "adhoc-1772416501999", "nil-messages", "zero-time"]
 @pytest.mark.parametrize("run_id", WRITTEN_BY_GO)
 def test_what_go_wrote_is_written_again_byte_for_byte(run_id: str) -> None:
     data = (SESSIONS / f"{run_id}.json").read_bytes()
-    assert go_format.encode(go_format.decode(data)) == data
+    assert go.encode(go.decode(data)) == data
 
 
 def test_what_was_not_utf8_is_a_character_from_then_on() -> None:
     """Go writes an escape for a bad byte, and the character itself once it has read that."""
     data = (SESSIONS / "badutf8.json").read_bytes()
     assert b"\\ufffd" in data
-    found = go_format.decode(data)
+    found = go.decode(data)
     assert found.system_prompt == "a\ufffdb"
-    assert go_format.encode(found) == data.replace(b"\\ufffd", "\ufffd".encode())
+    assert go.encode(found) == data.replace(b"\\ufffd", "\ufffd".encode())
 
 
 def test_characters_are_escaped_as_go_does_it() -> None:
     text = '"\\/\b\f\n\r\t\0\x1f\x7f<>&\u2028\u2029\u00e9\U0001f600'
-    written = go_format.encode(Checkpoint(text, created_at="0001-01-01T00:00:00Z")).decode()
+    written = go.encode(Checkpoint(text, created_at="0001-01-01T00:00:00Z")).decode()
     assert written.splitlines()[1] == (
         '  "run_id": "\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7f\\u003c\\u003e\\u0026'
         '\\u2028\\u2029é😀",'
@@ -43,7 +43,7 @@ def test_characters_are_escaped_as_go_does_it() -> None:
 
 
 def test_fields_that_go_does_not_know_stand_behind_the_others() -> None:
-    data = go_format.encode(Checkpoint("r", created_at="0001-01-01T00:00:00Z", extra={"x": [1]}))
+    data = go.encode(Checkpoint("r", created_at="0001-01-01T00:00:00Z", extra={"x": [1]}))
     assert data.endswith(b'"created_at": "0001-01-01T00:00:00Z",\n  "x": [\n    1\n  ]\n}')
 
 
@@ -58,7 +58,7 @@ def test_fields_that_go_does_not_know_stand_behind_the_others() -> None:
     ],
 )
 def test_what_is_no_text_is_read_as_go_reads_it(data: bytes, prompt: str) -> None:
-    assert go_format.decode(b'{"system_prompt":' + data + b"}").system_prompt == prompt
+    assert go.decode(b'{"system_prompt":' + data + b"}").system_prompt == prompt
 
 
 @pytest.mark.parametrize(
@@ -88,24 +88,24 @@ def test_what_is_no_text_is_read_as_go_reads_it(data: bytes, prompt: str) -> Non
 )
 def test_what_is_no_checkpoint_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt, match="the file is no"):
-        go_format.decode(data)
+        go.decode(data)
 
 
 def test_null_and_missing_fields_are_zero() -> None:
     fields = dict.fromkeys(Checkpoint("r").to_json())
     zero = Checkpoint("", created_at="0001-01-01T00:00:00Z")
-    assert go_format.decode(json.dumps(fields).encode()) == zero
-    assert go_format.decode(b"{}") == zero
+    assert go.decode(json.dumps(fields).encode()) == zero
+    assert go.decode(b"{}") == zero
 
 
 def test_a_time_of_more_than_nine_digits_is_cut() -> None:
     data = b'{"Created_At":"2026-03-01T20:54:15.1234567891-05:00"}'
-    assert go_format.decode(data).created_at == "2026-03-01T20:54:15.123456789-05:00"
+    assert go.decode(data).created_at == "2026-03-01T20:54:15.123456789-05:00"
 
 
 def test_what_is_not_json_is_refused_with_its_path() -> None:
     with pytest.raises(InvalidInput, match="path=`/messages/1/x`"):
-        go_format.encode(Checkpoint("r", messages=[1, {"x": float("nan")}]))
+        go.encode(Checkpoint("r", messages=[1, {"x": float("nan")}]))
 
 
 LETTERS = st.text(st.sampled_from('{}[]",:\\\n\r\t \u2028<aß😀\0'), max_size=12)
@@ -131,8 +131,8 @@ CHECKPOINTS = st.builds(
 @moderate
 @given(CHECKPOINTS)
 def test_a_checkpoint_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
-    data = go_format.encode(checkpoint)
-    assert go_format.decode(data) == checkpoint
+    data = go.encode(checkpoint)
+    assert go.decode(data) == checkpoint
     assert json.loads(data) == checkpoint.to_json()
 
 
@@ -140,12 +140,12 @@ def test_a_checkpoint_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
 @given(CHECKPOINTS, st.data())
 def test_the_ends_tell_the_truth_or_nothing(checkpoint: Checkpoint, data: st.DataObject) -> None:
     """Whatever the messages hold, and wherever the file was cut short."""
-    whole = go_format.encode(checkpoint)
-    found = go_format.decode_ends(whole, whole)
+    whole = go.encode(checkpoint)
+    found = go.decode_ends(whole, whole)
     assert found is not None
     assert {**found.to_json(), "run_id": checkpoint.run_id} == bare(checkpoint).to_json()
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
-    assert go_format.decode_ends(cut, cut) is None
+    assert go.decode_ends(cut, cut) is None
 
 
 def store_of(folder: Path, wire: dict[str, Any], **how: Any) -> GoRunStore:

@@ -14,7 +14,7 @@ from psycopg import sql
 import limpet
 from limpet import Corrupt, Store, Unavailable
 from limpet.compat.strands import FileStorage, SessionError, Snapshot, StoreStorage
-from limpet.compat.strands import manager_reading as reading
+from limpet.compat.strands import manager as reading
 from limpet.compat.strands.manager import SessionManager
 from limpet.compat.strands.storage import AnyLocation
 from limpet.model import ANY

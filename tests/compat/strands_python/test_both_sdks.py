@@ -12,7 +12,7 @@ from strands.storage import LocalFileStorage
 
 import limpet
 from limpet import Store, Unsupported
-from limpet.compat.strands.payloads import dialect_of
+from limpet.compat.strands.dialects.payloads import dialect_of
 from tests.compat.strands_python.agents import (
     FIXTURES,
     PROMPT,

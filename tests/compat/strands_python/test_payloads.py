@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet import InvalidInput, Unsupported
-from limpet.compat.strands.payloads import BRIDGE, dialect_of, to_python, to_typescript
+from limpet.compat.strands.dialects.payloads import BRIDGE, dialect_of, to_python, to_typescript
 from tests.compat.strands_python import documents
 from tests.compat.strands_python.agents import FIXTURES
 

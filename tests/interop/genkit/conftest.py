@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from tests.compat.strands.kit import run_coroutine
 from tests.interop import node
 from tests.interop.genkit.peer import PROJECT, Peer, Theirs

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.compat.genkit.records import SessionSnapshot
 
 Wire = dict[str, Any]

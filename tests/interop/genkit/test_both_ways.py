@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.compat.genkit.records import SessionSnapshot
 from limpet.errors import Conflict
 from tests.interop.genkit.peer import GenkitError, Peer, Theirs

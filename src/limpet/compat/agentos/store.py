@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from limpet.aio import AsyncStore
+from limpet.api.aio_store import AsyncStore
+from limpet.api.store import Store
 from limpet.compat.agentos import stored
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, check_name
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import JSON, SnapshotRef
-from limpet.store import Store
 
 AnyCheckpoint: TypeAlias = Checkpoint | Mapping[str, Any]
 Listing: TypeAlias = list[CheckpointMetadata]

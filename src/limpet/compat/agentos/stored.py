@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from limpet.api.opened import Tools
+from limpet.api.verbs import Work, snapshot_of
 from limpet.compat.agentos.javascript import length_of
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, is_timestamp
 from limpet.core import codec, ids, limits, prepare, times
-from limpet.engine import Tools
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend, Commit, Query
-from limpet.steps import Work, snapshot_of
 
 KIND: Final = "graph"
 RUN: Final = "run_id"

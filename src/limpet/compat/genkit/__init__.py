@@ -60,12 +60,11 @@ better thing. `F` is about its files, and holds for `JsonFileSessionStore`:
 | 21  | nothing is listed, deleted, or read without its state   | `scope` and `get_metadata`       |
 """
 
-from limpet.compat.genkit.files import JsonFileSessionStore
+from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.compat.genkit.records import SessionSnapshot
 from limpet.compat.genkit.store import SessionStore
 from limpet.compat.genkit.transfer import export_sessions, import_sessions
-from limpet.compat.transfer import Transfer
-from limpet.compat.wire import ABSENT
+from limpet.compat.wire import ABSENT, Transfer
 
 __all__ = [
     "ABSENT",

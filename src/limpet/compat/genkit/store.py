@@ -4,8 +4,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeAlias
 
-from limpet.aio import AsyncStore
-from limpet.aio_scope import AsyncScope
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.aio_store import AsyncStore
+from limpet.api.store import Store
+from limpet.api.verbs import Work, check_prefix
 from limpet.compat.genkit import rules, stored, watching
 from limpet.compat.genkit.places import (
     KIND,
@@ -21,8 +23,6 @@ from limpet.core import ids, limits
 from limpet.errors import AlreadyExists, InvalidInput, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
-from limpet.steps import Work, check_prefix
-from limpet.store import Store
 
 _PAGE = limits.PAGE_ITEMS_MAX
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import cast
 
-from limpet.aio import AsyncStore
+from limpet.api.aio_store import AsyncStore
 from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot, SnapshotInfo, SnapshotRef
 

@@ -53,7 +53,7 @@ plain ones, as there. Of several checkpoints that were saved in another order th
 ids, the last saved is the latest once the one with the greatest id is deleted.
 """
 
+from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
 from limpet.compat.langgraph.saver import LimpetSaver
-from limpet.compat.langgraph.transfer import import_postgres, import_sqlite
 
 __all__ = ["LimpetSaver", "import_postgres", "import_sqlite"]

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from limpet.api.verbs import Work
 from limpet.compat.langgraph import records
+from limpet.compat.langgraph.checkpoints import Desk, notes_on
 from limpet.compat.langgraph.records import Config
-from limpet.compat.langgraph.verbs import Desk, notes_on
 from limpet.core import ids, limits
 from limpet.errors import Corrupt
 from limpet.model import Note, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Query
-from limpet.steps import Work
 
 _BATCH = 64  # ancestors whose writes are read at once
 

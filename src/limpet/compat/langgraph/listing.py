@@ -1,21 +1,209 @@
 """Lists of checkpoints, newest first by their ids, and of threads."""
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
 
+import orjson
+import zstandard
 from langgraph.checkpoint.base import CheckpointTuple
 
+from limpet.api.verbs import Walk
 from limpet.compat.langgraph import records
-from limpet.compat.langgraph.listed import LARGE_MIN, ListedTuple, Shelf, Waiting
-from limpet.compat.langgraph.records import Config
-from limpet.compat.langgraph.verbs import Desk, notes_on
-from limpet.compat.langgraph.walking import Walker
+from limpet.compat.langgraph.checkpoints import Desk, notes_on
+from limpet.compat.langgraph.messages import Run
+from limpet.compat.langgraph.records import Codec, Config, Warm
 from limpet.core import ids, limits
+from limpet.core.deltas import delta
 from limpet.errors import InvalidInput
 from limpet.model import Note, ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend, Query
-from limpet.steps import Walk
+
+# Reading one state after the other, of which each holds nearly all of the one before.
+
+_END = ord("]")
+_TRIES_MAX = 8
+
+
+class _Seen(NamedTuple):
+    """The longest run of messages of a state: its channel, where it begins, and where each ends."""
+
+    name: str
+    head: bytes
+    run: Run
+    joined: bytes
+    ends: list[int]
+
+
+class Walker:
+    """Reads checkpoints. Messages that the last one had, too, are not read again."""
+
+    def __init__(self, codec_: Codec) -> None:
+        self._codec = codec_
+        self._seen: _Seen | None = None
+
+    def checkpoint(self, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
+        """Return the checkpoint that a snapshot is."""
+        found = self._again(info, body)
+        if found is not None:
+            return found
+        warm = records.taken_apart(self._codec, info, body)
+        if warm is None:
+            return records.checkpoint_of(self._codec, info, body)
+        self._seen = _longest(warm, body)
+        return records.made_again(self._codec, info, warm)
+
+    def _again(self, info: SnapshotInfo, body: bytes) -> dict[str, Any] | None:
+        """Return a checkpoint whose messages are the first of those seen; None if it is none."""
+        seen = self._seen
+        if seen is None or records.FACADE not in info.metadata or not body.startswith(seen.head):
+            return None
+        start = len(seen.head)
+        count = _same(body, start, seen)
+        if not count:
+            return None
+        end = start + seen.ends[count - 1]
+        checkpoint = records.checkpoint_of(self._codec, info, seen.head + body[end:])
+        checkpoint["channel_values"][seen.name] = seen.run.make(count)
+        return checkpoint
+
+
+def _same(body: bytes, start: int, seen: _Seen) -> int:
+    """Return how many of the messages stand in a body from `start` on, and are all of its list."""
+    ends, joined = seen.ends, memoryview(seen.joined)  # whose slices copy nothing
+    # Where the list of the body could end: to look at one byte is cheap, and few will do.
+    last = bisect_right(ends, len(body) - start - 1)
+    places = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
+    for count in islice(places, _TRIES_MAX):
+        if body.startswith(joined[: ends[count - 1]], start):
+            return count
+    return 0
+
+
+def _longest(warm: Warm, body: bytes) -> _Seen | None:
+    runs = {name: each for name, each in warm.channels.items() if isinstance(each, Run)}
+    if not runs:
+        return None
+    name = max(runs, key=lambda each: runs[each].size())
+    run = runs[name]
+    at = len(b'{"channel_values":{')
+    for other, channel in warm.channels.items():
+        at += len(orjson.dumps(other)) + 1
+        if other == name:
+            break
+        at += (len(channel) if isinstance(channel, bytes) else channel.size() + 2) + 1
+    head = body[: at + 1]
+    joined = run.joined()
+    is_there = head.endswith(b":[") and body.startswith(joined, at + 1)
+    return _Seen(name, head, run, joined, run.ends()) if is_there and run.plain else None
+
+
+# Checkpoints of a listing, which are made when they are looked at.
+#
+# LangGraph reads a whole history into a list before it shows the first of it. Each state holds nearly
+# all of the one before, so they are kept as what differs, and taken apart one at a time.
+
+_KEY_EVERY = 64  # states: what it takes at most to come to one of them from anywhere
+LARGE_MIN = 16 * 1024  # bytes of a state that is worth it
+
+
+class Shelf:
+    """The states of one listing. Whoever goes through them in order pays for each one once."""
+
+    def __init__(self, walker: Walker) -> None:
+        self.walker = walker
+        self._parts: list[bytes] = []
+        self._added = b""
+        self._read: tuple[int, bytes] = (-1, b"")
+        self._shown: tuple[int, dict[str, Any]] = (-1, {})
+        self._lock = threading.Lock()
+
+    def add(self, body: bytes) -> int:
+        """Keep a state, and return its number."""
+        with self._lock:
+            number = len(self._parts)
+            if number % _KEY_EVERY:
+                self._parts.append(delta.dump(delta.diff(self._added, body)))
+            else:
+                self._parts.append(zstandard.ZstdCompressor(level=1).compress(body))
+            self._added = body
+            return number
+
+    def body(self, number: int) -> bytes:
+        """Return a state."""
+        with self._lock:
+            at, body = self._read
+            key = number - number % _KEY_EVERY
+            if not key <= at <= number:
+                at, body = key, zstandard.ZstdDecompressor().decompress(self._parts[key])
+            for each in range(at + 1, number + 1):
+                body = delta.apply(body, delta.parse(self._parts[each]))
+            self._read = number, body
+            return body
+
+    def shown(self, number: int, make: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+        """Return the checkpoint of a state: the same one as long as no other is looked at."""
+        at, checkpoint = self._shown
+        if at != number:
+            checkpoint = make(self.body(number))
+            self._shown = number, checkpoint
+        return checkpoint
+
+
+class Waiting:
+    """A checkpoint that is not made yet."""
+
+    __slots__ = ("_make", "_number", "_shelf")
+
+    def __init__(self, shelf: Shelf, body: bytes, make: Callable[[bytes], dict[str, Any]]) -> None:
+        self._shelf = shelf
+        self._number = shelf.add(body)
+        self._make = make
+
+    def made(self) -> dict[str, Any]:
+        """Return it: a plain dict."""
+        return self._shelf.shown(self._number, self._make)
+
+
+class ListedTuple(CheckpointTuple):
+    """A checkpoint with what belongs to it, whose state is made when it is asked for.
+
+    What it then gives is a plain dict. It is made anew once another one of the listing was asked
+    for: who wants to keep it keeps the dict.
+    """
+
+    __slots__ = ()
+
+    @property
+    def checkpoint(self) -> Any:
+        """The checkpoint."""
+        found = tuple.__getitem__(self, 1)
+        return found.made() if isinstance(found, Waiting) else found
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.checkpoint if at in (1, -4) else tuple(self)[at]
+
+    def __iter__(self) -> Iterator[Any]:
+        for at, each in enumerate(tuple.__iter__(self)):
+            yield self.checkpoint if at == 1 else each
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and tuple(self) == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(CheckpointTuple(*self))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return CheckpointTuple, tuple(self)
+
 
 Matches = Callable[[SnapshotInfo], bool]
 

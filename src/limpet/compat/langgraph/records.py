@@ -7,23 +7,54 @@ come first: a list that grows is then the beginning that two states have in comm
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import orjson
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointTuple
 
 from limpet.compat.langgraph.allowed import Shape
-from limpet.compat.langgraph.bulk import many_objects
+from limpet.compat.langgraph.decode import Reader
+from limpet.compat.langgraph.encode import Writer
 from limpet.compat.langgraph.forms import MESSAGE, written_name
-from limpet.compat.langgraph.messages import MessageCache, read_template
-from limpet.compat.langgraph.reading import Reader
-from limpet.compat.langgraph.shapes import is_checkpoint, write_in
-from limpet.compat.langgraph.thread_messages import Run
-from limpet.compat.langgraph.values import Writer
+from limpet.compat.langgraph.messages import MessageCache, Run, many_objects, read_template
 from limpet.core import codec, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
+
+# What stored JSON must look like to be a checkpoint, or what a task wrote. Pure.
+
+_APART = frozenset(("channel_values", "delta_history"))  # read by themselves
+
+
+def is_checkpoint(tree: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a state has the channels of a checkpoint, and beside them what is an object."""
+    if not isinstance(tree, dict) or not isinstance(tree.get("channel_values"), dict):
+        return False
+    first = next((key for key in tree if key not in _APART), "")
+    return not first.startswith("$")  # it would stand for something else than an object
+
+
+def is_write(item: Any) -> bool:
+    """Tell whether something is one write in the note of a task."""
+    match item:
+        case [int(), str(), _]:
+            return True
+    return False
+
+
+def write_in(note: Note, path: str, item: Any) -> tuple[tuple[str, str, int], tuple[str, str, Any]]:
+    """Return one write in the note of a task: its order among others, then task, channel, value.
+
+    Raises:
+        Corrupt: it makes no sense.
+    """
+    if is_write(item):
+        place, channel, tree = item
+        return (path, note.name, place), (note.name, channel, tree)
+    where = f"task_id=`{note.name}` id=`{note.snapshot_id}`"
+    raise Corrupt(f"what a task wrote makes no sense. {where}")
+
 
 KIND = "thread"
 FACADE = "langgraph"

@@ -16,18 +16,18 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from limpet import upkeep
-from limpet.aio import AsyncStore
-from limpet.compat.langgraph import expiring, history, listing, pruning, records, verbs
+from limpet.api import upkeep
+from limpet.api.aio_store import AsyncStore
+from limpet.api.store import Store
+from limpet.compat.langgraph import checkpoints, history, listing, pruning, records
+from limpet.compat.langgraph import pruning as expiring
 from limpet.compat.langgraph.allowed import Allow, Allowed, Shape, strict_serde
-from limpet.compat.langgraph.heads import Heads, WarmStates
+from limpet.compat.langgraph.checkpoints import Desk, Heads, WarmStates
+from limpet.compat.langgraph.decode import Reader
 from limpet.compat.langgraph.messages import MessageCache
-from limpet.compat.langgraph.reading import Reader
 from limpet.compat.langgraph.records import Codec
-from limpet.compat.langgraph.verbs import Desk
 from limpet.errors import InvalidInput
 from limpet.model import Stats
-from limpet.store import Store
 
 Filter = Mapping[str, Any] | None
 
@@ -83,11 +83,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The latest is the one with the greatest id. Its writes are in the order in which LangGraph
         applies them.
         """
-        return self._sync._run(verbs.get(self._desk, config))
+        return self._sync._run(checkpoints.get(self._desk, config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async twin of `get_tuple`."""
-        return await self._aio._run(verbs.get(self._desk, config))
+        return await self._aio._run(checkpoints.get(self._desk, config))
 
     def put(
         self,
@@ -104,7 +104,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: a value could not be read back as it is; the message has its path.
         """
-        verb = verbs.put(self._desk, config, checkpoint, metadata)
+        verb = checkpoints.put(self._desk, config, checkpoint, metadata)
         return _named(config, self._sync._drive(verb).id)
 
     async def aput(
@@ -115,7 +115,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async twin of `put`."""
-        verb = verbs.put(self._desk, config, checkpoint, metadata)
+        verb = checkpoints.put(self._desk, config, checkpoint, metadata)
         return _named(config, (await self._aio._drive(verb)).id)
 
     def put_writes(
@@ -130,7 +130,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         What the task wrote before stays, so that one that is run again keeps its first result.
         Only errors, interrupts and what they are resumed with are replaced.
         """
-        self._sync._drive(verbs.put_writes(self._desk, config, writes, task_id, task_path))
+        self._sync._drive(checkpoints.put_writes(self._desk, config, writes, task_id, task_path))
 
     async def aput_writes(
         self,
@@ -140,7 +140,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Async twin of `put_writes`."""
-        await self._aio._drive(verbs.put_writes(self._desk, config, writes, task_id, task_path))
+        await self._aio._drive(
+            checkpoints.put_writes(self._desk, config, writes, task_id, task_path)
+        )
 
     # Many
 

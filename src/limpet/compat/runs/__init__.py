@@ -54,7 +54,7 @@ from limpet.compat.runs.checkpoint import Checkpoint
 from limpet.compat.runs.go import GoRunStore
 from limpet.compat.runs.store import AsyncRunStore, RunStore
 from limpet.compat.runs.transfer import export_runs, import_runs
-from limpet.compat.transfer import Transfer
+from limpet.compat.wire import Transfer
 
 __all__ = [
     "AsyncRunStore",

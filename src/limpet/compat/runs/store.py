@@ -5,18 +5,18 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from limpet.aio import AsyncStore
-from limpet.backends._bucket._folders import failure
-from limpet.compat.place import address_of
+from limpet.api.aio_store import AsyncStore
+from limpet.api.store import Store
+from limpet.backends.buckets.directory.folders import failure
 from limpet.compat.runs import records
 from limpet.compat.runs.checkpoint import Checkpoint
+from limpet.compat.wire import address_of
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 from limpet.opening import open as open_store
 from limpet.opening import open_async
 from limpet.runs.model import KIND, SCOPE_ID
 from limpet.runs.verbs import scope_of
-from limpet.store import Store
 
 Place: TypeAlias = str | os.PathLike[str] | Store | AsyncStore
 Checkpoints: TypeAlias = list[Checkpoint]

@@ -2,10 +2,9 @@
 
 import os
 
-from limpet.compat.place import folder_of
 from limpet.compat.runs.go import GoRunStore
 from limpet.compat.runs.store import Place, RunStore
-from limpet.compat.transfer import Transfer
+from limpet.compat.wire import Transfer, folder_of
 from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound
 from limpet.model import Finding

@@ -48,9 +48,8 @@ documents:
 | a folder or link in the place of a file is an error        | it is left alone, as if missing  |
 """
 
-from limpet.compat.strands.manager import SessionManager, Turn
-from limpet.compat.strands.manager_agents import Agent, Restored
-from limpet.compat.strands.payloads import dialect_of, to_python, to_typescript
+from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
+from limpet.compat.strands.manager import Agent, Restored, SessionManager, Turn
 from limpet.compat.strands.places import FileStorage, S3Storage
 from limpet.compat.strands.python import ByteStorage
 from limpet.compat.strands.records import (
@@ -60,18 +59,13 @@ from limpet.compat.strands.records import (
     SnapshotPage,
 )
 from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
-from limpet.compat.strands.transfer import (
-    Layout,
-    export_sessions,
-    find_layout,
-    import_sessions,
-)
+from limpet.compat.strands.transfer import LayoutName, export_sessions, find_layout, import_sessions
 
 __all__ = [
     "Agent",
     "ByteStorage",
     "FileStorage",
-    "Layout",
+    "LayoutName",
     "Restored",
     "S3Storage",
     "SessionError",

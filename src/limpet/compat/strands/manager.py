@@ -8,30 +8,314 @@ A manager restores an agent before its first turn and saves it behind every one:
     if turn.error is not None: ...  # the answer is there all the same
 """
 
+import asyncio
+import gc
+import inspect
+import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import threading
+import traceback
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
-from limpet.aio import AsyncStore
-from limpet.compat.strands.manager_agents import (
-    Agent,
-    Data,
-    Line,
-    Lines,
-    Restored,
-    check_agent,
-    settled,
-)
-from limpet.compat.strands.manager_reading import find
-from limpet.compat.strands.manager_saving import finished, log, mint, put, take
+from limpet.api.aio_store import AsyncStore
+from limpet.api.store import Store
 from limpet.compat.strands.places import FileStorage
-from limpet.compat.strands.records import Snapshot, SnapshotLocation, check_identifier
+from limpet.compat.strands.records import (
+    SCHEMA_VERSION,
+    Snapshot,
+    SnapshotLocation,
+    check_identifier,
+    is_uuid7,
+)
 from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
-from limpet.errors import Conflict, InvalidInput
+from limpet.compat.wire import wire_time
+from limpet.core import ids, times
+from limpet.core.limits import PAGE_ITEMS_MAX
+from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupported
 from limpet.model import JSON
-from limpet.store import Store
+from limpet.opening import draw
+
+# What a `SessionManager` knows of its agents, and what it tells of their snapshots.
+
+T = TypeVar("T")
+Data: TypeAlias = dict[str, JSON]
+
+
+class Agent(Protocol):
+    """What an agent offers, so that its state can be kept. Both methods may be async.
+
+    `agent_id` has only lowercase letters, digits, hyphens and underscores.
+    """
+
+    @property
+    def agent_id(self) -> str:
+        """The name of its line in the session."""
+        ...
+
+    def take_snapshot(self) -> Data | Awaitable[Data]:
+        """Return all of its state, as JSON."""
+        ...
+
+    def load_snapshot(self, data: Data) -> Awaitable[None] | None:
+        """Become what a state says."""
+        ...
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What an agent was restored from.
+
+    `snapshot_id` is None for the latest. `cause` is why the latest could not be read, if the newest
+    good snapshot of history stands in for it.
+    """
+
+    snapshot: Snapshot
+    snapshot_id: str | None = None
+    cause: Exception | None = None
+
+    @property
+    def fallen_back(self) -> bool:
+        """Whether the latest was damaged, so that this is an older state."""
+        return self.cause is not None
+
+    @property
+    def status(self) -> str | None:
+        """How the turn stood that saved it: `completed`, `failed`, or `running` if it never ended.
+
+        None if it was not saved by a turn.
+        """
+        said = self.snapshot.app_data
+        status = said.get("status") if isinstance(said, dict) else None
+        return status if isinstance(status, str) else None
+
+
+@dataclass(eq=False)
+class Line:
+    """The line of one agent."""
+
+    agent: Callable[[], object]
+    place: SnapshotLocation
+    restored: bool = False
+    unread: bool = False  # the latest could not be read, so it must not be overwritten
+    busy: bool = False
+    # One save at a time, so that no earlier state takes the place of a later one.
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Lines:
+    """The lines of the agents that a manager has met; none of the agents is kept alive by it."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, Line] = {}
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self._lines.values())
+
+    def of(self, agent: Agent, place: SnapshotLocation) -> Line:
+        """Return the line of an agent, and refuse a second agent of the same name."""
+        line = self._lines.get(place.scope_id)
+        if line is not None and line.agent() is agent:
+            return line
+        if line is not None and line.agent() is not None:
+            gc.collect()  # one that nobody uses any more may only be part of a cycle
+        if line is not None and line.agent() is not None:
+            raise AlreadyExists(
+                "another agent of this session has this id; release it first. "
+                f"session_id=`{place.session_id}` agent_id=`{place.scope_id}`"
+            )
+        self._lines = {name: each for name, each in self._lines.items() if each.agent() is not None}
+        self._lines[place.scope_id] = line = Line(_held(agent), place)
+        return line
+
+    def drop(self, line: Line) -> None:
+        """Forget an agent."""
+        del self._lines[line.place.scope_id]
+
+
+def _held(agent: Agent) -> Callable[[], object]:
+    try:
+        return weakref.ref(agent)
+    except TypeError:  # it has slots, and none for this
+        return lambda: agent
+
+
+def check_agent(agent: Agent) -> Agent:
+    """Return an agent that has all that it needs, or raise InvalidInput."""
+    for name in ("take_snapshot", "load_snapshot"):
+        if not callable(getattr(agent, name, None)):
+            raise InvalidInput(f"an agent needs a method {name}. type=`{type(agent).__name__}`")
+    if not hasattr(agent, "agent_id"):
+        raise InvalidInput(f"an agent needs an agent_id. type=`{type(agent).__name__}`")
+    return agent
+
+
+async def settled(value: Awaitable[T] | T) -> T:
+    """Return a value that may have to be awaited."""
+    if inspect.isawaitable(value):
+        awaited: T = await value
+        return awaited
+    return value
+
+
+# How a `SessionManager` finds what an agent is restored from.
+
+
+async def find(
+    storage: SnapshotStorage, place: SnapshotLocation, snapshot_id: str | None
+) -> Restored | None:
+    """Return a snapshot, or for a latest that is damaged the newest good one of history."""
+    try:
+        found = await _read(storage, place, snapshot_id)
+        return None if found is None else Restored(found, snapshot_id)
+    except Exception as error:
+        if snapshot_id is not None or not is_damage(error):
+            raise
+        cause = error
+    async for id in newest_first(storage, place):
+        try:
+            found = await _read(storage, place, id)
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            continue
+        if found is not None:
+            return Restored(found, id, cause)
+    raise cause
+
+
+async def _read(
+    storage: SnapshotStorage, place: SnapshotLocation, snapshot_id: str | None
+) -> Snapshot | None:
+    found = await storage.load_snapshot(place, snapshot_id)
+    if found is None:
+        return None
+    reason: Exception
+    if found.schema_version != SCHEMA_VERSION:
+        reason = Unsupported(f"the schema is not known. schema_version=`{found.schema_version!a}`")
+    elif found.scope != place.scope or not isinstance(found.data, dict):
+        reason = Corrupt(f"this is no state of its kind. scope=`{found.scope!a}`")
+    else:
+        return found
+    raise SessionError(
+        f"the snapshot cannot be read. session_id=`{place.session_id}` scope_id=`{place.scope_id}`"
+    ) from reason
+
+
+def is_damage(error: BaseException) -> bool:
+    """Tell whether an error says that what is stored is damaged."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, Corrupt):
+        seen = seen.__cause__
+    return seen is not None
+
+
+async def newest_first(storage: SnapshotStorage, place: SnapshotLocation) -> AsyncIterator[str]:
+    """Walk the ids in history from the newest, those whose age is not known last.
+
+    A storage lists them the other way round, so they are listed anew for every page.
+    """
+    for timed in (True, False):
+        page, before = deque[str](maxlen=0), None
+        while before is None or len(page) == PAGE_ITEMS_MAX:
+            page = await _last_page(storage, place, before, timed=timed)
+            for id in reversed(page):
+                yield id
+            before = page[0] if page else ""
+
+
+async def _last_page(
+    storage: SnapshotStorage, place: SnapshotLocation, before: str | None, *, timed: bool
+) -> deque[str]:
+    """Return the last ids below another, of those that are UUIDs 7 or of those that are not."""
+    last: deque[str] = deque(maxlen=PAGE_ITEMS_MAX)
+    after: str | None = None
+    while True:
+        page = await storage.list_snapshot_ids(place, PAGE_ITEMS_MAX, after)
+        below = [id for id in page if before is None or id < before]
+        last.extend(id for id in below if is_uuid7(id) is timed)
+        if len(below) < PAGE_ITEMS_MAX:
+            return last
+        after = page[-1]
+
+
+# How a `SessionManager` takes the state of an agent and hands it to a storage.
+
+_LATEST = "latest"  # what the tools give as the id of the latest; nobody looks at it
+_log = logging.getLogger("limpet.compat.strands")
+
+
+def log(fact: str, place: SnapshotLocation, error: Exception) -> None:
+    """Say what went wrong and is not raised.
+
+    As text: a record that holds the error would hold on to the agent, whose id is then taken.
+    """
+    _log.warning(
+        "%s. session_id=`%s` scope_id=`%s`\n%s",
+        fact,
+        place.session_id,
+        place.scope_id,
+        "".join(traceback.format_exception(error)).rstrip(),
+    )
+
+
+async def take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snapshot:
+    """Return the state of an agent as a snapshot of this moment."""
+    data: Any = await settled(agent.take_snapshot())
+    if not isinstance(data, dict):
+        raise InvalidInput(f"the state of an agent is a dict. type=`{type(data).__name__}`")
+    moment = wire_time(times.from_us(draw().now))
+    return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))
+
+
+async def put(
+    storage: SnapshotStorage, place: SnapshotLocation, snapshot: Snapshot, id: str | None = None
+) -> None:
+    """Put a snapshot into history, or without an id make it the latest."""
+    await storage.save_snapshot(place, _LATEST if id is None else id, id is None, snapshot)
+
+
+async def finished(save: Coroutine[Any, Any, None]) -> None:
+    """Wait for a save to its end, also when that is cancelled.
+
+    What has begun goes on in any case; were the next one not to wait for it, it could be overtaken.
+    """
+    task = asyncio.ensure_future(save)
+    cancelled = False
+    while not task.done():
+        try:
+            # Not `shield`: what it raises would live on in the loop, and the agent with it.
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    del task
+    try:
+        if cancelled:
+            raise asyncio.CancelledError
+        if error is not None:
+            raise error
+    finally:
+        del error
+
+
+_minting = threading.Lock()
+_last_minted = ""
+
+
+def mint() -> str:
+    """Return a new id, greater than all that this process has minted before."""
+    global _last_minted
+    stamp = draw()
+    with _minting:
+        _last_minted = ids.mint(stamp.now, stamp.bits, _last_minted)
+        return _last_minted
+
 
 SaveLatestOn: TypeAlias = Literal["invocation", "message", "trigger"]
 Trigger: TypeAlias = Callable[[Data], bool | Awaitable[bool]]

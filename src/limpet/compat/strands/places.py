@@ -5,9 +5,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from limpet import opening
-from limpet.aio import AsyncStore
-from limpet.compat.place import folder_of
+from limpet.api.aio_store import AsyncStore
 from limpet.compat.strands.storage import StoreStorage
+from limpet.compat.wire import folder_of
 from limpet.errors import InvalidInput
 
 _ROOT = ""  # sessions lie directly below the folder or the prefix

@@ -31,15 +31,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from limpet.aio import AsyncStore
-from limpet.compat.strands.payloads import Dialect, dialect_of, to_python, to_typescript
+from limpet.api.aio_store import AsyncStore
+from limpet.api.scope import Scope
+from limpet.api.store import Store
+from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import SCHEMA_VERSION, SCOPES
 from limpet.compat.strands.storage import FORM, GONE, moment_of, parent_in
 from limpet.core.document import FACADE
 from limpet.errors import Conflict, InvalidInput, LimpetError, Unsupported
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
-from limpet.scope import Scope
-from limpet.store import Store
 
 FILE: Final = "file"  # the kind of what is no snapshot
 HOME: Final = "strands"  # the session of what belongs to none

@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from limpet.aio import AsyncStore
-from limpet.aio_scope import AsyncScope
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.aio_store import AsyncStore
+from limpet.api.opened import Engine
+from limpet.api.store import Store
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
@@ -24,13 +26,11 @@ from limpet.compat.strands.records import (
     is_uuid7,
 )
 from limpet.compat.wire import wire_time
-from limpet.core import foreign, prepare, times
+from limpet.core import document, prepare, times
 from limpet.core.document import FACADE
-from limpet.engine import Engine
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.model import HEAD, JSON, Parent
 from limpet.model import Snapshot as Stored
-from limpet.store import Store
 
 MANIFEST = "manifest"
 FORM = "form"  # the metadata by which `python` remembers how bytes were laid out
@@ -332,7 +332,7 @@ def is_gone(found: Stored) -> bool:
 
 def moment_of(envelope: Mapping[str, JSON]) -> datetime | None:
     """Return when a snapshot says that it was made, if it does: from then its age counts."""
-    created = foreign.created_us(envelope)
+    created = document.created_us(envelope)
     return None if created is None else times.from_us(created)
 
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from limpet.aio import AsyncStore
-from limpet.aio_scope import AsyncScope
-from limpet.store import Store
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.aio_store import AsyncStore
+from limpet.api.store import Store
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.core import limits
 from limpet.errors import LimpetError, Unsupported
 from limpet.model import Snapshot, SnapshotInfo
 from limpet.opening import store_over
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._faces import FACES, Face, close_loop, through
 
 T = TypeVar("T")

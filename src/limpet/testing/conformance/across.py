@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from limpet.api.store import Store
 from limpet.errors import InvalidInput, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Backend
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, names, present
 from limpet.testing.conformance._layers import Watched
 from limpet.testing.conformance.listing import AWKWARD_PREFIXES

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, dump, names, nested, present, spelled
 
 

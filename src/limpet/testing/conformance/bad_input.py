@@ -7,10 +7,10 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._faces import Face
 from limpet.testing.conformance._kit import Kit, Stores, dump, nested, present
 from limpet.testing.conformance._values import NOT_JSON

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from limpet.aio import AsyncStore
-from limpet.aio_scope import AsyncScope
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.aio_store import AsyncStore
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotInfo
 from limpet.opening import store_over
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable, names, present
 from limpet.testing.conformance._layers import ClosedMeanwhile, Gated
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotRef
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._faces import Face
 from limpet.testing.conformance._kit import Kit, dump, is_durable, names, present, spelled
 

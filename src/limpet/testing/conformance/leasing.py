@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
+from limpet.api.scope import Lease, Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import Note, ScopeKey
 from limpet.protocol import Backend, Claim, NoteWrite, Stamp
-from limpet.scope import Lease, Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, dump, names, present, together
 
 _SHORT_S: Final = 0.3

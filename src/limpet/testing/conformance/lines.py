@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput, NotFound
 from limpet.model import SnapshotInfo
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, dump, names, present
 from limpet.testing.conformance._layers import Watched
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from limpet.api.store import Store
 from limpet.errors import InvalidInput
 from limpet.model import ScopeInfo, ScopeKey
 from limpet.protocol import Backend
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, finds, present
 
 # The last code point, and the one before the surrogates, have no ordinary successor: an engine

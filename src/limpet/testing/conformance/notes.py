@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, Note
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, dump, present, spelled
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, finds, names, present
 from limpet.testing.conformance._layers import Clocked
 from limpet.testing.conformance._values import STRANGE_IDS

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, Corrupt
 from limpet.model import JSON, Snapshot
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import (
     Kit,
     Stores,

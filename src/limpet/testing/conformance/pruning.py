@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import InvalidInput
 from limpet.model import Pruned
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable, names, present
 from limpet.testing.conformance._layers import Watched
 

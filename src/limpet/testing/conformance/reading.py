@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import InvalidInput, NotFound
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, assert_labelled, names, present, states
 
 

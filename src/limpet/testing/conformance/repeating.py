@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict
 from limpet.model import JSON, SnapshotInfo
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, assert_labelled, dump, names, present
 
 

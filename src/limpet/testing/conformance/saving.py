@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict
 from limpet.model import ANY, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, dump, names, nested, present, spelled, states
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from threading import Event
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import ANY, JSON, Expect, Snapshot, SnapshotInfo
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import (
     Kit,
     is_durable,

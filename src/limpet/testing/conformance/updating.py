@@ -2,11 +2,11 @@
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import Conflict, NotFound
 from limpet.model import JSON, Snapshot
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, assert_labelled, dump, names, present
 
 

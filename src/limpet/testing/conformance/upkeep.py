@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import InvalidInput, LimpetError, NotFound
 from limpet.model import Stats
 from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
 from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable
 from limpet.testing.conformance._layers import Watched
 

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import pytest
 
+from limpet.api.scope import Scope
+from limpet.api.store import Store
 from limpet.errors import InvalidInput, Unsupported
-from limpet.listening import Target
 from limpet.model import SnapshotInfo
-from limpet.protocol import Backend
-from limpet.scope import Scope
-from limpet.store import Store
+from limpet.protocol import Backend, Target
 from limpet.testing.conformance._kit import Kit, finds, names, present, together
 
 _LONG_S: Final = 20.0  # never waited for, unless something is wrong

@@ -1,0 +1,236 @@
+"""The verdict on a run: does its record keep the promises?
+
+Scopes and notes are judged one by one: an order of the operations on each must explain all that was
+answered (`search`), by a model that knows no storage. What one scope alone cannot show is asked of
+the whole record: losers that are seen, forks of what was deleted, two ids for one save.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from limpet.model import ScopeKey, SnapshotInfo
+from limpet.protocol import Commit
+from simulation.history import Op, nonce_of, place_of
+from simulation.items import Facts
+from simulation.leases import lease_violations
+from simulation.model import State
+from simulation.notes import NoteState
+from simulation.projection import (
+    Address,
+    beside_wipe,
+    died_with_source,
+    note_addresses,
+    note_items,
+    scope_items,
+    source_of,
+    wipes,
+)
+from simulation.search import Search, TooMany
+from simulation.words import describe, describe_answer
+
+_LOSERS = ("Conflict", "AlreadyExists", "NotFound", "refused", "InvalidInput")
+_EXPECTED = ("ok", "unknown", "refused", "crash", "Conflict", "AlreadyExists", "NotFound")
+
+
+def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
+    """Yield the facts of all snapshots in an answer."""
+    if op.ok:
+        match op.answer:
+            case SnapshotInfo():
+                yield op.answer
+            case list():
+                for each in op.answer:
+                    info = each[0] if isinstance(each, tuple) else each
+                    if isinstance(info, SnapshotInfo):
+                        yield info
+
+
+def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
+    """Return what breaks a promise, in words; nothing if the record is as it must be."""
+    found = [*unexpected(ops, faulty), *losers(ops), *_places(ops), *_grown(ops), *_forks(ops)]
+    found += lease_violations(ops)
+    ids, twins = ids_of(ops)
+    found += twins
+    if found:
+        return found
+    acks: dict[str, int] = {}
+    for op in ops:
+        if op.verb == "commit" and op.ok:
+            acks.setdefault(nonce_of(op.answer.revision), op.end)
+    facts = Facts(ids, acks, late=late, exact=not faulty)
+    for scope in sorted({op.scope for op in ops if op.scope is not None}):
+        found += _scope_violations(scope, ops, facts)
+    for address in sorted(note_addresses(ops), key=str):
+        found += _note_violations(address, ops, facts)
+    return found
+
+
+def unexpected(ops: Sequence[Op], faulty: bool) -> Iterator[str]:
+    """Yield answers that no engine may give: errors of its own, or silence where nothing fails."""
+    for op in ops:
+        silent = not faulty and op.outcome in ("unknown", "refused")
+        excused = op.outcome == "unknown" and beside_wipe(op, ops)
+        if op.outcome not in _EXPECTED or (silent and not excused):
+            yield f"nobody expects this answer: {said(op)}"
+
+
+def said(op: Op) -> str:
+    """Return a call and its answer in a line."""
+    return f"{op.actor} {op.verb} {describe(op)} -> {describe_answer(op)} [{op.begin}-{op.end}]"
+
+
+def losers(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield what was refused and is seen all the same (promise 3)."""
+    told: dict[str, list[Op]] = defaultdict(list)
+    for op in ops:
+        if op.verb == "commit":
+            told[op.given["commit"].stamp.nonce].append(op)
+        elif op.verb == "write_note":
+            told[op.given["write"].stamp.nonce].append(op)
+    lost = {
+        nonce: each
+        for nonce, each in told.items()
+        if all(op.outcome in _LOSERS and not died_with_source(op, ops) for op in each)
+    }
+    for op in ops:
+        seen = [info.revision for info in seen_infos(op)]
+        if op.verb == "notes" and op.ok:
+            seen += [note.revision for note in op.answer]
+        for revision in seen:
+            if nonce_of(revision) in lost:
+                loser = lost[nonce_of(revision)][0]
+                yield f"a loser is seen (promise 3): {said(loser)}\n    by {said(op)}"
+
+
+def ids_of(ops: Sequence[Op]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the ids that each write was seen under, the last one first, and what has two.
+
+    Only a save that overlaps the deletion of its scope may have two: it may take place before it,
+    and once more after it (docs/format.md, not promised: 2). Its second id must exceed others then.
+    """
+    ids: dict[str, tuple[str, ...]] = {}
+    for op in ops:
+        for info in seen_infos(op):
+            nonce = nonce_of(info.revision)
+            if info.id not in ids.get(nonce, ()):
+                ids[nonce] = (info.id, *ids.get(nonce, ()))
+    twins = []
+    for op in ops:
+        nonce = op.given["commit"].stamp.nonce if op.verb == "commit" else ""
+        if op.ok and nonce in ids:
+            others = (each for each in ids[nonce] if each != op.answer.id)
+            ids[nonce] = (op.answer.id, *others)
+        if len(ids.get(nonce, ())) > 1 and not beside_wipe(op, ops):
+            twins.append(f"one save under two ids (promise 4): {ids[nonce]} {said(op)}")
+    return ids, twins
+
+
+def _places(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield listings in which two snapshots have one place, and those that disagree on an order."""
+    above: dict[ScopeKey, dict[tuple[str, str], Op]] = defaultdict(dict)
+    for op in ops:
+        if op.verb != "query" or not op.ok or op.scope is None:
+            continue
+        infos: list[SnapshotInfo] = op.answer
+        places = [place_of(info.revision) for info in infos]
+        if len(set(places)) < len(places):
+            yield f"two snapshots have one place (promise 7): {said(op)}"
+        # A snapshot that was deleted and saved again has another place, and may change it.
+        names = [f"{info.id}@{place_of(info.revision)}" for info in infos]
+        known = above[op.scope]
+        for at, name in enumerate(names):
+            for other in names[at + 1 :]:
+                if (other, name) in known:
+                    before = known[other, name]
+                    yield f"an order has changed (promise 7): {said(before)}\n    {said(op)}"
+                known.setdefault((name, other), op)
+
+
+def _grown(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield minted ids that are not greater than one that was acknowledged before (promise 7)."""
+    minted = [
+        op
+        for op in ops
+        if op.verb == "commit"
+        and op.ok
+        and op.given["commit"].id is None
+        and not op.given["commit"].again  # it may have been minted long before
+    ]
+    for second in minted:
+        for first in minted:
+            if first.scope != second.scope or first.end > second.begin or first.scope is None:
+                continue
+            if first.answer.id < second.answer.id or first.answer == second.answer:
+                continue
+            # A scope that was deleted begins anew.
+            if not any(wipes(op, first.scope) and op.begin < second.end for op in ops):
+                yield f"minted ids do not grow (promise 7): {said(first)}\n    {said(second)}"
+
+
+def _forks(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield forks that bring back what delete_session has deleted (promise 5)."""
+    for fork in ops:
+        if fork.verb != "commit" or fork.given["commit"].source is None:
+            continue
+        commit: Commit = fork.given["commit"]
+        source, born = source_of(fork), _born(ops, commit.source or "")
+        for wipe in ops:
+            if source is None or not wipe.ok or wipe.begin < born or not wipes(wipe, source):
+                continue
+            if wipe.end < fork.begin and fork.ok:
+                yield f"a fork of what was deleted (promise 5): {said(fork)}\n    {said(wipe)}"
+            after = [op for op in ops if op.begin > wipe.end and op.scope == commit.scope]
+            shown = [op for op in after if _sees(op, commit.stamp.nonce)]
+            absent = [op for op in after if op.verb == "info" and op.ok and op.answer is None]
+            late = bool(shown) and any(op.end < shown[-1].begin for op in absent)
+            if late or (shown and wipes(wipe, commit.scope)):
+                yield f"a fork outlives its source (promise 5): {said(fork)}\n    {said(shown[-1])}"
+
+
+def _born(ops: Iterable[Op], revision: str) -> int:
+    """Return when a revision was certainly there: when it was acknowledged, or first read."""
+    nonce = nonce_of(revision)
+    return min(op.end for op in ops if _sees(op, nonce))
+
+
+def _sees(op: Op, nonce: str) -> bool:
+    return any(nonce_of(info.revision) == nonce for info in seen_infos(op))
+
+
+def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[str]:
+    items = list(scope_items(scope, ops, facts))
+    by_key = {item.key: item for item in items}
+    makers = {item.key: item.op for item in items}
+    for item in items:
+        item.makers = makers
+
+    def settle(state: State) -> State:
+        if not state.open:
+            return state
+        return state._replace(
+            open=tuple((key, by_key[key].observe(state, payload)) for key, payload in state.open)
+        )
+
+    search: Search[State] = Search(items, settle)
+    what = f"{scope.session_id}/{scope.scope_id}"
+    try:
+        return [] if search.explains(State()) else [_unexplained(what, search)]
+    except TooMany as tangle:
+        return [f"no verdict on {what}: {tangle}"]
+
+
+def _unexplained(what: str, search: Search[State] | Search[NoteState]) -> str:
+    lines = [f"no order of the operations on {what} explains the answers. The longest one found:"]
+    lines += [f"    {said(op)}" for op in search.explanation()]
+    lines += ["  after which none of these fits:"]
+    lines += [f"    {said(item.op)}" for item in search.blocked]
+    return "\n".join(lines)
+
+
+def _note_violations(address: Address, ops: Sequence[Op], facts: Facts) -> list[str]:
+    items = list(note_items(address, ops, facts))
+    search: Search[NoteState] = Search(items, lambda state: state)
+    if search.explains(NoteState()):
+        return []
+    scope, on, name = address
+    return [_unexplained(f"the note {name} on {on} in {scope.session_id}/{scope.scope_id}", search)]

@@ -1,0 +1,29 @@
+"""Many runs at once, in processes of their own."""
+
+from dataclasses import dataclass
+
+from simulation.run import Run, open_objects, simulate
+from simulation.sabotage import sabotaged
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some runs of one scenario in one mode."""
+
+    scenario: str
+    mode: str
+    first: int
+    count: int
+    sabotage: str | None
+
+
+def run_one(chunk: Chunk, seed: int) -> Run:
+    """Run one of a chunk."""
+    opener = sabotaged(open_objects, chunk.sabotage) if chunk.sabotage else open_objects
+    return simulate(chunk.scenario, chunk.mode, seed, opener)
+
+
+def run_chunk(chunk: Chunk) -> tuple[Chunk, list[tuple[str, str]]]:
+    """Run a chunk; return the names and the reports of the runs that broke a promise."""
+    runs = (run_one(chunk, chunk.first + at) for at in range(chunk.count))
+    return chunk, [(run.name, run.report()) for run in runs if run.broken]

@@ -1,0 +1,167 @@
+"""One run: a scenario in a mode with a seed, from the first save to the verdict."""
+
+from collections.abc import Callable
+from traceback import format_exception
+from typing import NamedTuple
+
+from limpet.backends.buckets.protocol import Bucket
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.model import Finding
+from limpet.protocol import Backend, Clock, Query, Stamp
+from simulation import actions as do
+from simulation.checker import seen_infos, violations
+from simulation.client import Client
+from simulation.faults import MODES, Crash
+from simulation.foreign import foreign_violations
+from simulation.history import Op
+from simulation.scenarios import SCENARIOS, Scenario
+from simulation.scheduler import Event
+from simulation.words import lines_of
+from simulation.world import LAYOUT, Opener, World
+
+_WRITERS = 3
+_TURNS_MAX = 3
+_REPAIR_PER_MILLE = 250
+_FINDINGS_PAGE = 100
+
+
+class Run(NamedTuple):
+    """What came of a run; `broken` is empty if every promise was kept."""
+
+    scenario: str
+    mode: str
+    seed: int
+    broken: list[str]
+    trace: list[Event]
+    ops: list[Op]
+
+    @property
+    def name(self) -> str:
+        """How to ask for the same run again."""
+        return f"--scenario {self.scenario} --mode {self.mode} --seed {self.seed}"
+
+    def report(self) -> str:
+        """Return the trace, what is broken, and how to replay it."""
+        return "\n".join(
+            [
+                *lines_of(self.trace),
+                "",
+                *self.broken,
+                "",
+                f"replay: python -m simulation {self.name} --trace",
+            ]
+        )
+
+
+def open_objects(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+    """Open the engine over buckets."""
+    return ObjectBackend(bucket, layout=LAYOUT, index=index, clock=clock, draw=draw)
+
+
+def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = open_objects) -> Run:
+    """Run a scenario once and judge it."""
+    scenario, mode = SCENARIOS[scenario_name], MODES[mode_name]
+    world = World(seed, mode, opener, index=scenario.index, skewed=scenario.skewed)
+    scenario.setup(Client(world, "setup"))
+    world.faults.active = True
+    broken: list[str] = []
+    failure = world.scheduler.run(_programs(world, scenario))
+    if failure is not None:
+        # What an engine raises that is no answer is a finding, and its traceback says where.
+        broken.append("the engine failed:\n" + "".join(format_exception(failure)))
+    elif world.scheduler.stuck:
+        broken.append("somebody makes no progress: the run was stopped")
+    else:
+        world.faults.active = False
+        world.settled = True
+        _look_at_everything(world)
+        broken += _inspect(world)
+        judge = foreign_violations if scenario.foreign else violations
+        broken += judge(world.ops, faulty=mode.faulty, late=bool(mode.late))
+    return Run(scenario_name, mode_name, seed, broken, world.scheduler.trace, world.ops)
+
+
+def _programs(world: World, scenario: Scenario) -> dict[str, Callable[[], None]]:
+    dice = world.dice_of("programs")
+    programs = {}
+    for name in "abc"[:_WRITERS]:
+        turns = [dice.choice(scenario.menu) for _ in range(1 + dice.below(_TURNS_MAX))]
+        programs[name] = _program(world, name, turns)
+    if dice.chance(600):
+        turns = [dice.choice(scenario.views) for _ in range(2 + dice.below(4))]
+        programs["r"] = _program(world, "r", turns)
+    if scenario.foreign:
+        turns = [do.overwrite_as_foreigner for _ in range(1 + dice.below(2))]
+        programs["f"] = _program(world, "f", turns)
+    return programs
+
+
+def _program(world: World, name: str, turns: list[do.Action]) -> Callable[[], None]:
+    def program() -> None:
+        client = Client(world, name)
+        for turn in turns:
+            try:
+                turn(client)
+            except Crash:
+                # The process that comes in its place goes on with the next turn.
+                client.restart()
+
+    return program
+
+
+def _look_at_everything(world: World) -> None:
+    """Read all, have a fresh writer commit twice, and read all again, each with an empty memory."""
+    scopes = sorted({op.scope for op in world.ops if op.scope is not None})
+    _read_all(world, "read1")
+    writer = Client(world, "fresh")
+    for scope in scopes:
+        writer.save(scope)
+        writer.save(scope)
+    _read_all(world, "read2", written=True)
+
+
+def _inspect(world: World) -> list[str]:
+    """Check the store, sometimes repair it, and read all once more: nothing may have changed."""
+    repair = world.dice_of("repair").chance(_REPAIR_PER_MILLE)
+    backend = world.open("check")
+    found: list[Finding] = []
+    after: str | None = ""
+    while after is not None:
+        page, after = backend.check(after, repair=repair, limit=_FINDINGS_PAGE)
+        found += page
+    if repair:
+        _read_all(world, "read3", written=True)
+    errors = (each for each in found if each.severity == "error")
+    return [f"check finds an error: {each.code}: {each.message}" for each in errors]
+
+
+def _read_all(world: World, name: str, *, written: bool = False) -> None:
+    reader = Client(world, name)
+    seen = {(info.scope, info.id) for op in world.ops for info in seen_infos(op)}
+    seen |= {
+        (op.scope, op.given["commit"].id)
+        for op in world.ops
+        if op.verb == "commit" and op.scope is not None and op.given["commit"].id is not None
+    }
+    scopes = sorted({op.scope for op in world.ops if op.scope is not None})
+    for scope in scopes:
+        reader.read(scope)
+        reader.info(scope)
+        reader.history(scope)
+        reader.pages(scope)
+        reader.ids(scope)
+        ids = sorted(id for where, id in seen if where == scope)
+        for id in ids:
+            reader.read(scope, id)
+        if any(op.verb == "write_note" for op in world.ops):
+            for on in (None, *sorted({op.given["write"].on or "" for op in _writes(world)} - {""})):
+                reader.notes(scope, on=on)
+    if world.index and written:
+        for labels in ({"l": "1"}, {"l": "2"}, {"k": ""}):
+            reader.query(Query(labels=tuple(labels.items())))
+        for id in sorted({id for _, id in seen}):
+            reader.query(Query(id=id))
+
+
+def _writes(world: World) -> list[Op]:
+    return [op for op in world.ops if op.verb == "write_note"]

@@ -1,0 +1,134 @@
+"""A run in words: what a failing seed prints."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from limpet.core import document
+from limpet.errors import LimpetError
+from limpet.model import ANY, Note, SnapshotInfo
+from limpet.protocol import Append, Claim, Commit, NoteWrite, Query
+from simulation.history import CRASH, OK, Op
+from simulation.scheduler import Event
+
+_FLAGS = ("overwrite", "new_scope", "again")
+
+
+def describe(op: Op) -> str:
+    """Return what a call asks, in a few words."""
+    given = op.given
+    where = "" if op.scope is None else f"{op.scope.session_id}/{op.scope.scope_id} "
+    match given:
+        case {"commit": Commit() as commit}:
+            return where + _commit(commit)
+        case {"write": NoteWrite() as write}:
+            expect = "" if write.expect is ANY else f" expect={_revision(write.expect)}"
+            on = "" if write.on is None else f" on {_id(write.on)}"
+            return (
+                f"{where}{write.name}{on} {write.value.decode()} w={write.stamp.nonce[:5]}{expect}"
+            )
+        case {"claim": Claim() as claim}:
+            return f"{where}key={claim.key} ttl_us={claim.ttl_us}"
+        case {"query": Query() as query}:
+            asked = [f"{name}={value}" for name, value in query.labels]
+            asked += [] if query.id is None else [f"id={_id(query.id)}"]
+            asked += ["in pages"] if "page" in given else []
+            return where + " ".join(asked)
+    return where + " ".join(f"{name}={_value(value)}" for name, value in given.items())
+
+
+def _commit(commit: Commit) -> str:
+    body = commit.body
+    if isinstance(body, bytes):
+        what = ("update " if commit.replaces else "save ") + body.decode()
+    elif isinstance(body, Append):
+        what = f"append {body.items.decode()}"
+    else:
+        what = f"fork {_id(commit.forked_from.id)}" if commit.forked_from else "fork"
+    words = [what, f"w={commit.stamp.nonce[:5]}"]
+    words += [] if commit.id is None else [f"id={_id(commit.id)}"]
+    words += [] if commit.keep else ["draft"]
+    words += [] if commit.head else ["history only"]
+    words += [flag for flag in _FLAGS if getattr(commit, flag)]
+    words += [] if commit.labels == b"{}" else [commit.labels.decode()]
+    words += [] if commit.expect is ANY else [f"expect={_revision(commit.expect)}"]
+    words += [] if commit.replaces is None else [f"replaces={_revision(commit.replaces)}"]
+    words += [] if commit.fence is None else [f"fence={commit.fence}"]
+    words += [] if commit.source is None else [f"source={_revision(commit.source)}"]
+    return " ".join(words)
+
+
+def describe_answer(op: Op) -> str:
+    """Return what a call was answered, in a few words."""
+    if op.outcome == CRASH:
+        return "died"
+    if op.outcome != OK:
+        return f"{op.outcome}: {op.said}"
+    return f"ok {_value(op.answer)}"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case SnapshotInfo():
+            kept = "" if value.kept else " draft"
+            return f"{_id(value.id)}@{_revision(value.revision)}{kept}"
+        case Note():
+            return f"{value.name}={value.value}@{_revision(value.revision)}"
+        case (SnapshotInfo() as info, bytes() as body):
+            return f"{_value(info)} {body.decode()}"
+        case str():
+            return _id(value)
+        case list() | tuple():
+            return "[" + ", ".join(map(_value, value)) + "]"
+    return repr(value)
+
+
+def _id(id: str) -> str:
+    return f"..{id[9:13]}{id[-6:]}" if len(id) == 36 else id
+
+
+def _revision(revision: object) -> str:
+    if not isinstance(revision, str):
+        return repr(revision)
+    place, _, nonce = revision.rpartition(".")
+    return f"{place}.{nonce[:5]}"
+
+
+def lines_of(trace: Iterable[Event]) -> list[str]:
+    """Return the lines of a trace: time, actor, operation, key, outcome."""
+    lines = []
+    for event in trace:
+        key = event.key.replace("snapshots/immutable_history/snapshot_", "copy ")
+        key = key.replace("snapshots/snapshot_latest.json", "head").replace(".limpet/index/", "~")
+        said = f"{event.outcome} {_about(event)}"
+        lines.append(f"{event.time:5d} {event.actor:<6} {event.what:<16} {key:<50} {said}".rstrip())
+    return lines
+
+
+def _about(event: Event) -> str:
+    if isinstance(event.about, Op):
+        asked = event.what.startswith(">")
+        return describe(event.about) if asked else describe_answer(event.about)
+    return "" if event.about is None else document_in(event.about)
+
+
+def document_in(data: bytes) -> str:
+    """Return what an object says, in a few words."""
+    tombstone = document.read_tombstone(data)
+    if tombstone is not None:
+        return f"[tombstone s{tombstone.seq} line={(tombstone.line or 'none')[-4:]}]"
+    try:
+        found = document.read(data)
+    except LimpetError:
+        return f"[{data[:60]!r}]" if data else "[]"
+    header = found.header
+    if header is None:
+        return f"[foreign {found.body.decode()}]"
+    flags = ["void"] if header.void else [_id(header.id)]
+    flags += [] if header.kept else ["draft"]
+    flags += [] if header.pending is None else ["pending"]
+    trail = ",".join(each[:5] for each in header.trail)
+    return (
+        f"[{' '.join(flags)} s{header.seq} r{header.rev} last={header.last}"
+        f" line={(header.line or 'none')[-4:]} w={header.w[:5]} rev={header.nonce[:5]}"
+        f" trail={trail} {found.body.decode()}]"
+    )

@@ -1,0 +1,317 @@
+"""The async face of a scope: the same verbs, awaited."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from limpet.api import branching, leases, upkeep, verbs
+from limpet.api.opened import Address
+from limpet.core import limits, prepare
+from limpet.errors import Conflict, InvalidInput, Unavailable
+from limpet.model import (
+    ANY,
+    HEAD,
+    JSON,
+    Diff,
+    Expect,
+    Note,
+    Parent,
+    Pruned,
+    ScopeKey,
+    Snapshot,
+    SnapshotInfo,
+    SnapshotRef,
+)
+from limpet.protocol import Claim, Target, Topic
+
+if TYPE_CHECKING:
+    from limpet.api.aio_store import AsyncStore
+
+
+class AsyncScope(Address):
+    """Async twin of `Scope`."""
+
+    def __init__(self, store: "AsyncStore", key: ScopeKey) -> None:
+        """Made by `AsyncStore.scope`, which checks the key."""
+        super().__init__(key)
+        self._store = store
+        self._tools = store._engine.tools
+        self._fence: str | None = None  # the lease under which a `Lease` writes
+
+    async def save(
+        self,
+        state: JSON,
+        *,
+        id: str | None = None,
+        parent: Parent = HEAD,
+        keep: bool = True,
+        head: bool = True,
+        overwrite: bool = False,
+        status: str = "completed",
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        created_at: datetime | None = None,
+        forked_from: SnapshotRef | None = None,
+        expect: Expect = ANY,
+    ) -> SnapshotInfo:
+        """Async twin of `Scope.save`."""
+        commit = prepare.save(
+            self._key,
+            state,
+            id=id,
+            parent=parent,
+            keep=keep,
+            head=head,
+            overwrite=overwrite,
+            status=status,
+            labels=labels,
+            metadata=metadata,
+            created_at=created_at,
+            forked_from=forked_from,
+            expect=expect,
+            fence=self._fence,
+            stamp=self._tools.draw(),
+            state_bytes_max=self._tools.state_bytes_max,
+        )
+        return await self._store._run(lambda backend: backend.commit(commit))
+
+    async def append(
+        self,
+        key: str,
+        items: list[JSON],
+        *,
+        keep: bool = True,
+        status: str = "completed",
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        expect: Expect = ANY,
+    ) -> SnapshotInfo:
+        """Async twin of `Scope.append`."""
+        commit = prepare.append(
+            self._key,
+            key,
+            items,
+            keep=keep,
+            status=status,
+            labels=labels,
+            metadata=metadata,
+            expect=expect,
+            fence=self._fence,
+            stamp=self._tools.draw(),
+            state_bytes_max=self._tools.state_bytes_max,
+        )
+        return await self._store._run(lambda backend: backend.commit(commit))
+
+    async def load(self, id: str | None = None) -> Snapshot | None:
+        """Async twin of `Scope.load`."""
+        return await self._store._run(verbs.load(self._key, id))
+
+    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot]:
+        """Async twin of `Scope.load_many`."""
+        return self._store._stream(verbs.load_many(self._key, ids))
+
+    async def info(self, id: str | None = None) -> SnapshotInfo | None:
+        """Async twin of `Scope.info`."""
+        return await self._store._run(verbs.info(self._key, id))
+
+    def history(
+        self,
+        *,
+        limit: int | None = None,
+        after: str | SnapshotInfo | None = None,
+        labels: Mapping[str, str] | None = None,
+        status: str | None = None,
+    ) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Scope.history`."""
+        walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
+        return self._store._stream(walk)
+
+    def ids(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[str]:
+        """Async twin of `Scope.ids`."""
+        return self._store._stream(verbs.list_ids(self._key, after=after, limit=limit))
+
+    async def update(
+        self,
+        id: str,
+        fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
+    ) -> SnapshotInfo | None:
+        """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
+        return await self._store._drive(
+            verbs.update(self._tools, self._key, id, fn, fence=self._fence)
+        )
+
+    def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Scope.ancestors`."""
+        return self._store._stream(branching.ancestors(self._key, id))
+
+    def leaves(self) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Scope.leaves`."""
+        return self._store._stream(branching.leaves(self._key))
+
+    async def diff(self, a: str, b: str) -> Diff:
+        """Async twin of `Scope.diff`."""
+        return await self._store._run(branching.difference(self._key, a, b))
+
+    async def restore(
+        self,
+        id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        expect: Expect = ANY,
+    ) -> SnapshotInfo:
+        """Async twin of `Scope.restore`."""
+        facts = (labels, metadata)
+        work = branching.restore(
+            self._tools, self._key, id, facts, expect=expect, fence=self._fence
+        )
+        return await self._store._run(work)
+
+    async def fork(
+        self,
+        id: str,
+        *,
+        to: str | None = None,
+        scope_id: str | None = None,
+        patch: Mapping[str, JSON] | Callable[[JSON], JSON | Awaitable[JSON]] | None = None,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+    ) -> "AsyncScope":
+        """Async twin of `Scope.fork`; a function may be async and runs in the caller's task."""
+        verb = branching.fork(
+            self._tools,
+            self._key,
+            id,
+            to=to,
+            scope_id=scope_id,
+            patch=patch,
+            labels=labels,
+            metadata=metadata,
+        )
+        return AsyncScope(self._store, await self._store._drive(verb))
+
+    async def prune(
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Async twin of `Scope.prune`."""
+        verb = upkeep.prune(
+            self._tools,
+            self._key,
+            keep_last=keep_last,
+            older_than=older_than,
+            dry_run=dry_run,
+            fence=self._fence,
+        )
+        return await self._store._drive(verb)
+
+    async def delete_snapshot(self, id: str) -> int:
+        """Async twin of `Scope.delete_snapshot`."""
+        id = limits.check_id("id", id)
+        return await self._store._run(
+            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+        )
+
+    async def delete(self, *, expect: Expect = ANY) -> int:
+        """Async twin of `Scope.delete`."""
+        expect = prepare.check_expect(expect)
+        return await self._store._run(
+            lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
+        )
+
+    async def note(self, name: str, *, on: str | None = None) -> Note | None:
+        """Async twin of `Scope.note`."""
+        return await self._store._run(verbs.note(self._key, name, on))
+
+    def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
+        """Async twin of `Scope.notes`."""
+        return self._store._stream(verbs.notes(self._key, on))
+
+    def noted_ids(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[str]:
+        """Async twin of `Scope.noted_ids`."""
+        return self._store._stream(verbs.noted_ids(self._key, after=after, limit=limit))
+
+    async def set_note(
+        self,
+        name: str,
+        value_or_fn: JSON | Callable[[JSON], JSON | Awaitable[JSON]],
+        *,
+        on: str | None = None,
+        expect: Expect = ANY,
+    ) -> Note | None:
+        """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
+        verb = verbs.set_note(
+            self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
+        )
+        return await self._store._drive(verb)
+
+    async def delete_note(self, name: str, *, on: str | None = None) -> int:
+        """Async twin of `Scope.delete_note`."""
+        name, on = prepare.note_address(name, on)
+        return await self._store._run(
+            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+        )
+
+    def watch(
+        self, id: str | None = None, *, timeout_s: float | None = None
+    ) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Scope.watch`."""
+        if id is not None:
+            id = limits.check_id("id", id)
+        return self._store._watch(Topic(Target(self._key, id)), timeout_s)
+
+    def claim(
+        self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
+    ) -> AbstractAsyncContextManager["AsyncLease"]:
+        """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
+        return self._claim(owner, ttl_s, wait_s)
+
+    def _claim(
+        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
+    ) -> AbstractAsyncContextManager["AsyncLease"]:
+        claim, wait_s = leases.prepare(
+            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
+        )
+        return self._claimed(claim, wait_s, patient)
+
+    @asynccontextmanager
+    async def _claimed(
+        self, claim: Claim, wait_s: float, patient: bool
+    ) -> AsyncIterator["AsyncLease"]:
+        renewals = self._store._engine.companion(leases.Renewals)
+        try:
+            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
+            term = await self._store._drive(verb)
+        except Conflict:
+            raise
+        except BaseException:
+            renewals.let_go(claim)  # a cancelled await does not stop what has begun
+            raise
+        try:
+            renewals.add(term)
+            yield AsyncLease(self._store, term)
+        finally:
+            renewals.remove(term)
+            try:
+                await self._store._run(leases.give_back(self._tools, term))
+            except (Unavailable, InvalidInput):
+                pass  # then it ends by itself
+            except BaseException:
+                renewals.let_go(claim)  # cancelled, perhaps before it had begun
+                raise
+
+
+class AsyncLease(leases.Held, AsyncScope):
+    """Async twin of `Lease`."""
+
+    def __init__(self, store: "AsyncStore", term: leases.Term) -> None:
+        """Made by `AsyncScope.claim`."""
+        super().__init__(store, term.claim.scope)
+        self._term = term
+        self._fence = term.claim.key

@@ -1,0 +1,358 @@
+"""The verbs, written once for both faces.
+
+A verb with one call to the engine is prepared here and returned as *work*: a function that both
+faces call with the engine, the one in the caller's thread, the other in its pool. A verb of several
+calls is a generator of *steps*: work, a question to the caller's function, or a pause; a face sends
+the answer of each step back in. A verb with many answers is a *walk*: a generator of work, each of
+which gives one page. Nothing is held between two steps or two pages.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from limpet.api.opened import Tools
+from limpet.core import codec, ids, limits, prepare
+from limpet.errors import Conflict, InvalidInput, NotFound, Unavailable
+from limpet.model import (
+    ANY,
+    JSON,
+    Expect,
+    Note,
+    ScopeInfo,
+    ScopeKey,
+    Snapshot,
+    SnapshotInfo,
+)
+from limpet.protocol import Backend, Found, Query, Topic
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[Backend], T]
+
+
+class Ask(NamedTuple):
+    """A question to a function of the caller's; the answer may be awaited by the async face."""
+
+    function: Callable[[Any], Any]
+    argument: Any
+
+
+class Pause(NamedTuple):
+    """Wait this long before the next step."""
+
+    seconds: float
+
+
+Steps: TypeAlias = Generator[Work[Any] | Ask | Pause, Any, T]
+Walk: TypeAlias = Generator[Work[Sequence[T]], Sequence[T], None]
+
+
+_PAUSE_S_MIN = 0.001
+_PAUSE_S_MAX = 0.1
+
+
+def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) -> Steps[T]:
+    """Make an attempt again and again while others get in first, with jitter, for 30 seconds.
+
+    A Conflict counts as contention only if `changed` says that what was compared has moved since;
+    otherwise another condition failed (a lease), which waiting does not mend.
+    """
+    clock = tools.clock
+    deadline = clock.monotonic() + limits.CONTENTION_WAIT_S_MAX
+    pause_s = _PAUSE_S_MIN
+    while True:
+        try:
+            return (yield from attempt())
+        except Conflict:
+            if not (yield changed):
+                raise
+            if clock.monotonic() > deadline:
+                raise Unavailable(
+                    f"others kept getting in first. waited_s=`{limits.CONTENTION_WAIT_S_MAX:g}`"
+                ) from None
+        yield Pause(clock.jitter() * pause_s)
+        pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+
+
+def snapshot_of(found: Found) -> Snapshot:
+    """Return a snapshot with its state, from what an engine read."""
+    info, body = found
+    facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
+    return Snapshot(**facts, state=codec.decode(body))
+
+
+def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
+    """Read one snapshot with its state; None asks for the head."""
+    if snapshot_id is not None:
+        snapshot_id = limits.check_id("id", snapshot_id)
+
+    def work(backend: Backend) -> Snapshot | None:
+        found = backend.read_snapshots(scope, [snapshot_id])
+        return snapshot_of(found[0]) if found else None
+
+    return work
+
+
+def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
+    """Read many snapshots with their states, in the order asked."""
+    if isinstance(snapshot_ids, str) or not isinstance(snapshot_ids, Iterable):
+        raise InvalidInput(f"ids must be several ids. type=`{type(snapshot_ids).__name__}`")
+    remaining = iter(snapshot_ids)
+
+    def walk() -> Walk[Snapshot]:
+        while asked := [limits.check_id("id", i) for i in _chunk(remaining)]:
+            yield lambda backend, asked=asked: [  # type: ignore[misc]
+                snapshot_of(found) for found in backend.read_snapshots(scope, asked)
+            ]
+
+    return walk()
+
+
+def _chunk(items: Iterator[T]) -> list[T]:
+    return list(islice(items, limits.PAGE_STATES_MAX))
+
+
+def info(scope: ScopeKey, snapshot_id: str | None) -> Work[SnapshotInfo | None]:
+    """Read the facts of one snapshot; None asks for the head."""
+    if snapshot_id is not None:
+        snapshot_id = limits.check_id("id", snapshot_id)
+    return lambda backend: backend.read_info(scope, snapshot_id)
+
+
+def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int | None) -> Walk[T]:
+    """Walk a listing: each page begins behind the last item of the one before."""
+    remaining = limit
+    last: T | None = None
+    while remaining is None or remaining > 0:
+        wanted = limits.PAGE_ITEMS_MAX if remaining is None else remaining
+        wanted = min(wanted, limits.PAGE_ITEMS_MAX)
+        page = yield lambda backend, last=last, wanted=wanted: fetch(  # type: ignore[misc]
+            backend, last, wanted
+        )
+        if len(page) < wanted:
+            return
+        last = page[-1]
+        if remaining is not None:
+            remaining -= len(page)
+
+
+def history(
+    scope: ScopeKey | None,
+    *,
+    limit: int | None,
+    after: str | SnapshotInfo | None,
+    labels: Mapping[str, str] | None,
+    status: str | None,
+    prefix: str = "",
+) -> Walk[SnapshotInfo]:
+    """Walk kept snapshots, the last saved first, of one scope or of many sessions."""
+    limit = limits.check_count("limit", limit)
+    cursor = prepare.check_cursor(after, scope)
+    wanted = tuple(limits.check_labels(labels).items())
+    status = None if status is None else limits.check_status(status)
+    prefix = check_prefix(prefix)
+
+    def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
+        behind = last or cursor
+        if isinstance(behind, str) and scope is not None:
+            behind = backend.read_info(scope, behind)
+            if behind is None:
+                raise NotFound(f"there is no such snapshot to go on from. id=`{cursor}`")
+        place = ids.seq_of(behind.revision) if isinstance(behind, SnapshotInfo) else None
+        query = Query(scope, prefix=prefix, labels=wanted, status=status, after=place)
+        return backend.list_snapshots(query, limit=count)
+
+    return pages(fetch, limit=limit)
+
+
+def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
+    """Walk kept ids in text order."""
+    limit = limits.check_count("limit", limit)
+    start = "" if after is None else check_prefix(after, "after")
+    return pages(
+        lambda backend, last, count: backend.list_ids(scope, after=last or start, limit=count),
+        limit=limit,
+    )
+
+
+def noted_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
+    """Walk the snapshot ids that have notes."""
+    limit = limits.check_count("limit", limit)
+    start = "" if after is None else check_prefix(after, "after")
+    return pages(
+        lambda backend, last, count: backend.list_noted(scope, after=last or start, limit=count),
+        limit=limit,
+    )
+
+
+def update(
+    tools: Tools,
+    scope: ScopeKey,
+    snapshot_id: str,
+    function: Callable[[Snapshot], Any],
+    *,
+    fence: str | None,
+) -> Steps[SnapshotInfo | None]:
+    """Read, ask the caller's function, and compare-and-set, until nobody came in between."""
+    if not callable(function):
+        raise InvalidInput(f"update takes a function. type=`{type(function).__name__}`")
+    read = load(scope, limits.check_id("id", snapshot_id))
+    seen: list[str] = []
+
+    def attempt() -> Steps[SnapshotInfo | None]:
+        before = yield read
+        if before is None:
+            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+        seen[:] = [before.revision]
+        after = yield Ask(function, before)
+        if after is None:
+            return None
+        commit = prepare.replacement(
+            before,
+            after,
+            fence=fence,
+            stamp=tools.draw(),
+            state_bytes_max=tools.state_bytes_max,
+        )
+        stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
+        return stored
+
+    def changed(backend: Backend) -> bool:
+        now = backend.read_info(scope, snapshot_id)
+        return now is None or [now.revision] != seen
+
+    return contend(tools, attempt, changed)
+
+
+def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
+    """Find the last saved snapshot of this id."""
+    query = Query(prefix=check_prefix(prefix), id=limits.check_id("id", snapshot_id))
+
+    def work(backend: Backend) -> SnapshotInfo | None:
+        return next(iter(backend.list_snapshots(query, limit=1)), None)
+
+    return work
+
+
+def topic(session_id: str | None, snapshot_id: str | None, prefix: str) -> Topic:
+    """Return what a caller wants to watch: a session, a snapshot wherever it is, or everything."""
+    if session_id is not None and snapshot_id is not None:
+        raise InvalidInput("watch a session, or a snapshot wherever it is, not both")
+    return Topic(
+        session_id=None if session_id is None else limits.check_id("session_id", session_id),
+        id=None if snapshot_id is None else limits.check_id("snapshot_id", snapshot_id),
+        prefix=check_prefix(prefix),
+    )
+
+
+def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
+    """Walk session ids in text order."""
+    limit = limits.check_count("limit", limit)
+    prefix = check_prefix(prefix)
+    start = "" if after is None else check_prefix(after, "after")
+    return pages(
+        lambda backend, last, count: backend.list_sessions(
+            prefix=prefix, after=last or start, limit=count
+        ),
+        limit=limit,
+    )
+
+
+def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[ScopeInfo]:
+    """Walk scopes with their heads, by session, kind and scope id."""
+    if session_id is not None:
+        session_id = limits.check_id("session_id", session_id)
+    if kind is not None:
+        kind = limits.check_scope("s", "s", kind).kind
+    prefix = check_prefix(prefix)
+    return pages(
+        lambda backend, last, count: backend.list_scopes(
+            session_id=session_id,
+            kind=kind,
+            prefix=prefix,
+            after=None if last is None else last.key,
+            limit=count,
+        ),
+        limit=None,
+    )
+
+
+def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
+    """Read one note."""
+    name, on = prepare.note_address(name, on)
+
+    def work(backend: Backend) -> Note | None:
+        found = backend.list_notes(scope, on=[on], name=name, after="", limit=1)
+        return found[0] if found else None
+
+    return work
+
+
+def notes(scope: ScopeKey, on: str | Iterable[str] | None) -> Walk[Note]:
+    """Walk the notes of a scope, or on snapshot ids in the order asked, each by name."""
+    places = prepare.note_places(on)
+
+    def fetch(backend: Backend, last: Note | None, count: int) -> list[Note]:
+        rest = places if last is None else places[places.index(last.snapshot_id) :]
+        after = "" if last is None else last.name
+        return backend.list_notes(scope, on=rest, name=None, after=after, limit=count)
+
+    return pages(fetch, limit=None)
+
+
+def set_note(
+    tools: Tools,
+    scope: ScopeKey,
+    name: str,
+    value: Any,
+    *,
+    on: str | None,
+    expect: Expect,
+    fence: str | None,
+) -> Steps[Note | None]:
+    """Write a note, or read, ask the caller's function for the next value, and compare-and-set."""
+    name, on = prepare.note_address(name, on)
+    expect = prepare.check_expect(expect)
+    read = note(scope, name, on)
+    seen: list[str | None] = []
+
+    def write(next_value: JSON, at: Expect) -> Work[Note]:
+        draft = prepare.note_write(
+            scope,
+            name,
+            next_value,
+            on=on,
+            expect=at,
+            fence=fence,
+            stamp=tools.draw(),
+            state_bytes_max=tools.state_bytes_max,
+        )
+        return lambda backend: backend.write_note(draft)
+
+    def attempt() -> Steps[Note | None]:
+        before = yield read
+        revision = None if before is None else before.revision
+        seen[:] = [revision]
+        if expect is not ANY and expect != revision:
+            raise Conflict(f"the note has changed. name=`{name}` found=`{revision}`")
+        after = yield Ask(value, None if before is None else before.value)
+        return None if after is None else (yield write(after, revision))
+
+    def changed(backend: Backend) -> bool:
+        # With an `expect` of the caller's own, a Conflict is the caller's to resolve.
+        now = read(backend)
+        return expect is ANY and [None if now is None else now.revision] != seen
+
+    if callable(value):
+        return contend(tools, attempt, changed)
+    return _once(write(value, expect))
+
+
+def _once(work: Work[T]) -> Steps[T]:
+    answer: T = yield work
+    return answer
+
+
+def check_prefix(value: object, name: str = "prefix") -> str:
+    """Return a text to begin with, which may be empty and need not be an id."""
+    return limits.check_text(name, value, chars_max=limits.ID_CHARS_MAX)

@@ -1,4 +1,0 @@
-"""What the engines over SQL share: the verbs over tables of the same names.
-
-An engine brings its statements (`_sql/`) and a `Turn` that runs them inside one transaction.
-"""

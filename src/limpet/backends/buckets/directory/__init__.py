@@ -1,0 +1,1 @@
+"""A bucket in a directory of a file system."""

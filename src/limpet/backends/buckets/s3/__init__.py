@@ -1,0 +1,1 @@
+"""A bucket in S3 or another service with its API."""

@@ -1,0 +1,254 @@
+"""How to open a bucket in an object store: S3 and what speaks like it, Google's, Microsoft's.
+
+Opening makes no request. Whatever is not given is taken from where the service's own tools look:
+variables of the environment, which obstore reads too, AWS's profiles, the roles of a container or a
+machine.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import urlsplit
+
+from limpet.backends.buckets.s3.bucket import ObjectStoreBucket
+from limpet.backends.buckets.s3.profile import Keys, read_profile
+from limpet.errors import InvalidInput, Unsupported
+from limpet.protocol import Clock
+
+if TYPE_CHECKING:
+    from obstore.store import (
+        AzureConfig,
+        ClientConfig,
+        ObjectStore,
+        RetryConfig,
+        S3Config,
+        S3Credential,
+    )
+
+__all__ = [
+    "ObjectStoreBucket",
+    "azure_bucket",
+    "client_bucket",
+    "gcs_bucket",
+    "normal_prefix",
+    "s3_bucket",
+]
+
+TIMEOUT_S = 30.0
+RETRY_S = 60.0
+PARALLEL = 16
+_CONNECT_S_MAX = 5.0
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+def s3_bucket(
+    bucket: str,
+    *,
+    prefix: str = "",
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    access_key_id: str | None = None,
+    secret_access_key: str | None = None,
+    session_token: str | None = None,
+    profile: str | None = None,
+    path_style: bool | None = None,
+    timeout_s: float = TIMEOUT_S,
+    retry_s: float = RETRY_S,
+    parallel: int = PARALLEL,
+    clock: Clock,
+    environ: Mapping[str, str],
+) -> ObjectStoreBucket:
+    """Return a bucket of S3 or of a service like it, which then has an `endpoint_url`.
+
+    `path_style` puts the bucket's name in the path and not in the host: so it is by default with an
+    `endpoint_url`, and for a name with dots, which no certificate covers.
+
+    Raises:
+        InvalidInput: a value is not acceptable, or the profile is not there.
+        Unsupported: obstore is not installed, or the profile needs AWS's own tools.
+    """
+    _require_obstore()
+    _check_name(bucket)
+    for text in (region, access_key_id, secret_access_key, session_token):
+        # They become part of a header, where the client breaks on anything else.
+        if text is not None and not re.fullmatch(r"[!-~]+", text):
+            raise InvalidInput("a region or a key holds a character that it cannot have")
+    if (access_key_id is None) != (secret_access_key is None):
+        raise InvalidInput("an access key and its secret are given together or not at all")
+    found = read_profile(environ, profile)
+    keys = found.keys
+    if access_key_id is not None and secret_access_key is not None:
+        keys = Keys(access_key_id, secret_access_key, session_token)
+    url = endpoint_url or _first_of(environ, _ENDPOINT_VARIABLES) or found.endpoint_url
+    place = region or _first_of(environ, _REGION_VARIABLES) or found.region or "us-east-1"
+    # obstore would obey a variable that turns conditions off.
+    config: S3Config = {"region": place, "conditional_put": "etag"}
+    in_path = path_style if path_style is not None else bool(url) or "." in bucket
+    config["virtual_hosted_style_request"] = not in_path
+    if url:
+        config["endpoint"] = address_of(url, None if in_path else bucket)
+    provider = None if keys is None else _provider(keys)
+
+    def open_store() -> "ObjectStore":
+        from obstore.store import S3Store
+
+        return S3Store(
+            bucket, config=config, credential_provider=provider, **_client(timeout_s, url)
+        )
+
+    return _opened(
+        open_store, bucket, prefix=prefix, clock=clock, retry_s=retry_s, parallel=parallel
+    )
+
+
+def client_bucket(
+    client: "ObjectStore", *, name: str, prefix: str = "", clock: Clock
+) -> ObjectStoreBucket:
+    """Return a bucket over a store of obstore that somebody else made; `name` is for errors."""
+    _require_obstore()
+    if not all(hasattr(client, verb) for verb in ("get", "put", "delete", "list")):
+        raise InvalidInput(f"the client is no store of obstore. type=`{type(client).__name__}`")
+    return _opened(
+        lambda: client, name, prefix=prefix, clock=clock, retry_s=RETRY_S, parallel=PARALLEL
+    )
+
+
+def gcs_bucket(
+    bucket: str,
+    *,
+    prefix: str = "",
+    timeout_s: float = TIMEOUT_S,
+    retry_s: float = RETRY_S,
+    parallel: int = PARALLEL,
+    clock: Clock,
+) -> ObjectStoreBucket:
+    """Return a bucket of Google Cloud Storage. Credentials are where Google's tools look."""
+    _require_obstore()
+    _check_name(bucket)
+
+    def open_store() -> "ObjectStore":
+        from obstore.store import GCSStore
+
+        return GCSStore(bucket, **_client(timeout_s, None))
+
+    return _opened(
+        open_store,
+        bucket,
+        prefix=prefix,
+        clock=clock,
+        retry_s=retry_s,
+        parallel=parallel,
+        version="version",  # Google compares the generation of an object, and not its ETag
+    )
+
+
+def azure_bucket(
+    container: str,
+    *,
+    account: str | None = None,
+    prefix: str = "",
+    timeout_s: float = TIMEOUT_S,
+    retry_s: float = RETRY_S,
+    parallel: int = PARALLEL,
+    clock: Clock,
+) -> ObjectStoreBucket:
+    """Return a container of Azure Blob Storage. Credentials are where Azure's tools look.
+
+    Azure lists from the beginning of a folder only, so that later pages cost more.
+    """
+    _require_obstore()
+    _check_name(container)
+
+    def open_store() -> "ObjectStore":
+        from obstore.store import AzureStore
+
+        config: AzureConfig = {} if account is None else {"account_name": account}
+        return AzureStore(container, config=config, **_client(timeout_s, None))
+
+    return _opened(
+        open_store, container, prefix=prefix, clock=clock, retry_s=retry_s, parallel=parallel
+    )
+
+
+def normal_prefix(prefix: str) -> str:
+    """Return a prefix without empty names and with one `/` at its end; "" for none."""
+    names = [name for name in prefix.split("/") if name]
+    for name in names:
+        if name in (".", "..") or not name.isprintable() or "\\" in name:
+            raise InvalidInput(f"the prefix holds a name that is not acceptable. name=`{name!a}`")
+    return "".join(f"{name}/" for name in names)
+
+
+def _opened(
+    open_store: "Callable[[], ObjectStore]", name: str, *, prefix: str, **options: Any
+) -> ObjectStoreBucket:
+    return ObjectStoreBucket(open_store, name=name, prefix=normal_prefix(prefix), **options)
+
+
+def _require_obstore() -> None:
+    try:
+        import obstore  # noqa: F401
+    except ImportError:
+        raise Unsupported(
+            "object stores need the package obstore: pip install 'limpet[s3]'"
+        ) from None
+
+
+def _first_of(environ: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((environ[name] for name in names if environ.get(name)), None)
+
+
+def _check_name(bucket: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._$-]+", bucket):
+        raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
+
+
+def address_of(url: str, bucket: str | None) -> str:
+    """Return the address to send requests to, with the bucket in the host if given."""
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme not in ("http", "https") or not rest.strip("/"):
+        # It is not shown: it may hold a password.
+        raise InvalidInput("the endpoint_url must begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        named, _ = parts.hostname, parts.port
+    except ValueError:
+        named = None
+    if not named or not re.fullmatch(r"[!-~]+", rest):
+        raise InvalidInput("the endpoint_url is not one: the host, the port, or a blank in it")
+    if bucket is not None and (":" in named or re.fullmatch(r"[0-9.]+", named)):
+        raise InvalidInput("a bucket cannot stand before an address in numbers: set path_style")
+    host = rest.rstrip("/")
+    return f"{scheme}://{host}" if bucket is None else f"{scheme}://{bucket}.{host}"
+
+
+def _provider(keys: Keys) -> "Callable[[], S3Credential]":
+    """Return a source of keys: as plain settings they would be mixed with the environment's."""
+
+    def provide() -> "S3Credential":
+        return {
+            "access_key_id": keys.access_key_id,
+            "secret_access_key": keys.secret_access_key,
+            "token": keys.session_token,
+            "expires_at": None,
+        }
+
+    return provide
+
+
+class _Options(TypedDict):
+    client_options: "ClientConfig"
+    retry_config: "RetryConfig"
+
+
+def _client(timeout_s: float, url: str | None) -> _Options:
+    return {
+        "client_options": {
+            "allow_http": url is not None and url.startswith("http://"),
+            "timeout": timedelta(seconds=timeout_s),
+            "connect_timeout": timedelta(seconds=min(timeout_s, _CONNECT_S_MAX)),
+        },
+        "retry_config": {"max_retries": 0},
+    }

@@ -1,0 +1,320 @@
+"""How an object store is asked: when a request is sent again, in parallel, and in which process.
+
+Requests are retried here and not in obstore, which would send a conditional write again after a
+lost reply, and then take what it wrote itself for somebody else's. A request that surely was not
+executed is sent again after a pause; one that may have been is sent again only if that is harmless.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet.protocol import Clock
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+# What a failed request means: read from what obstore raises, which is a class and a text.
+#
+# The text is the only place where the status, the service's code and the kind of network error
+# stand. It may also quote headers that the service signed, or an address with a token in it: so it
+# is neither shown nor chained, only the few words that are recognised here.
+
+
+class Kind(Enum):
+    """What to do about a failure."""
+
+    MISSING = "there is no such object"
+    MOVED = "a condition does not hold"
+    RANGE = "the object is too short for the range"
+    BUSY = "the request was not executed, and may be sent again"
+    UNCLEAR = "the request may have been executed"
+    DENIED = "access is denied, or the credentials are not accepted"
+    NO_BUCKET = "the bucket does not exist"
+    INCAPABLE = "the service cannot do this"
+    INVALID = "the key is not acceptable"
+    REFUSED = "the object store refused the request"
+
+
+class Failure(NamedTuple):
+    """What is known about a failed request: nothing in it is secret."""
+
+    kind: Kind
+    reason: str
+
+
+class Refusal(Exception):
+    """A service answered, and the answer is no: for whoever sent the request to understand."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.kind = failure.kind
+
+
+def driver_errors() -> tuple[type[Exception], ...]:
+    """Return what obstore raises."""
+    from obstore.exceptions import BaseError
+
+    return (BaseError, FileNotFoundError, NotImplementedError, ValueError)
+
+
+_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>|\(code: (\w{1,64})\)")
+_NETWORK = re.compile(r"HttpError \{\s*kind: (\w{1,32})")
+_SYSTEM = re.compile(r"Os \{\s*code: \d+,\s*kind: (\w{1,64})")
+_CERTIFICATE = re.compile(r"invalid peer certificate: (\w{1,64})")
+_INSTANCE = re.compile(r"Error performing (?:GET|PUT) \S+/latest/(?:api/token|meta-data/)")
+
+_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_NOT_EXECUTED = frozenset(
+    {
+        "RequestTimeout",  # 400: the service waited in vain for the rest of the request
+        "RequestThrottled",
+        "ServerBusy",
+        "ServiceUnavailable",
+        "SlowDown",
+        "ThrottlingException",
+        "TooManyRequests",
+    }
+)
+_CREDENTIALS = frozenset(
+    {
+        "AccessDenied",
+        "AuthenticationFailed",
+        "AuthorizationHeaderMalformed",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "TokenRefreshRequired",
+    }
+)
+_KINDS_BY_CLASS = {
+    "FileNotFoundError": Kind.MISSING,
+    "NotFoundError": Kind.MISSING,
+    "AlreadyExistsError": Kind.MOVED,
+    "PreconditionError": Kind.MOVED,
+    "NotModifiedError": Kind.MOVED,
+    "PermissionDeniedError": Kind.DENIED,
+    "UnauthenticatedError": Kind.DENIED,
+    "NotSupportedError": Kind.INCAPABLE,
+    "NotImplementedError": Kind.INCAPABLE,
+    "InvalidPathError": Kind.INVALID,
+    "ValueError": Kind.INVALID,
+}
+_KINDS_BY_STATUS = {
+    401: Kind.DENIED,
+    403: Kind.DENIED,
+    404: Kind.MISSING,
+    409: Kind.MOVED,
+    412: Kind.MOVED,
+    416: Kind.RANGE,
+    429: Kind.BUSY,
+    501: Kind.INCAPABLE,
+}
+
+
+def read_failure(cause: Exception) -> Failure:
+    """Return what is known about a failure."""
+    text = str(cause)
+    status = _first(_STATUS, text)
+    code = _first(_CODE, text)
+    reason = " ".join(filter(None, (status, code)))
+    if code in _NO_BUCKET or "bucket does not exist" in text:
+        return Failure(Kind.NO_BUCKET, reason)
+    if code in _CREDENTIALS:
+        return Failure(Kind.DENIED, reason)
+    # Without a status it is about one object of many, and the others may be done.
+    if code in _NOT_EXECUTED and status:
+        return Failure(Kind.BUSY, reason)
+    if _INSTANCE.search(text):
+        return Failure(Kind.DENIED, "no credentials were found")
+    if type(cause).__name__ in _KINDS_BY_CLASS:
+        return Failure(_KINDS_BY_CLASS[type(cause).__name__], reason)
+    if status:
+        return Failure(_kind_of_status(int(status)), reason)
+    return _read_network(text)
+
+
+def _kind_of_status(status: int) -> Kind:
+    if status in _KINDS_BY_STATUS:
+        return _KINDS_BY_STATUS[status]
+    # A 5xx may come from something between us and a service that has done as it was told.
+    return Kind.UNCLEAR if status >= 500 else Kind.REFUSED
+
+
+def _read_network(text: str) -> Failure:
+    kind = _first(_NETWORK, text)
+    detail = _first(_CERTIFICATE, text) or _first(_SYSTEM, text)
+    if not detail and "dns error" in text:
+        detail = "DnsError"
+    reason = " ".join(filter(None, (kind, detail)))
+    if "redirect" in text.partition("Debug source:")[0]:
+        return Failure(Kind.REFUSED, "redirect: is the region right?")
+    # Without a connection nothing was sent. After any other trouble it may have been.
+    return Failure(Kind.BUSY if kind == "Connect" else Kind.UNCLEAR, reason or "unknown")
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def error_of(failure: Failure, bucket: str, *, sent: bool) -> LimpetError:
+    """Return the error for a failure that is not to be retried any more.
+
+    `sent` says that a write may have been executed, by this attempt or one before.
+    """
+    about = f"bucket=`{bucket}` reason=`{failure.reason}`"
+    match failure.kind:
+        case Kind.INVALID:
+            return InvalidInput(f"the key is not acceptable for an object store. {about}")
+        case Kind.INCAPABLE:
+            return Unsupported(f"the object store cannot do this. {about}")
+        case Kind.BUSY | Kind.UNCLEAR:
+            return Unavailable(f"the object store did not answer. {about}", outcome_known=not sent)
+        case kind:
+            return Unavailable(f"{kind.value}. {about}", outcome_known=not sent)
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_PAUSE_S = 0.05
+_PAUSE_S_MAX = 5.0
+
+# The process whose threads serve obstore. They do not survive a fork, and obstore would wait for
+# them without end, also when all is opened anew.
+_process: int | None = None
+
+
+class Service:
+    """One bucket of an object store, asked by many threads. Opened by the first request.
+
+    A request takes at most `retry_s`, and the time of one attempt on top.
+    """
+
+    def __init__(
+        self,
+        open_store: "Callable[[], ObjectStore]",
+        *,
+        name: str,
+        clock: Clock,
+        retry_s: float,
+        parallel: int,
+    ) -> None:
+        self.about = f"bucket=`{name}`"
+        self._open_store = open_store
+        self._name = name
+        self._clock = clock
+        self._retry_s = retry_s
+        self._parallel = parallel
+        self._lock = threading.Lock()
+        self._store: ObjectStore | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """Let go of the threads and the connections."""
+        with self._lock:
+            pool, self._pool, self._store = self._pool, None, None
+        if pool is not None and _process == os.getpid():
+            pool.shutdown()
+
+    def answer(self, request: "Callable[[ObjectStore], T]") -> T:
+        """Ask for what a service has no reason to refuse."""
+        try:
+            return self.ask(request)
+        except Refusal as refusal:
+            raise self.misread(refusal) from None
+
+    def ask(
+        self,
+        request: "Callable[[ObjectStore], T]",
+        *,
+        write: bool = False,
+        again: bool = True,
+    ) -> T:
+        """Send a request until it is answered, as long as that is harmless and not too late.
+
+        `again` says that it may be sent again though it may have been executed.
+
+        Raises:
+            Refusal: the answer is no.
+        """
+        store = self._opened()
+        deadline = self._clock.monotonic() + self._retry_s
+        pause = _PAUSE_S
+        sent = False
+        while True:
+            try:
+                return request(store)
+            except driver_errors() as cause:
+                failure = read_failure(cause)
+            if failure.kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
+                raise Refusal(failure)
+            unclear = failure.kind is Kind.UNCLEAR
+            sent = sent or (write and unclear)
+            wait_s = pause * (0.5 + self._clock.jitter())
+            late = self._clock.monotonic() + wait_s > deadline
+            if late or not (failure.kind is Kind.BUSY or (unclear and again)):
+                raise error_of(failure, self._name, sent=sent)
+            self._clock.sleep(wait_s)
+            pause = min(pause * 2, _PAUSE_S_MAX)
+
+    def misread(self, refusal: Refusal) -> Unavailable:
+        """Return the error for an answer that nothing we asked for explains."""
+        return Unavailable(f"the object store refused the request. {self.about} reason=`{refusal}`")
+
+    def _opened(self) -> "ObjectStore":
+        global _process
+        with self._lock:
+            if _process is None:
+                _process = os.getpid()
+            if _process != os.getpid():
+                raise Unsupported(
+                    "an object store cannot be used in a process that was forked from one that used"
+                    f" it: fork before the first use, or start processes by `spawn`. {self.about}"
+                )
+            if self._store is None:
+                self._store = self._open_store()
+            return self._store
+
+    def map(self, work: Callable[[U], T], items: Sequence[U]) -> list[T]:
+        """Do some work on each item, in parallel; when it fails, only after all of it has ended."""
+        if len(items) < 2:
+            return [work(item) for item in items]
+        self._opened()
+        failed = threading.Event()
+
+        def task(item: U) -> T:
+            # Once one has waited in vain, those behind it need not wait as long again.
+            if failed.is_set():
+                raise CancelledError
+            try:
+                return work(item)
+            except BaseException:
+                failed.set()
+                raise
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._parallel, "limpet-bucket")
+            futures = [self._pool.submit(task, item) for item in items]
+        try:
+            # They begin in order, so the first that failed comes before all that were cancelled.
+            return [future.result() for future in futures]
+        except BaseException as cause:
+            _give_up(futures, cause)
+            raise
+
+
+def _give_up(futures: Sequence[Future[T]], cause: BaseException) -> None:
+    for future in futures:
+        future.cancel()
+    # Who presses Ctrl-C does not want to wait; others must not find requests still under way.
+    if isinstance(cause, Exception):
+        wait(futures)

@@ -1,0 +1,263 @@
+"""The engine on a PostgreSQL server: for many machines.
+
+The same tables as SQLite's (`sql/`), statements by name (`sql/queries.sql`). A
+commit locks the row of its scope, so what it decides (core/commits.py) is still true when it is
+written, and writers of other scopes do not wait. A save is one round trip for the process that
+changed the scope last and two for others; a load is one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+
+from limpet.backends.postgres.bodies import Read
+from limpet.backends.postgres.check import check_some
+from limpet.backends.postgres.errors import translated
+from limpet.backends.postgres.listen import listen, poller
+from limpet.backends.postgres.lost_answers import Marked
+from limpet.backends.postgres.one_statement import LINES_BYTES_MAX, Line, quick_save
+from limpet.backends.postgres.schema import make_ready
+from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
+from limpet.backends.postgres.tables import PostgresTables
+from limpet.backends.sql.backend import RelationalBackend, good_note
+from limpet.backends.sql.commit import Ready, carry_out
+from limpet.backends.sql.tables import Scope, Tables, verified, verified_note
+from limpet.backends.support.recent import Recent
+from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
+from limpet.core.notes import note_of
+from limpet.core.rows import Row, info_of
+from limpet.errors import Unavailable
+from limpet.model import Finding, Note, ScopeKey, SnapshotInfo, Stats
+from limpet.protocol import Clock, Commit, Found, Listener
+
+__all__ = ["PostgresBackend", "check_url"]
+
+T = TypeVar("T")
+
+_CONNECTIONS = 16
+_POLL_S = 1.0
+_PLACES = 256  # of notes that are listed by one statement, which looks at all of them
+
+
+class PostgresBackend(RelationalBackend):
+    """An engine whose storage is a schema of a PostgreSQL database."""
+
+    blocking = True
+    capabilities = frozenset({"durable", "index", "atomic"})
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        clock: Clock,
+        schema: str = "limpet",
+        setup: bool = True,
+        connections: int = _CONNECTIONS,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+        retry_s: float = RETRY_S_MAX,
+        pooler: bool = False,
+        advisory_locks: bool = True,
+        notify: bool = True,
+        poll_s: float = _POLL_S,
+        cache_bytes_max: int = CACHE_BYTES_MAX,
+    ) -> None:
+        """Open a store in a database, creating its tables or bringing them up to date."""
+        super().__init__(cache_bytes_max)
+        tells = notify and advisory_locks
+        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, tells)
+        self._listens = tells and not pooler
+        self._poll_s = poll_s
+        self._clock = clock
+        self._schema = schema
+        self._lines: Recent[Line] = Recent(LINES_BYTES_MAX)  # scopes that this process changed last
+        self._server = PostgresServer(conninfo, settings, clock)
+        try:
+            with self._server.connect() as conn:
+                make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
+        except psycopg.Error as cause:
+            raise translated(cause) from cause
+
+    def close(self) -> None:
+        self._server.close()
+        self._cache.clear()
+        self._lines.clear()
+
+    def _read(self, action: Callable[[Tables], T]) -> T:
+        return self._server.read(action)
+
+    def _look(self, action: Callable[[Tables], T]) -> T:
+        return self._server.look(action)
+
+    def _write(self, action: Callable[[Tables], T]) -> T:
+        return self._server.write(action)
+
+    def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        def write(tables: PostgresTables) -> tuple[T, Scope | None, bytes]:
+            result = action(tables)
+            found = tables.found
+            return result, found, b"" if found is None else tables.stamped(found)
+
+        def in_turn() -> T:
+            result, found, stamps = self._server.write(write)
+            line = self._lines.get(scope)
+            if line is not None and found is not None and line.scope.stamps == found.stamps:
+                # The mark is our own, so that the next save of this process is one statement.
+                self._lines.keep(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
+            return result
+
+        return self._server.in_turn(scope, in_turn)
+
+    def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        # Not as a note is: what is remembered of the scope must not outlive another lease.
+        self._lines.keep(scope, None)
+        try:
+            return self._server.write(action)
+        finally:
+            self._lines.keep(scope, None)
+
+    def _give_back(self) -> int:
+        return 0  # what is free is used again; to shrink the files is the server's own business
+
+    # Committing
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        return self._server.in_turn(commit.scope, lambda: self._commit(commit))
+
+    def _commit(self, commit: Commit) -> SnapshotInfo:
+        ready = self._prepare(commit)
+        line = self._lines.get(commit.scope)
+        quick = None if line is None else quick_save(line, commit, ready)
+        if quick is None:
+            done = self._save(commit, ready, line, None)
+        else:
+            done = _Saved(quick.row, quick.body, quick.moved, True)
+            lost = Lost(Marked(commit.scope, quick.mark, quick.known), done._replace(moved=None))
+            try:
+                if not self._server.once("save_in_one", quick.values, commit.scope.session_id):
+                    done = self._save(commit, ready, line, None)
+            except NoAnswer:
+                done = self._save(commit, ready, line, lost)
+        self._lines.keep(commit.scope, None if done.moved is None else Line(done.moved, done.alone))
+        if done.body is not None:
+            self._cache.put(commit.scope, done.row.nonce, done.body)
+        return info_of(commit.scope, done.row)
+
+    def _save(
+        self, commit: Commit, ready: Ready | None, line: Line | None, lost: "Lost[_Saved] | None"
+    ) -> "_Saved":
+        def write(tables: PostgresTables) -> _Saved:
+            tables.is_new = line is None or not line.alone
+            # A writer alone that cannot do without asking mostly has a group to close.
+            tables.full = None if line is None or tables.is_new else line.kept_trail
+            row, body = carry_out(tables, commit, ready)
+            # Among several writers one statement would mostly be in vain: it is for one alone.
+            found = tables.found
+            alone = line is None or found is None or found.stamps == line.scope.stamps
+            return _Saved(row, body, tables.moved, alone)
+
+        return self._server.write(write, lost)
+
+    # Listening
+
+    def listen(self) -> Listener:
+        self._server.check_open()
+        if not self._listens:
+            return poller(self._clock, self._poll_s)
+        server = self._server
+        try:
+            return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
+        except Unavailable:
+            # There may be no connection left for one who listens: then those that there are look.
+            if not self._server.answers():
+                raise
+            return poller(self._clock, self._poll_s)
+
+    # Reading
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        if len(ids) != 1 and None in ids:
+            return super().read_snapshots(scope, ids)
+        name, asked = "read_snapshots", {**scope._asdict(), "ids": list(ids)}
+        if len(ids) == 1:
+            name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
+        rows = self._look(lambda tables: tables.turn.all(name, asked))
+        read = Read(rows)
+        tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
+        found: list[Found] = []
+        for top in tops:
+            if top is not None:
+                body = read.body(top)
+                if top.seq == read.head_seq:  # who resumes or updates goes on from here
+                    self._cache.put(scope, top.nonce, body)
+                found.append((info_of(scope, top), body))
+        return found
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        if snapshot_id is None:
+            return super().read_info(scope, None)
+        asked = {**scope._asdict(), "id": snapshot_id}
+        found = self._look(lambda tables: tables.turn.one("snapshot_info", asked))
+        return None if found is None else info_of(scope, verified(found, found[-1]))
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        asked = scope._asdict()
+        places = [each or "" for each in on]
+
+        def named(tables: Tables) -> list[Note]:
+            each_of = [{**asked, "on": each, "name": name} for each in places]
+            rows = (tables.turn.one("note_in_scope", each) for each in each_of)
+            found = [verified_note(row[:-1], row[-1]) for row in rows if row is not None]
+            return [note_of(row) for row in found[:limit]]
+
+        def listed(tables: Tables) -> list[Note]:
+            page: list[Note] = []
+            behind = after
+            for start in range(0, len(places), _PLACES):
+                values = {**asked, "ons": places[start : start + _PLACES], "after": behind}
+                page += tables.turn.page("list_notes", values, _good_note, limit - len(page))
+                if len(page) >= limit:
+                    break
+                behind = ""
+            return page
+
+        return self._look(listed if name is None else named)
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        def read(tables: Tables) -> Stats:
+            totals = tables.turn.one("totals", {"session_id": session_id})
+            sessions, scopes, snapshots, logical, stored = totals
+            largest: list[tuple[str, int]] = []
+            if session_id is None:
+                (stored,) = tables.turn.one("stored_bytes")
+                largest = tables.turn.all("largest_sessions", (limit,))
+            return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
+
+        return self._read(read)
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        def look(tables: PostgresTables) -> tuple[list[Finding], str | None]:
+            return check_some(tables.turn, self._schema, after, repair=repair, limit=limit)
+
+        return (self._server.write if repair else self._server.read)(look)
+
+
+def _good_note(found: Any) -> Note | None:
+    return good_note(found[-1], found[:-1])
+
+
+class _Saved(NamedTuple):
+    """What came of a commit: what stands, its state if known, and the scope if it was moved."""
+
+    row: Row
+    body: bytes | None
+    moved: Scope | None
+    alone: bool  # nobody else had changed the scope since we did

@@ -1,0 +1,140 @@
+"""One transaction on a PostgreSQL connection, by the names of statements.
+
+What need not be answered waits until something is asked or the transaction ends, and is then sent
+together with it in one go: to look and to write are two round trips, however much is written.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.abc import QueryNoTemplate
+
+from limpet.backends.sql.statements import in_schema
+from limpet.backends.sql.transaction import load_statements
+
+T = TypeVar("T")
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
+
+_UNHEARD = "false /* is_heard */"
+_FETCH = 100  # rows at a time of a statement whose reader may stop
+
+
+@lru_cache(maxsize=64)
+def statements_of(schema: str, *, tells: bool = True) -> Mapping[str, bytes]:
+    """Return the statements for the tables of a schema; with `tells` a save asks who listens."""
+    found = load_statements("postgres")
+    if tells:
+        is_heard = found["is_heard"].rstrip(";")
+        found["save_in_one"] = found["save_in_one"].replace(_UNHEARD, f"({is_heard})")
+    return {name: in_schema(text, schema).encode() for name, text in found.items()}
+
+
+class PostgresTurn:
+    """What `_relational.turn.Turn` asks for. Without `begin`, each statement stands alone."""
+
+    def __init__(
+        self,
+        conn: Connection,
+        statements: Mapping[str, bytes],
+        begin: Iterable[bytes] = (),
+    ) -> None:
+        self._conn = conn
+        self._statements = statements
+        self._waiting: list[tuple[Cursor, QueryNoTemplate, Any]] = []
+        self._waiting += [(conn.cursor(), text, None) for text in begin]
+        self.committing = False
+
+    def _ask(self, name: str, values: Any) -> Cursor:
+        cursor = self._conn.cursor(binary=True)
+        if not self._waiting:
+            return cursor.execute(self._statements[name], values)
+        with self._together():
+            self._send()
+            cursor.execute(self._statements[name], values)
+        return cursor
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Send what is said inside in one go, and raise the first error that comes back."""
+        first: psycopg.Error | None = None
+        try:
+            with self._conn.pipeline():
+                try:
+                    yield
+                except psycopg.Error as cause:
+                    first = cause  # not seen by the end of the pipeline, which would log the rest
+        except psycopg.Error as cause:
+            raise first or cause from None
+        if first is not None:
+            raise first
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for cursor, text, values in waiting:
+            cursor.execute(text, values)
+
+    def commit(self) -> None:
+        """Send what waits and end the transaction; it is durable when this returns."""
+        with self._together():
+            self._send()
+            self.committing = True
+            self._conn.execute(b"COMMIT")
+
+    def one(self, name: str, values: Any = ()) -> Any:
+        """Return the first row of a statement, or None."""
+        return self._ask(name, _plain(values)).fetchone()
+
+    def all(self, name: str, values: Any = ()) -> list[Any]:
+        """Return all rows of a statement that has few."""
+        return self._ask(name, _plain(values)).fetchall()
+
+    def each(self, name: str, values: Any = ()) -> Iterator[Any]:
+        """Yield rows by a cursor on the server, until the reader stops."""
+        if self._waiting:
+            with self._together():
+                self._send()
+        with self._conn.cursor(name=f"limpet_{id(values)}", binary=True) as cursor:
+            cursor.itersize = _FETCH
+            yield from cursor.execute(self._statements[name], _plain(values))
+
+    def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
+        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
+        asked = limit
+        while True:
+            rows = self.all(name, {**values, "limit": asked})
+            items = [item for found in rows if (item := take(found)) is not None]
+            if len(items) >= limit or len(rows) < asked:
+                return items[:limit]
+            asked *= 2  # some were damaged, which is rare enough to begin again
+
+    def do(self, name: str, values: Any = ()) -> None:
+        """Write, together with what is asked next."""
+        self.later(name, values)
+
+    def later(self, name: str, values: Any = ()) -> Cursor:
+        """Say something together with what is asked next; its answer can be read after that."""
+        cursor = self._conn.cursor(binary=True)
+        self._waiting.append((cursor, self._statements[name], _plain(values)))
+        return cursor
+
+    def do_many(self, name: str, rows: Iterable[Any]) -> None:
+        """Write the same with each of several rows of values."""
+        for row in rows:
+            self.later(name, row)
+
+    def count(self, name: str, values: Any = ()) -> int:
+        """Write, and return how many rows were touched."""
+        return self._ask(name, _plain(values)).rowcount
+
+    def many(self, keys: Iterable[int]) -> Any:
+        """Return several keys as one value: an array."""
+        return list(keys)
+
+
+def _plain(values: Any) -> Any:
+    """Return values as the driver knows them: a tuple with names counts as a plain one."""
+    return tuple(values) if isinstance(values, tuple) else values

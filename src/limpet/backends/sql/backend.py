@@ -1,0 +1,369 @@
+"""The verbs over tables: what the engines over SQL have in common.
+
+An engine says how a transaction is run, and what checking and giving space back mean to it. Each
+docstring of `protocol.Backend` is a promise that holds here.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import orjson
+
+from limpet.backends.sql.check_rows import damage_of
+from limpet.backends.sql.commit import Ready, carry_out
+from limpet.backends.sql.leases import Leases
+from limpet.backends.sql.tables import Tables, is_text, rest_of, verified, verified_note
+from limpet.backends.support.recent import BodyCache
+from limpet.core import commits
+from limpet.core.deltas.delta import diff
+from limpet.core.ids import SEQ_MAX, prefix_end
+from limpet.core.notes import NoteRow, note_of, written_note
+from limpet.core.rows import Row, info_of
+from limpet.errors import Corrupt
+from limpet.model import (
+    ANY,
+    Expect,
+    Finding,
+    Note,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotRef,
+    Stats,
+)
+from limpet.protocol import Commit, Found, NoteWrite, Query
+
+T = TypeVar("T")
+
+
+class RelationalBackend(Leases):
+    """An engine over tables, without its transactions."""
+
+    def __init__(self, cache_bytes_max: int) -> None:
+        self._cache = BodyCache(cache_bytes_max)
+
+    def _give_back(self) -> int:
+        """Give unused space back to the operating system; return the bytes."""
+        raise NotImplementedError
+
+    # Committing
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        ready = self._prepare(commit)
+        row, body = self._write(lambda tables: carry_out(tables, commit, ready))
+        if body is not None:
+            self._cache.put(commit.scope, row.nonce, body)
+        return info_of(commit.scope, row)
+
+    def _prepare(self, commit: Commit) -> Ready | None:
+        """Compare with the last state that is known here, before the turn is taken."""
+        known = self._cache.get(commit.scope)
+        if known is None or not isinstance(commit.body, bytes):
+            return None
+        # A state that is changed in place is compared only if it turns out to be another one.
+        step = None if commit.replaces is not None else diff(known.body, commit.body)
+        return Ready(known, step)
+
+    # Reading
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        head: list[int | None] = []
+
+        def read(tables: Tables) -> list[tuple[Row, bytes]]:
+            found = tables.scope(scope)
+            if found is None:
+                return []
+            head[:] = [found.head_seq]
+            rows = [row for each in ids if (row := tables.named(found, each)) is not None]
+            return list(zip(rows, tables.bodies(rows), strict=True))
+
+        found = self._read(read)
+        for row, body in found:
+            if [row.seq] == head:  # who resumes or updates goes on from here
+                self._cache.put(scope, row.nonce, body)
+        return [(info_of(scope, row), body) for row, body in found]
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        def read(tables: Tables) -> Row | None:
+            found = tables.scope(scope)
+            return None if found is None else tables.named(found, snapshot_id)
+
+        row = self._look(read)
+        return None if row is None else info_of(scope, row)
+
+    # Listing
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        return self._look(lambda tables: _matches(tables, query, limit))
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        def read(tables: Tables) -> list[str]:
+            found = tables.scope(scope)
+            if found is None:
+                return []
+            return tables.turn.page("list_ids", {"pk": found.pk, "after": after}, _name, limit)
+
+        return self._look(read)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        values = {"low": id_prefix, "high": prefix_end(id_prefix)}
+        return self._look(lambda tables: tables.turn.page("find_refs", values, _ref, limit))
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        values = {"low": prefix, "high": prefix_end(prefix), "after": after}
+        return self._look(lambda tables: tables.turn.page("list_sessions", values, _name, limit))
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        low, high = prefix, prefix_end(prefix)
+        if session_id is not None:
+            if not session_id.startswith(prefix):
+                return []
+            low, high = session_id, session_id + "\x01"  # no id holds NUL: this one alone
+        start = after or ScopeKey("", "", "")
+        values = {
+            "low": max(low, start.session_id),
+            "high": high,
+            "kind": kind,
+            "after_session": start.session_id,
+            "after_kind": start.kind,
+            "after_scope": start.scope_id,
+        }
+        return self._look(
+            lambda tables: tables.turn.page("list_scopes", values, _scope_info, limit)
+        )
+
+    # Deleting
+
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        def write(tables: Tables) -> Pruned:
+            found = tables.scope_to_change(scope)
+            commits.check_fence(fence, None if found is None else found.fence, scope)
+            if found is None:
+                return Pruned(0, 0)
+            tables.mark_place()
+            dead: dict[int, int] = {}
+            for each in ids:
+                gone = tables.seq_and_size(found, each)
+                if gone is not None and gone[0] == found.head_seq and spare_head:
+                    continue
+                tables.remove_notes_on(found, each)
+                if gone is not None:
+                    tables.remove(found, gone[0])
+                    tables.uncover(found, gone[0])
+                    dead[gone[0]] = gone[1]
+            if dead:
+                tables.remove_bodies(found, dead)
+            return Pruned(len(dead), sum(dead.values()))
+
+        return self._write(write)
+
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
+        def write(tables: Tables) -> int:
+            found = tables.scope_to_change(scope)
+            commits.check_fence(fence, None if found is None else found.fence, scope)
+            if expect is not ANY:  # without, damage to the head does not matter
+                commits.check_expect(expect, None if found is None else tables.head(found), scope)
+            if found is None:
+                return 0
+            tables.mark_place()
+            tables.part_from(found.pk, "scope")
+            count = tables.remove_scopes([found.pk])
+            tables.remove_empty_session(scope.session_id)
+            return count
+
+        return self._write(write)
+
+    def delete_session(self, session_id: str) -> int:
+        def write(tables: Tables) -> int:
+            pks = tables.session_to_remove(session_id)
+            tables.mark_place()
+            for pk in pks:
+                tables.part_from(pk, "session")
+            count = tables.remove_scopes(pks)
+            tables.remove_empty_session(session_id)
+            return count
+
+        return self._write(write)
+
+    # The whole
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        def read(tables: Tables) -> Stats:
+            asked = {"session_id": session_id}
+            ((sessions, scopes),) = tables.turn.all("count_everything", asked)
+            snapshots = logical = stored = 0
+            if session_id is None:
+                ((stored,),) = tables.turn.all("stored_bytes", ())
+            largest: list[tuple[str, int]] = []
+            for name, count, size, length in tables.turn.each("sizes_by_session", asked):
+                snapshots, logical = snapshots + count, logical + size
+                stored += 0 if session_id is None else length or 0
+                if session_id is None and len(largest) < limit and is_text(name):
+                    largest.append((name, length or 0))
+            return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
+
+        return self._read(read)
+
+    def compact(self) -> int:
+        # One at a time, since others wait meanwhile, and none that comes up on the way.
+        last, _ = self._read(Tables.newest_place)
+        place: int | None = 0
+        while place is not None and place < last:
+            place = self._write(_dropping(place))
+        return self._give_back()
+
+    # Notes
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        def read(tables: Tables) -> list[Note]:
+            owner = tables.scope(scope)
+            if owner is None:
+                return []
+            if name is not None:
+                asked = [tables.note(owner, each or "", name) for each in on]
+                return [note_of(row) for row in asked if row is not None][:limit]
+            page: list[Note] = []
+            behind = after
+            for each in on:
+                at = {"pk": owner.pk, "on": each or "", "after": behind}
+                take = partial(good_note, owner.pk)
+                page += tables.turn.page("list_notes", at, take, limit - len(page))
+                if len(page) >= limit:
+                    break
+                behind = ""
+            return page
+
+        return self._look(read)
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        def read(tables: Tables) -> list[str]:
+            owner = tables.scope(scope)
+            if owner is None:
+                return []
+            return tables.turn.page("list_noted", {"pk": owner.pk, "after": after}, _name, limit)
+
+        return self._look(read)
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        return self._look(lambda tables: damage_of(tables, scope))
+
+    def write_note(self, write: NoteWrite) -> Note:
+        def put(tables: Tables) -> NoteRow:
+            scope, before = tables.scope_and_note(write.scope, write.on or "", write.name)
+            commits.check_fence(write.fence, None if scope is None else scope.fence, write.scope)
+            row = written_note(write, before)
+            tables.put_note(scope or tables.add_scope(write.scope), row)
+            return row
+
+        return note_of(self._write_note(write.scope, put))
+
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
+        def remove(tables: Tables) -> int:
+            found = tables.scope_to_note(scope)
+            commits.check_fence(fence, None if found is None else found.fence, scope)
+            return 0 if found is None else tables.remove_note(found, on or "", name)
+
+        return self._write_note(scope, remove)
+
+
+def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
+    values: dict[str, Any] = {
+        "before": SEQ_MAX if query.after is None else query.after,
+        "status": query.status,
+        "id": query.id,
+        "leaves": query.leaves,
+        "labels": orjson.dumps(dict(query.labels)).decode(),
+        "low": query.prefix,
+        "high": prefix_end(query.prefix),
+    }
+    if query.scope is not None:
+        scope = tables.scope(query.scope)
+        if scope is None or not query.scope.session_id.startswith(query.prefix):
+            return []
+        name = "history_of_scope"
+        values |= {"pk": scope.pk, **query.scope._asdict()}
+    elif query.id is not None:
+        name = "find"
+    elif query.labels:
+        name = "history_by_label"
+        values["name"], values["value"] = query.labels[0]
+    else:
+        name = "history_of_sessions"
+
+    def take(found: Any) -> SnapshotInfo | None:
+        pk, *names = rest_of(found)
+        if not is_text(*names):
+            return None
+        try:
+            info = info_of(ScopeKey(*names), verified(found, pk))
+        except Corrupt:
+            return None  # left out of a listing; asking for it by id raises
+        # The table of labels is an index: the snapshot itself is the authority.
+        matches = all(info.labels.get(name) == value for name, value in query.labels)
+        return info if matches else None
+
+    return tables.turn.page(name, values, take, limit)
+
+
+def _name(found: Any) -> str | None:
+    (name,) = found
+    return name if is_text(name) else None
+
+
+def _ref(found: Any) -> SnapshotRef | None:
+    id, *names = found
+    return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
+
+
+def good_note(pk: int, found: Any) -> Note | None:
+    """Return the note that a result holds, unless it is damaged."""
+    try:
+        return note_of(verified_note(found, pk))
+    except Corrupt:
+        return None  # left out of a listing; asking for it by name raises
+
+
+def _scope_info(found: Any) -> ScopeInfo | None:
+    pk, *names = rest_of(found)
+    if not is_text(*names):
+        return None
+    key = ScopeKey(*names)
+    head = None
+    if found[0] is not None:
+        with suppress(Corrupt):
+            head = info_of(key, verified(found, pk))
+    return ScopeInfo(key, head)
+
+
+def _dropping(after: int) -> Callable[[Tables], int | None]:
+    return lambda tables: tables.drop_unlisted(after)

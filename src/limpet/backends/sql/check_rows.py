@@ -1,0 +1,387 @@
+"""Inspecting what stands in the tables: one key at a time."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from limpet.backends.sql import repair as mending
+from limpet.backends.sql.bodies import Bodies
+from limpet.backends.sql.findings import address, finding, id_or_none
+from limpet.backends.sql.repair import DAMAGE
+from limpet.backends.sql.tables import Tables, rest_of, verified, verified_note
+from limpet.backends.sql.transaction import Turn
+from limpet.core import limits
+from limpet.core.codec import SEALED, WHOLE, decode
+from limpet.core.deltas.chain import BodyRow, payload_of
+from limpet.core.deltas.delta import Delta, parse, size_of
+from limpet.core.ids import SEQ_MAX
+from limpet.core.notes import note_of
+from limpet.core.rows import info_of
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import Finding, ScopeKey
+
+_ANYWHERE = ScopeKey("any")
+_SIZES_MAX = 10_000  # remembered at a time
+
+
+class Rows:
+    """The rows of one transaction. Each method inspects what one key stands for.
+
+    With `repair` it mends what can be mended on the way. `spent` counts the bytes of states read.
+    """
+
+    def __init__(self, turn: Turn, *, repair: bool) -> None:
+        self._turn = turn
+        self._tables = Tables(turn)
+        self._bodies = Bodies(turn)
+        self._sizes: dict[int, int] = {}
+        self._repair = repair
+        self.spent = 0
+
+    def _one(self, name: str, values: Any) -> Any:
+        found = self._turn.one(f"check.{name}", values)
+        if found is None:  # a walk met this key, but looking it up leads elsewhere
+            raise Corrupt("a row is not where its key says")
+        return found
+
+    def _at(self, seq: int) -> dict[str, Any]:
+        """Return the address of a snapshot, as far as it has one."""
+        found = self._turn.one("check.address_of_snapshot", (seq,))
+        *names, id = found or (None, None, None, None)
+        return {"scope": address(*names), "id": id_or_none(id)}
+
+    def watermark(self, _: int) -> Iterator[Finding]:
+        """The row of `watermark`, which is missing."""
+        if self._repair:
+            self._turn.do("check.restore_watermark")
+        fact = "the last place that was given is not known, so that nothing can be saved"
+        yield finding("watermark_missing", fact, repaired=self._repair)
+
+    def owner(self, pk: int) -> Iterator[Finding]:
+        """A scope that snapshots or notes name as theirs."""
+        (exists,) = self._one("has_scope", (pk,))
+        if exists:
+            return
+        snapshots, notes = self._one("owned", {"pk": pk})
+        key = mending.restore_scope(self._turn, pk) if self._repair else None
+        counts = {"snapshots_without_scope": snapshots, "notes_without_scope": notes}
+        for code, count in counts.items():
+            if count:
+                what = code.partition("_")[0]
+                fact = f"{what} belong to a scope that does not exist"
+                yield finding(
+                    code, fact, scope=key, repaired=key is not None, scope_pk=pk, count=count
+                )
+
+    def scope(self, pk: int) -> Iterator[Finding]:
+        """A row of `scopes`."""
+        facts = mending.ScopeFacts._make(self._one("scope", (pk,)))
+        session_id = facts.session_id
+        if not facts.has_session:
+            if self._repair:
+                session_id = mending.restore_session(self._turn, facts.session_pk)
+            yield finding(
+                "scope_without_session",
+                "a scope belongs to a session that does not exist",
+                scope=address(session_id, facts.scope_id, facts.kind),
+                repaired=session_id is not None,
+                scope_pk=pk,
+                session_pk=facts.session_pk,
+            )
+        key = address(session_id, facts.scope_id, facts.kind)
+        try:
+            limits.check_scope(_ANYWHERE.session_id, facts.scope_id, facts.kind)
+        except InvalidInput:
+            fact = "a scope has a name that no verb takes"
+            yield finding("name_wrong", fact, scope_pk=pk, scope_id=facts.scope_id, kind=facts.kind)
+        found = list(_scope_columns(pk, facts, key, repaired=self._repair))
+        if found and self._repair:
+            mending.settle_scope(self._turn, pk, facts)
+        yield from found
+
+    def session(self, pk: int) -> Iterator[Finding]:
+        """A row of `sessions`."""
+        session_id, has_scopes = self._one("session", (pk,))
+        try:
+            limits.check_id("session_id", session_id)
+        except InvalidInput:
+            fact = "a session has a name that no verb takes"
+            yield finding("name_wrong", fact, session_pk=pk, session_id=session_id)
+        if not has_scopes:
+            fact = "a session has no scopes; to delete it is safe"
+            yield finding("session_empty", fact, session_id=session_id)
+
+    def snapshot(self, seq: int) -> Iterator[Finding]:
+        """A row of `snapshots`, its labels, and that it has a body."""
+        found = self._one("snapshot", (seq,))
+        pk, has_scope, head_seq, has_body, has_parent, is_placed = rest_of(found)
+        if not has_body:
+            fact = "the state of a snapshot is missing"
+            yield finding("body_missing", fact, **self._at(seq), seq=seq)
+        try:
+            row = verified(found, pk)
+            labels = set(info_of(_ANYWHERE, row).labels.items())
+        except DAMAGE:
+            fact = "the facts of a snapshot fail their check"
+            yield finding("snapshot_damaged", fact, **self._at(seq), seq=seq)
+            return
+        if has_scope and not row.kept and head_seq != seq:
+            yield self._draft(pk, seq, head_seq)
+        if not is_placed:
+            if self._repair:
+                self._turn.do("check.set_apart", (seq,))
+            fact = "a snapshot does not stand just behind its parent, as it says"
+            yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
+        yield from self._labels(seq, labels)
+        if not has_parent:
+            fact = "a snapshot names a parent that does not exist, which it may"
+            yield finding("parent_missing", fact, **self._at(seq), parent_id=row.parent_id)
+
+    def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
+        mended = self._repair and head_seq is None and mending.newest_draft(self._turn, pk) == seq
+        if mended:
+            self._turn.do("check.set_head", {"pk": pk, "seq": seq})
+        fact = "a snapshot that is not kept is not the head either"
+        at = self._at(seq)
+        return finding("draft_unreachable", fact, **at, repaired=mended, seq=seq, head_seq=head_seq)
+
+    def _labels(self, seq: int, labels: set[tuple[str, str]]) -> Iterator[Finding]:
+        """The index of a snapshot's labels, of which the snapshot itself is the authority."""
+        indexed = set(self._turn.all("check.labels_of", (seq,)))
+        if indexed == labels:
+            return
+        if self._repair:
+            mending.index_labels(self._turn, seq, labels)
+        at = self._at(seq)
+        for name, _ in sorted(labels - indexed):
+            fact = "a label of a snapshot is not in the index"
+            yield finding("label_missing", fact, **at, repaired=self._repair, name=name)
+        for name, _ in sorted(indexed - labels):
+            fact = "the index has a label that the snapshot does not have"
+            yield finding("label_surplus", fact, **at, repaired=self._repair, name=name)
+
+    def body(self, seq: int) -> Iterator[Finding]:
+        """A row of `bodies`."""
+        has_snapshot, size, base, has_base, is_base, is_head = self._one("body", (seq,))
+        if not has_snapshot and not is_base:
+            mended = self._repair and self._every_snapshot_has_its_body
+            if mended:
+                self._tables.deltas.release([seq])
+            fact = "a state belongs to no snapshot"
+            yield finding("body_without_snapshot", fact, repaired=mended, seq=seq)
+            return
+        if not has_base:
+            fact = "the state that another one builds on is missing"
+            (above,) = self._one("count_above", (seq,))
+            at = self._at(seq)
+            yield finding("base_missing", fact, **at, seq=seq, base=base, dependents=above)
+            return
+        try:
+            found, encoded = self._decoded(seq, whole=is_head)
+        except DAMAGE:
+            if self._is_sound(seq) and not self._is_founded(seq):
+                return  # what it builds on is damaged or missing, and reported as such
+            fact = "the state of a snapshot fails its check"
+            (above,) = self._one("count_above", (seq,))
+            yield finding("body_damaged", fact, **self._at(seq), seq=seq, dependents=above)
+            return
+        try:
+            if encoded is not None:
+                decode(encoded)
+        except DAMAGE:
+            fact = "the state of a snapshot is not JSON"
+            yield finding("body_not_json", fact, **self._at(seq), seq=seq, bytes=found)
+            return
+        if has_snapshot and size != found and self._is_whole(seq):
+            fact = "the state of a snapshot has another size than the snapshot says"
+            sizes = {"bytes": found, "size": size}
+            yield finding("body_size_wrong", fact, **self._at(seq), seq=seq, **sizes)
+
+    def _is_sound(self, seq: int) -> bool:
+        """Tell whether a body by itself is what was stored."""
+        try:
+            self._opened(seq)
+        except DAMAGE:
+            return False
+        return True
+
+    def _is_founded(self, seq: int) -> bool:
+        """Tell whether all that a body builds on is there and by itself what was stored."""
+        below = self._bodies.links(seq)[1:]
+        if not all(map(self._is_sound, below)):
+            return False
+        return not below or self._opened(below[-1])[0].base is None
+
+    def _decoded(self, seq: int, *, whole: bool) -> tuple[int, bytes | None]:
+        """Return the size of a state, and the state itself if it is stored or wanted whole.
+
+        A delta is held against the size of what it builds on; to decode all states of a long
+        history would take time in proportion to its square.
+        """
+        row, payload, step = self._opened(seq)
+        if step is None:
+            if row.base is not None:
+                raise Corrupt("a whole state builds on nothing")
+            return len(payload), payload
+        if whole:
+            encoded = self._tables.deltas.read(seq)
+            self.spent += len(encoded)
+            return len(encoded), encoded
+        room = self._size(row.base)
+        if row.form == SEALED:
+            room += self._size(self._opened(row.base or 0)[0].base)
+        if any(
+            start + count > room for start, count in zip(step.ops[::3], step.ops[1::3], strict=True)
+        ):
+            raise Corrupt("a delta does not fit its base")
+        return size_of(step), None
+
+    def _opened(self, seq: int) -> tuple[BodyRow, bytes, Delta | None]:
+        """Return a body, what is in it, and that as a delta unless it is a whole state."""
+        row = self._bodies.row(seq)
+        if row is None:
+            raise Corrupt("a body is missing")
+        payload = payload_of(row)
+        self.spent += len(payload)
+        step = None if row.form == WHOLE else parse(payload)
+        if len(self._sizes) >= _SIZES_MAX:
+            self._sizes.clear()
+        self._sizes[seq] = len(payload) if step is None else size_of(step)
+        return row, payload, step
+
+    def _size(self, seq: int | None) -> int:
+        """Return the size of the state that a body is for."""
+        if seq is None:
+            return 0
+        if seq not in self._sizes:
+            self._opened(seq)
+        return self._sizes[seq]
+
+    @cached_property
+    def _every_snapshot_has_its_body(self) -> bool:
+        """If not, a body that is no snapshot's may be the missing one at a wrong place."""
+        lacking = self._turn.one("check.a_snapshot_without_body")
+        return lacking is None
+
+    def _is_whole(self, seq: int) -> bool:
+        """Tell whether a snapshot's own row can be believed."""
+        found = self._one("snapshot", (seq,))
+        try:
+            verified(found, rest_of(found)[0])
+        except DAMAGE:
+            return False
+        return True
+
+    def label(self, seq: int) -> Iterator[Finding]:
+        """The index of labels at one place."""
+        (exists,) = self._one("has_snapshot", (seq,))
+        if not exists:
+            if self._repair:
+                mending.remove_labels(self._turn, seq)
+            fact = "the index has labels of a snapshot that does not exist"
+            yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
+
+    def note(self, pk: int) -> Iterator[Finding]:
+        """A row of `notes`."""
+        *found, scope_pk = self._one("note", (pk,))
+        try:
+            note_of(verified_note(found, scope_pk))
+        except DAMAGE:
+            names = self._turn.one("check.address_of_scope", (scope_pk,))
+            on, name = found[:2]
+            yield finding(
+                "note_damaged",
+                "a note fails its check",
+                scope=address(*(names or ())),
+                id=id_or_none(on) or None,
+                name=name,
+                note_pk=pk,
+            )
+
+
+def _scope_columns(
+    pk: int, facts: mending.ScopeFacts, key: ScopeKey | None, *, repaired: bool
+) -> Iterator[Finding]:
+    """What the columns of a scope say of its snapshots."""
+    at: dict[str, Any] = {"scope": key, "repaired": repaired, "scope_pk": pk}
+    if facts.head_is_wrong:
+        fact = "the head of a scope is no snapshot of it"
+        yield finding("head_missing", fact, **at, head_seq=facts.head_seq)
+    if facts.tip_is_wrong:
+        fact = "the tip of a scope is not its newest kept snapshot"
+        seqs: dict[str, Any] = {"tip_seq": facts.tip_seq, "newest_kept": facts.newest_kept}
+        yield finding("tip_wrong", fact, **at, **seqs)
+    if facts.next_seq_is_low:
+        fact = "the next place of a scope is not above all that it has given"
+        yield finding("next_seq_low", fact, **at, next_seq=facts.next_seq, newest=facts.newest)
+    if facts.floor_is_wrong:
+        fact = "the greatest id made in a scope is not one"
+        yield finding("floor_wrong", fact, **at, floor=facts.floor)
+
+
+# What of a scope is so damaged that listings leave it out.
+
+_PAGE = 1000
+
+
+class _Looked(NamedTuple):
+    """Where a row stands, and what is wrong with it."""
+
+    place: Any
+    damage: Finding | None
+
+
+def damage_of(tables: Tables, key: ScopeKey) -> list[Finding]:
+    """Return a finding for each snapshot and each note whose row fails its check."""
+    scope = tables.scope(key)
+    if scope is None:
+        return []
+    return [*_snapshots(tables, key, scope.pk), *_notes(tables, key, scope.pk)]
+
+
+def _snapshots(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
+    def look(found: Any) -> _Looked:
+        try:
+            info_of(key, verified(found, pk))
+        except Corrupt:
+            fact = "a snapshot fails its check"
+            id = id_or_none(found[1])
+            return _Looked(found[0], finding("snapshot_damaged", fact, scope=key, id=id))
+        return _Looked(found[0], None)
+
+    facts = {"status": None, "id": None, "leaves": False, "labels": "{}", **key._asdict()}
+    damaged: list[Finding] = []
+    before = SEQ_MAX
+    while True:
+        values = {**facts, "pk": pk, "before": before}
+        page = tables.turn.page("history_of_scope", values, look, _PAGE)
+        damaged += [each.damage for each in page if each.damage is not None]
+        if len(page) < _PAGE:
+            return damaged
+        before = page[-1].place
+
+
+def _id(on: Any) -> str | None:
+    return id_or_none(on) or None  # one of the scope stands on no id
+
+
+def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
+    def look(found: Any) -> _Looked:
+        on, name = found[:2]
+        try:
+            note_of(verified_note(found, pk))
+        except Corrupt:
+            told = finding(
+                "note_damaged", "a note fails its check", scope=key, id=_id(on), name=name
+            )
+            return _Looked((on, name), told)
+        return _Looked((on, name), None)
+
+    damaged: list[Finding] = []
+    on, after = "", ""
+    while True:
+        page = tables.turn.page("all_notes", {"pk": pk, "on": on, "after": after}, look, _PAGE)
+        damaged += [each.damage for each in page if each.damage is not None]
+        if len(page) < _PAGE:
+            return damaged
+        on, after = page[-1].place

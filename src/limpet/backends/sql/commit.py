@@ -1,0 +1,289 @@
+"""A commit inside one transaction: read what the decision needs, decide, and carry it out."""
+
+from typing import NamedTuple
+
+from limpet.backends.sql.deltas import New
+from limpet.backends.sql.tables import Scope, Tables
+from limpet.backends.support.recent import Known
+from limpet.core import commits
+from limpet.core.commits import Line, Verdict
+from limpet.core.deltas import delta
+from limpet.core.deltas.append_offsets import extended
+from limpet.core.deltas.chain_state import Trail
+from limpet.core.deltas.delta import Delta
+from limpet.core.rows import Row
+from limpet.errors import Corrupt
+from limpet.protocol import Append, Commit, Copy, Tails
+
+
+class Ready(NamedTuple):
+    """What was worked out before the turn was taken: the step from a body that is known."""
+
+    known: Known
+    step: Delta | None
+
+
+def carry_out(
+    tables: Tables, commit: Commit, ready: Ready | None = None
+) -> tuple[Row, bytes | None]:
+    """Store what a commit asks for, or raise why it may not.
+
+    Return the row that stands then, and its state if it is known and the last of its scope.
+    """
+    scope = tables.scope_to_commit(commit)
+    if commit.again and scope is not None:
+        stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
+        if stored is not None:
+            return stored, None
+    source = _source(tables, commit)
+    line = _line(tables, scope, commit)
+    existing = None
+    if commit.id is not None and scope is not None:
+        existing = tables.existing(scope, commit.id)
+    verdict = commits.judge(
+        commit, line, existing, lambda: existing is not None and _is_same(tables, existing, commit)
+    )
+    if existing is not None and verdict is Verdict.UNCHANGED:
+        return existing, None
+    if scope is not None and existing is not None:
+        return _replace(tables, commit, scope, existing, ready)
+    if source is not None and isinstance(commit.body, Copy):
+        return _fork(tables, commit, line, scope, *source), None
+    if source is not None and scope is None and isinstance(commit.body, bytes):
+        plan = _patched(tables, commit, commit.body, source[1])
+        if plan.trail is not None:
+            scope = tables.make_kin(tables.add_scope(commit.scope), source[0])
+    else:
+        plan = _plan(tables, commit, line, scope, ready)
+    return _insert(tables, commit, line, scope, plan), plan.body
+
+
+def _is_same(tables: Tables, existing: Row, commit: Commit) -> bool:
+    body = commit.body
+    return isinstance(body, bytes) and existing.size == len(body) and tables.body(existing) == body
+
+
+def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
+    """Return the snapshot that a fork begins at, if it is still what it was made of."""
+    if commit.forked_from is None or commit.source is None:
+        return None
+    scope = tables.scope_to_fork(commit.forked_from.scope)
+    found = None if scope is None else tables.named(scope, commit.forked_from.id)
+    commits.check_source(commit, found)
+    return None if scope is None or found is None else (scope, found)
+
+
+class _Plan(NamedTuple):
+    """How a new body is stored: behind which trail, by which step from its last body."""
+
+    trail: Trail | None
+    step: Delta | None
+    size: int
+    body: bytes | None
+    tails: Tails | None
+
+
+def _plan(
+    tables: Tables, commit: Commit, line: Line, scope: Scope | None, ready: Ready | None
+) -> _Plan:
+    body, tails = commit.body, commit.tails
+    if isinstance(body, Append):
+        quick = _quick_append(body, line, scope)
+        if quick is not None:
+            return quick
+        body, tails = commits.appended(body, None if line.head is None else tables.body(line.head))
+    if isinstance(body, Copy):
+        raise Corrupt("there is nothing to copy")
+    trail, step = None if scope is None else scope.trail, None
+    if trail is not None and ready is not None and ready.known.nonce == trail.nonce:
+        step = ready.step or delta.diff(ready.known.body, body)
+    elif scope is not None:
+        found = _last(tables, scope, trail, line)
+        trail = None if found is None else found[0]
+        step = None if found is None else delta.diff(found[1], body)
+    plan = _Plan(trail, step, len(body), body, tails)
+    if scope is None or step is None or not delta.is_large(step):
+        return plan
+    return _branch(tables, commit, scope, plan) or plan
+
+
+def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
+    """Return how to store the first state of a fork: as what was changed, inside a session."""
+    begun = None
+    if commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]:
+        begun = tables.deltas.resume(source.seq, "")
+    if begun is None:
+        return _Plan(None, None, len(body), body, commit.tails)
+    trail, origin = begun
+    return _Plan(trail, delta.diff(origin, body), len(body), body, commit.tails)
+
+
+def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan | None:
+    """Return how to store a body on its parent, if that is much nearer to it than the last one."""
+    if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
+        return None
+    found = tables.seq_and_size(scope, commit.parent)
+    if found is None or (plan.trail is not None and plan.trail.seq == found[0]):
+        return None
+    begun = tables.deltas.resume(found[0], "")
+    if begun is None:
+        return None
+    trail, parent = begun
+    step = delta.diff(parent, plan.body)
+    if 2 * len(step.literal) > len(plan.step.literal):
+        return None
+    return plan._replace(trail=trail, step=step)
+
+
+def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | None:
+    """Return how to append without reading the state, if enough is known of it."""
+    trail = None if scope is None else scope.trail
+    if trail is None or line.head is None or trail.tails is None:
+        return None
+    if (trail.seq, trail.nonce) != (line.head.seq, line.head.nonce):
+        return None
+    found = extended(trail.tails, trail.size, append)
+    if found is None:
+        return None
+    step, tails = found
+    size = trail.size + len(step.literal)
+    commits.check_size(size, append)
+    return _Plan(trail, step, size, None, tails)
+
+
+def _last(
+    tables: Tables, scope: Scope, trail: Trail | None, line: Line
+) -> tuple[Trail, bytes] | None:
+    """Return the trail of a scope and its last body, or what to begin a new one with."""
+    if trail is not None:
+        try:
+            return trail, tables.deltas.read(trail.seq)
+        except Corrupt:
+            return None  # who asks for it is told; a new state must not suffer from it
+    if line.head is not None:
+        return tables.deltas.resume(line.head.seq, line.head.nonce)
+    return None if scope.tip_seq is None else tables.deltas.resume(scope.tip_seq, "")
+
+
+def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, plan: _Plan) -> Row:
+    """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
+    scope = scope or tables.add_scope(commit.scope)
+    row = _add_row(tables, commit, line, scope, plan.size)
+    covered = None
+    if commit.head and line.head is not None and not line.head.kept:
+        covered = line.head.seq
+        tables.remove(scope, covered)
+    new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
+    trail = tables.deltas.write(plan.trail, new, plan.step, scope.top)
+    if covered is not None and not (trail.rows and plan.trail and plan.trail.seq == covered):
+        tables.deltas.release([covered])  # unless the new state is a delta on top of it
+    _move(tables, commit, line, scope, row, trail)
+    return row
+
+
+def _fork(
+    tables: Tables, commit: Commit, line: Line, scope: Scope | None, origin: Scope, source: Row
+) -> Row:
+    """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
+    shares = commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]
+    scope = scope or tables.add_scope(commit.scope)
+    scope = tables.make_kin(scope, origin) if shares else scope
+    row = _add_row(tables, commit, line, scope, source.size)
+    trail: Trail | None
+    if shares:
+        new = New(row.seq, row.nonce, row.size, None, None)
+        trail = tables.deltas.copy(source.seq, origin.trail, new)
+    else:
+        body = tables.body(source)
+        tails = (
+            None if origin.trail is None or origin.trail.seq != source.seq else origin.trail.tails
+        )
+        trail = tables.deltas.write(None, New(row.seq, row.nonce, row.size, body, tails), None)
+    _move(tables, commit, line, scope, row, trail)
+    return row
+
+
+def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int) -> Row:
+    def newest_kept() -> str | None:
+        found = tables.newest_kept(scope)
+        return None if found is None else found.id
+
+    row = commits.new_row(commit, line, size=size, newest_kept=newest_kept)
+    tables.insert(scope, row, line.head)
+    return row
+
+
+def _move(
+    tables: Tables, commit: Commit, line: Line, scope: Scope, row: Row, trail: Trail | None
+) -> None:
+    head_seq = row.seq if commit.head else scope.head_seq
+    tip_seq = row.seq if row.kept else scope.tip_seq
+    floor = commits.floor_after(commit, line, row)
+    packed = None if trail is None else trail.dump(scope.pk)
+    tables.move_scope(
+        scope._replace(
+            head_seq=head_seq, tip_seq=tip_seq, next_seq=row.seq + 1, floor=floor, codec=packed
+        )
+    )
+
+
+def _replace(
+    tables: Tables, commit: Commit, scope: Scope, existing: Row, ready: Ready | None
+) -> tuple[Row, bytes | None]:
+    """Store another version of a snapshot in its place; its body only if that is another one."""
+    body = commit.body
+    if not isinstance(body, bytes):
+        raise Corrupt("only a state can replace another")
+    row = commits.replaced_row(commit, existing, size=len(body))
+    tables.replace(scope, existing, row)
+    trail = scope.trail
+    old = _old(tables, existing, trail, ready)
+    if old == body:
+        if trail is not None and trail.seq == row.seq:
+            trail = trail._replace(nonce=row.nonce)
+    else:
+        tables.kin_to_change(scope)
+        new = New(row.seq, row.nonce, len(body), body, commit.tails)
+        trail, lost = tables.deltas.replace(trail, old, new, body)
+        if lost:
+            tables.forget_trails(scope.pk)
+            trail = None
+    tip_seq = max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq
+    packed = None if trail is None else trail.dump(scope.pk)
+    tables.move_scope(scope._replace(tip_seq=tip_seq, codec=packed))
+    return row, body if trail is not None and trail.seq == row.seq else None
+
+
+def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None) -> bytes | None:
+    known = None if ready is None else ready.known
+    last = None if trail is None else (trail.seq, trail.nonce)
+    if known is not None and last == (existing.seq, known.nonce):
+        return known.body
+    try:
+        return tables.body(existing)
+    except Corrupt:
+        return None
+
+
+def _head(tables: Tables, scope: Scope, commit: Commit) -> Row | None:
+    try:
+        return tables.head(scope)
+    except Corrupt:
+        # Its row stays where it is; if it was a draft, it is one that nobody shows.
+        if commits.needs_head(commit):
+            raise
+        return None
+
+
+def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
+    next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
+    if scope is None:
+        return Line(next_seq=next_seq, next_saved_at=next_saved_at)
+    return Line(
+        _head(tables, scope, commit),
+        scope.floor,
+        scope.fence,
+        next_seq,
+        next_saved_at,
+        commit.new_scope and tables.is_taken(scope),  # else nobody asks
+    )

@@ -1,0 +1,178 @@
+"""Writing bodies anew because what they build on is going away.
+
+All is read before anything is changed, and only what replaces a row is kept, so memory holds a few
+states at a time. A body may be written against one that stood before it in the order of
+(length of its old chain, turn here), which no cycle can satisfy.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from limpet.core import codec
+from limpet.core.deltas import delta
+from limpet.core.deltas.chain import BodyRow, body_row
+from limpet.errors import Corrupt
+
+_DEPTH_MAX = 256  # rows of a chain, and one more for each 4 KiB of state
+_DEPTH_BYTES = 4 * 1024
+_KIN_MAX = 4
+_WHOLE_SHARE = 8  # a delta above this part of the state is compared with the whole
+
+
+class BodyTable(Protocol):
+    """The rows of `bodies` in one transaction."""
+
+    def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
+        """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
+        ...
+
+    def row(self, seq: int) -> BodyRow | None:
+        """Return one row."""
+        ...
+
+    def glance(self, seq: int) -> tuple[int, int | None, int, bytes | None, int] | None:
+        """Return one row, its body only if that is not large."""
+        ...
+
+    def links(self, seq: int) -> list[int]:
+        """Return the keys of a chain."""
+        ...
+
+    def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Return (seq, base, encoding) of all rows that build directly on one of these."""
+        ...
+
+    def bases(self, seqs: Iterable[int]) -> set[int]:
+        """Return all that one of these builds on directly."""
+        ...
+
+    def listed(self, seqs: Iterable[int]) -> set[int]:
+        """Return those that are the state of a snapshot."""
+        ...
+
+    def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
+        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
+        ...
+
+    def add(self, rows: Iterable[BodyRow]) -> None:
+        """Insert rows."""
+        ...
+
+    def remove(self, seqs: Iterable[int]) -> None:
+        """Remove rows."""
+        ...
+
+
+class Rewritten(NamedTuple):
+    """The rows that replace others, and those that cannot be read and stay as they are."""
+
+    rows: list[BodyRow]
+    lost: list[int]
+
+
+class _Text(NamedTuple):
+    seq: int
+    body: bytes
+    depth: int
+
+
+class _Survivor(NamedTuple):
+    """A body to write anew: its chain, where that meets the dead, and what is left below."""
+
+    seq: int
+    depth: int
+    dead: int
+    below: int | None
+    below_depth: int
+
+    @property
+    def turn(self) -> tuple[int, bool, int]:
+        """Those nearest to the dead come first, the older of them before the newer."""
+        return self.depth, self.seq > self.dead, abs(self.seq - self.dead)
+
+
+def rewritten(table: BodyTable, dead: set[int], read: Callable[[int], bytes]) -> Rewritten:
+    """Return new rows for all that cannot be read without the dead. Changes nothing."""
+    survivors = sorted(_survivors(table, dead), key=lambda each: each.turn)
+    result = Rewritten([], [])
+    texts = _Texts(read)
+    for each in survivors:
+        try:
+            body = read(each.seq)
+            near = texts.near(each)
+        except Corrupt:
+            result.lost.append(each.seq)
+            continue
+        near = [text for text in near if text.depth < _DEPTH_MAX + len(body) // _DEPTH_BYTES]
+        steps = [(text.seq, delta.dump(delta.diff(text.body, body))) for text in near]
+        row = shortest(each.seq, body, steps)
+        result.rows.append(row)
+        depth = next((text.depth for text in near if text.seq == row.base), 0) + 1
+        texts.add(each, _Text(each.seq, body, depth))
+    return result
+
+
+class _Texts:
+    """The states that a survivor may be written against: few, as each may be large.
+
+    Those are the first and the last that lost the same base and have the same one left below, and
+    that one.
+    """
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._kin: dict[tuple[int | None, int], tuple[_Text, _Text]] = {}
+        self._below: _Text | None = None
+
+    def near(self, each: _Survivor) -> list[_Text]:
+        """Return what a survivor may be written against."""
+        texts = list(self._kin.get((each.below, each.dead), ()))
+        if each.below is not None:
+            if self._below is None or self._below.seq != each.below:
+                self._below = _Text(each.below, self._read(each.below), each.below_depth)
+            texts.append(self._below)
+        return list({text.seq: text for text in texts}.values())
+
+    def add(self, each: _Survivor, text: _Text) -> None:
+        """Remember a survivor for its kin."""
+        kin = (each.below, each.dead)
+        first, _ = self._kin.pop(kin, (text, text))
+        self._kin[kin] = (first, text)
+        while len(self._kin) > _KIN_MAX:
+            self._kin.pop(next(iter(self._kin)))
+
+
+def _survivors(table: BodyTable, dead: set[int]) -> Iterable[_Survivor]:
+    found = {seq for seq, _, _ in table.dependents(dead)} - dead
+    # A sealed body also needs what its base builds on.
+    fresh = found
+    while fresh:
+        fresh = {
+            seq
+            for seq, _, encoding in table.dependents(fresh)
+            if codec.form_of(encoding) == codec.SEALED
+        }
+        fresh = fresh - found - dead
+        found = found | fresh
+    for seq in found:
+        chain = table.links(seq)
+        below = next((at for at, each in enumerate(chain[1:], 1) if each not in dead), None)
+        meets = next((each for each in chain if each in dead), seq)
+        yield _Survivor(
+            seq,
+            len(chain),
+            meets,
+            None if below is None else chain[below],
+            0 if below is None else len(chain) - below,
+        )
+
+
+def shortest(seq: int, body: bytes, steps: Iterable[tuple[int | None, bytes]]) -> BodyRow:
+    """Return the row of a body: the shortest of some deltas, or the whole if that is shorter."""
+    squeezed = [(base, codec.squeeze(payload, codec.DELTA)) for base, payload in steps]
+    best = min(squeezed, key=lambda each: len(each[1][1]), default=None)
+    if best is None or len(best[1][1]) * _WHOLE_SHARE > len(body):
+        whole = codec.squeeze(body)
+        if best is None or len(whole[1]) <= len(best[1][1]):
+            best = (None, whole)
+    return body_row(seq, *best)

@@ -1,0 +1,64 @@
+"""One transaction of a SQL engine, seen by those who know its tables but not its driver.
+
+Statements have names, which are the same in every dialect (`sql/*.sql`). Writes that nobody needs
+an answer to may be sent late, together with the next question or the commit: over a network that
+is what a save costs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from limpet.backends.sql import statements
+
+T = TypeVar("T")
+
+
+class Turn(Protocol):
+    """What can be said inside one transaction. `values` are by place or by name."""
+
+    def one(self, name: str, values: Any = ()) -> Any:
+        """Return the first row of a statement, or None."""
+        ...
+
+    def all(self, name: str, values: Any = ()) -> list[Any]:
+        """Return all rows of a statement that has few."""
+        ...
+
+    def each(self, name: str, values: Any = ()) -> Iterator[Any]:
+        """Yield the rows of a statement, which may be many, until the reader stops."""
+        ...
+
+    def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
+        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
+        ...
+
+    def do(self, name: str, values: Any = ()) -> None:
+        """Write; the answer is not needed, but an error ends the transaction."""
+        ...
+
+    def do_many(self, name: str, rows: Iterable[Any]) -> None:
+        """Write the same with each of several rows of values."""
+        ...
+
+    def count(self, name: str, values: Any = ()) -> int:
+        """Write, and return how many rows were touched."""
+        ...
+
+    def many(self, keys: Iterable[int]) -> Any:
+        """Return several keys as one value."""
+        ...
+
+
+def load_statements(dialect: str) -> dict[str, str]:
+    """Return all statements of a dialect; those about bodies and of check have a prefix."""
+    return {
+        **statements.load_queries(dialect, "queries"),
+        **statements.load_queries(dialect, "listings"),
+        **_prefixed("bodies", dialect),
+        **_prefixed("check", dialect),
+    }
+
+
+def _prefixed(what: str, dialect: str) -> dict[str, str]:
+    found = statements.load_queries(dialect, what)
+    return {f"{what}.{name}": statement for name, statement in found.items()}

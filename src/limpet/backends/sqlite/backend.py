@@ -1,0 +1,62 @@
+"""The engine in one SQLite file: the embedded default.
+
+Tables that a person can read (`sql/`), statements by name (`sql/queries.sql`). A
+commit is one transaction that holds the file's write lock from its first read on, so what it
+decides (core/commits.py) is still true when it is written. Several processes may write at once.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from limpet.backends.sql.backend import RelationalBackend
+from limpet.backends.sql.tables import Tables
+from limpet.backends.sqlite.check import check_some
+from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.listen import SqliteListener
+from limpet.backends.sqlite.transaction import SqliteTurn
+from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
+from limpet.model import Finding
+from limpet.protocol import Clock
+
+T = TypeVar("T")
+
+
+class SqliteBackend(RelationalBackend):
+    """An engine whose storage is one file."""
+
+    blocking = True
+    capabilities = frozenset({"durable", "index", "atomic"})
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+        synchronous: str = "full",
+        cache_bytes_max: int = CACHE_BYTES_MAX,
+    ) -> None:
+        """Open the file, creating it or bringing its tables up to date."""
+        super().__init__(cache_bytes_max)
+        self._clock = clock
+        self._file = SqliteFile(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
+
+    def close(self) -> None:
+        self._file.close()
+        self._cache.clear()
+
+    def _read(self, action: Callable[[Tables], T]) -> T:
+        return self._file.read(lambda conn: action(Tables(SqliteTurn(conn))))
+
+    def _write(self, action: Callable[[Tables], T]) -> T:
+        return self._file.write(lambda conn: action(Tables(SqliteTurn(conn))))
+
+    def listen(self) -> SqliteListener:
+        return SqliteListener(self._file, self._clock)
+
+    def _give_back(self) -> int:
+        return self._file.compact()
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        run = self._file.write if repair else self._file.read
+        return run(lambda conn: check_some(conn, after, repair=repair, limit=limit))

@@ -1,0 +1,116 @@
+"""Whose file it is, and which tables it has: making a SQLite file ours and up to date."""
+
+import os
+import sqlite3
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from limpet.backends.sql import statements
+from limpet.backends.sqlite.errors import is_busy
+from limpet.errors import InvalidInput, Unavailable, Unsupported
+
+APPLICATION_ID = 0x48464153  # "HFAS", which `file` and others find in the header
+VERSION_MIN = (3, 37, 0)  # STRICT tables
+
+_HEADER_BYTES = 100
+_TRIES_MAX = 1_000
+
+
+def create_private(path: str) -> None:
+    """Create the file if it is missing, readable by its owner alone: states hold secrets.
+
+    One thread at a time.
+    """
+    if sqlite3.sqlite_version_info < VERSION_MIN:
+        raise Unsupported(f"SQLite is too old. found=`{sqlite3.sqlite_version}` min=`3.37`")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise InvalidInput(f"the folder does not exist. folder=`{folder}`")
+    if Path(path).is_dir():
+        raise InvalidInput(f"the path is a folder. path=`{path}`")
+    try:
+        # A file that is there is never opened here: to close it would let go of the locks that
+        # SQLite holds on it for other connections of this process.
+        if not os.path.exists(path):
+            target = os.path.realpath(path)  # a link may name what is yet to be made
+            with suppress(FileExistsError):
+                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        found = os.stat(path)
+    except OSError as cause:
+        raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
+    # SQLite takes a file of a few bytes for an empty one, and would write over it.
+    if not stat.S_ISREG(found.st_mode) or 0 < found.st_size < _HEADER_BYTES:
+        raise InvalidInput(f"the file is not a SQLite database. path=`{path}`")
+
+
+def make_ready(conn: sqlite3.Connection, path: str) -> None:
+    """Make an empty file ours, or check that it is, and bring its tables up to date.
+
+    Any number of processes may do this at once.
+    """
+    for _ in range(_TRIES_MAX):
+        if _is_ready(conn, path):
+            return
+        try:
+            _migrate(conn, path)
+        except sqlite3.OperationalError as cause:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            if not is_busy(cause):
+                raise
+            # Somebody else is at it. A change of journal mode does not wait for its turn, but a
+            # transaction does.
+            conn.execute("BEGIN IMMEDIATE")
+            conn.execute("ROLLBACK")
+    raise Unavailable(f"others kept the file from being made ready. path=`{path}`")
+
+
+def _is_ready(conn: sqlite3.Connection, path: str) -> bool:
+    conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
+    try:
+        (application,) = conn.execute("PRAGMA application_id").fetchone()
+        (version,) = conn.execute("PRAGMA user_version").fetchone()
+        (tables,) = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    finally:
+        conn.execute("ROLLBACK")
+    if application != APPLICATION_ID and (tables or application or version):
+        raise InvalidInput(f"the file is a database of somebody else. path=`{path}`")
+    newest = statements.load_migrations("sqlite")[-1][0]
+    if version > newest:
+        raise Unsupported(
+            f"the file was written by a newer version of limpet. path=`{path}` "
+            f"found=`{version}` known=`{newest}`"
+        )
+    return bool(version == newest)
+
+
+def _migrate(conn: sqlite3.Connection, path: str) -> None:
+    # The order matters: auto_vacuum cannot be chosen once the first page is written.
+    conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    (mode,) = conn.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise Unsupported(f"the file system cannot do SQLite's WAL mode. path=`{path}`")
+    conn.execute("BEGIN IMMEDIATE")
+    (version,) = conn.execute("PRAGMA user_version").fetchone()
+    for number, name, script in statements.load_migrations("sqlite"):
+        if number > version:
+            for statement in _statements(script):
+                conn.execute(statement)
+            conn.execute(
+                "INSERT INTO schema_migrations (version, name) VALUES (?, ?)", (number, name)
+            )
+            conn.execute(f"PRAGMA user_version = {number:d}")
+    conn.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+    conn.execute("COMMIT")
+
+
+def _statements(script: str) -> list[str]:
+    """Split a migration at the semicolons that end its statements."""
+    statements, pending = [], ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            statements.append(pending)
+            pending = ""
+    return statements

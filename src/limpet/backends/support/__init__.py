@@ -1,0 +1,1 @@
+"""What several engines share: polling, bounded caches, queues."""

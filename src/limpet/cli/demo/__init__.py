@@ -1,0 +1,5 @@
+"""The verb `demo`."""
+
+from limpet.cli.demo.command import demo
+
+__all__ = ["demo"]

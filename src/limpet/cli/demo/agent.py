@@ -1,0 +1,152 @@
+"""The agent of the demonstration: scripted, tool-using, without network or model.
+
+It runs in a process of its own (`python -m limpet.cli.demo.agent`), saves its state after every
+step, and tells its parent through a pipe, one line of JSON for each event.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import limpet
+from limpet.opening import CLOCK
+
+SESSION = "trip-to-lisbon"
+TASK = "Plan two days in Lisbon for a family of four."
+FORK_STEP = 7  # the agent has asked, and has no answer yet
+
+
+class Step(NamedTuple):
+    """What happens in one step: somebody says something, or a tool answers and perhaps books."""
+
+    who: str
+    content: str
+    asked: Mapping[str, Any] | None = None  # the arguments of a tool call
+    booked: Mapping[str, Any] | None = None
+
+
+_BEGINNING = (
+    Step("user", "We arrive on Friday at ten and leave on Sunday."),
+    Step("agent", "The weather first: the rest depends on it."),
+    Step("weather", "Friday: sunny, 24°. Saturday: rain until two.", {"city": "Lisbon"}),
+    Step("agent", "So the castle on Friday, and the museum on Saturday."),
+    Step(
+        "tickets",
+        "Four seats for the castle, Friday at eleven.",
+        {"place": "castle", "seats": 4},
+        {"id": "castle", "at": "Fri 11:00", "euros": 60},
+    ),
+    Step("maps", "Tram 28 to the castle: five stops, 17 minutes.", {"to": "castle"}),
+    Step("agent", "Lunch near the castle: in the garden, or by the river?"),
+)
+_MUSEUM = Step(
+    "tickets",
+    "Four seats for the museum, Saturday at ten.",
+    {"place": "museum", "seats": 4},
+    {"id": "museum", "at": "Sat 10:00", "euros": 48},
+)
+_AIRPORT = Step("maps", "By metro to the airport on Sunday: 25 minutes.", {"to": "airport"})
+PLANS: Mapping[str, tuple[Step, ...]] = {
+    "garden": (
+        *_BEGINNING,
+        Step("user", "In the garden, please."),
+        Step(
+            "tables",
+            "A table for four in the garden, Friday at one.",
+            {"place": "garden", "people": 4},
+            {"id": "lunch", "at": "Fri 13:00", "euros": 84},
+        ),
+        _MUSEUM,
+        Step("agent", "After the rain there is time for the river."),
+        Step(
+            "boats",
+            "Four places on the boat, Saturday at three.",
+            {"places": 4},
+            {"id": "boat", "at": "Sat 15:00", "euros": 72},
+        ),
+        _AIRPORT,
+        Step("agent", "That is the plan, hour by hour. Have a good trip!"),
+    ),
+    "river": (
+        *_BEGINNING,
+        Step("user", "By the river, please."),
+        Step(
+            "tables",
+            "A table for four by the river, Friday at two.",
+            {"place": "river", "people": 4},
+            {"id": "lunch", "at": "Fri 14:00", "euros": 96},
+        ),
+        _MUSEUM,
+        Step("agent", "You have seen the river by then, so no boat."),
+        _AIRPORT,
+        Step("agent", "That is the plan, with a free afternoon."),
+    ),
+}
+
+
+def state_after(steps: int, lunch: str = "garden") -> dict[str, Any]:
+    """Return the agent's whole state after so many steps; the script leaves nothing to chance."""
+    state: dict[str, Any] = {"task": TASK, "lunch": lunch, "step": 0, "euros": 0}
+    state |= {"bookings": [], "messages": []}
+    for _ in range(steps):
+        take_step(state)
+    return state
+
+
+def take_step(state: dict[str, Any]) -> None:
+    """Do the next step of the plan that the state asks for."""
+    step = PLANS[state["lunch"]][state["step"]]
+    state["step"] += 1
+    messages = state["messages"]
+    turn = 1 + sum(each["id"].startswith(f"{step.who}-") for each in messages)
+    message = {"id": f"{step.who}-{turn}", "role": step.who, "content": step.content}
+    if step.asked is not None:
+        message |= {"role": "tool", "name": step.who, "args": step.asked}
+    messages.append(message)
+    if step.booked is not None:
+        state["bookings"].append(step.booked)
+        state["euros"] += step.booked["euros"]
+
+
+def run_agent(url: str, scope_id: str, step_s: float) -> None:
+    """Go on from the last saved step, or from the beginning, and save after every step."""
+    with limpet.open(url) as store:
+        line = store.scope(SESSION, scope_id)
+        head = line.load()
+        state = state_after(0) if head is None else head.state
+        revision = None if head is None else head.revision
+        steps = len(PLANS[state["lunch"]])
+        report(event="begin", step=state["step"] + 1)
+        while state["step"] < steps:
+            CLOCK.sleep(step_s)
+            take_step(state)
+            begin = CLOCK.monotonic()
+            # `expect` makes a second agent on the same line lose with Conflict, not interleave.
+            info = line.save(
+                state,
+                status="running" if state["step"] < steps else "completed",
+                labels={"step": f"{state['step']:02}"},
+                metadata={"process": os.getpid()},
+                expect=revision,
+            )
+            revision = info.revision
+            took_ms = (CLOCK.monotonic() - begin) * 1000
+            # Only now is the step acknowledged: it is on the disk.
+            report(event="saved", step=state["step"], id=info.id, took_ms=took_ms)
+
+
+def report(**event: Any) -> None:
+    """Tell the parent process something: one line of JSON through the pipe."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    # Ctrl-C reaches every process of the terminal; the parent decides what becomes of this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Without a parent there is nobody to work for: end quietly, as other commands in a pipe do.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    run_agent(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -1,0 +1,1 @@
+"""The files that Genkit's own FileSessionStore for Node writes."""

@@ -1,0 +1,1 @@
+"""Import from LangGraph's own savers."""

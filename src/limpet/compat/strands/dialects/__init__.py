@@ -1,0 +1,1 @@
+"""The differences between what the Strands SDKs write."""

@@ -1,0 +1,192 @@
+"""Long byte strings as pieces of shorter ones, so that a chain of deltas is joined only once.
+
+A text is a list of pieces: so many bytes of a numbered source, from an offset on. Applying a delta
+cuts and concatenates such lists; bytes are touched when the text is joined. The same lists show
+which parts two texts have in common, without comparing a byte: that is how the deltas of a group
+become one (`flatten`), and how its members are written anew against the last of them (`invert`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from limpet.core.deltas.delta import Delta
+from limpet.errors import Corrupt
+
+BASE = 0  # the number of the source that a group builds on, whose bytes need not be known
+_COPY_MIN = 24  # fewer bytes than this are written again rather than copied
+
+
+class Pieces:
+    """A text as pieces. `ends` holds where each piece ends in the text."""
+
+    __slots__ = ("ends", "offsets", "sources")
+
+    def __init__(self) -> None:
+        self.sources: list[int] = []
+        self.offsets: list[int] = []
+        self.ends: list[int] = []
+
+    @classmethod
+    def whole(cls, source: int, size: int) -> "Pieces":
+        """Return the text that is a whole source."""
+        pieces = cls()
+        pieces._add(source, 0, size)
+        return pieces
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def _add(self, source: int, offset: int, size: int) -> None:
+        if not size:
+            return
+        ends = self.ends
+        if ends and self.sources[-1] == source:
+            begin = ends[-2] if len(ends) > 1 else 0
+            if self.offsets[-1] + ends[-1] - begin == offset:
+                ends[-1] += size
+                return
+        self.sources.append(source)
+        self.offsets.append(offset)
+        ends.append((ends[-1] if ends else 0) + size)
+
+    def _copy(self, text: "Pieces", start: int, size: int) -> None:
+        """Add a part of another text."""
+        if not size:
+            return
+        ends, end = text.ends, start + size
+        if end > len(text):
+            raise Corrupt(f"a delta does not fit its base. bytes=`{len(text)}`")
+        first, last = bisect_right(ends, start), bisect_left(ends, end)
+        skipped = start - (ends[first - 1] if first else 0)
+        offset = text.offsets[first] + skipped
+        self._add(text.sources[first], offset, min(ends[first], end) - start)
+        if first == last:
+            return
+        shift = len(self) - ends[first]
+        self.sources += text.sources[first + 1 : last]
+        self.offsets += text.offsets[first + 1 : last]
+        self.ends += [each + shift for each in ends[first + 1 : last]]
+        self._add(text.sources[last], text.offsets[last], end - ends[last - 1])
+
+    def changed(
+        self, ops: Sequence[int], source: int, at: int = 0, *, behind: "Pieces | None" = None
+    ) -> "Pieces":
+        """Return the text that steps make of this one; their new bytes are in a source, from `at`.
+
+        Steps may also copy from a second text, which continues this one.
+        """
+        result = Pieces()
+        size = len(self)
+        each = iter(ops)
+        for start, count, fresh in zip(each, each, each, strict=True):
+            if start < size or behind is None:
+                here = count if behind is None else min(count, size - start)
+                result._copy(self, start, here)
+                start, count = start + here, count - here
+            if count and behind is not None:
+                result._copy(behind, start - size, count)
+            result._add(source, at, fresh)
+            at += fresh
+        return result
+
+    def joined(self, sources: Sequence[bytes]) -> bytes:
+        """Return the bytes of the text."""
+        if len(self.ends) == 1 and not self.offsets[0]:
+            whole = sources[self.sources[0]]
+            if len(whole) == self.ends[0]:
+                return whole
+        views = [memoryview(each) for each in sources]
+        parts: list[memoryview] = []
+        begin = 0
+        for source, offset, end in zip(self.sources, self.offsets, self.ends, strict=True):
+            parts.append(views[source][offset : offset + end - begin])
+            begin = end
+        return b"".join(parts)
+
+
+class _Draft:
+    """A delta under construction."""
+
+    def __init__(self) -> None:
+        self._ops: list[int] = []
+        self._parts: list[bytes] = []
+
+    def copy(self, start: int, size: int) -> None:
+        ops = self._ops
+        if ops and not ops[-1] and ops[-3] + ops[-2] == start:
+            ops[-2] += size
+        else:
+            ops += (start, size, 0)
+
+    def write(self, literal: bytes) -> None:
+        if not self._ops:
+            self._ops += (0, 0, 0)
+        self._ops[-1] += len(literal)
+        self._parts.append(literal)
+
+    def finished(self) -> Delta:
+        return Delta(self._ops, b"".join(self._parts))
+
+
+def flatten(text: Pieces, sources: Sequence[bytes]) -> Delta:
+    """Return a text as a delta against the source BASE, whatever deltas lie between."""
+    draft = _Draft()
+    begin = 0
+    for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
+        if source == BASE:
+            draft.copy(offset, end - begin)
+        else:
+            draft.write(sources[source][offset : offset + end - begin])
+        begin = end
+    return draft.finished()
+
+
+class Inverse:
+    """Writes texts as deltas against a later one, continued by the source BASE."""
+
+    def __init__(self, later: Pieces, sources: Sequence[bytes]) -> None:
+        self._sources = sources
+        self._size = len(later)
+        self._places: dict[int, list[tuple[int, int, int]]] = {}  # by source: from, to, place
+        begin = 0
+        for source, offset, end in zip(later.sources, later.offsets, later.ends, strict=True):
+            entry = (offset, offset + end - begin, begin)
+            self._places.setdefault(source, []).append(entry)
+            begin = end
+        for places in self._places.values():
+            places.sort()
+
+    def delta_of(self, text: Pieces) -> Delta:
+        """Return a text as a delta against the later one ++ BASE."""
+        draft = _Draft()
+        begin = 0
+        for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
+            self._express(draft, source, offset, offset + end - begin)
+            begin = end
+        return draft.finished()
+
+    def _express(self, draft: _Draft, source: int, at: int, end: int) -> None:
+        places = self._places.get(source, [])
+        index = max(0, bisect_right(places, (at, 2**63, 0)) - 1)
+        while at < end:
+            low, high, place = places[index] if index < len(places) else (end, end, 0)
+            if high <= at and index < len(places):
+                index += 1
+            elif at < low:
+                self._missing(draft, source, at, min(low, end))
+                at = min(low, end)
+            else:
+                upto = min(high, end)
+                if upto - at < _COPY_MIN and source != BASE:
+                    self._missing(draft, source, at, upto)
+                else:
+                    draft.copy(place + at - low, upto - at)
+                at = upto
+                index += 1
+
+    def _missing(self, draft: _Draft, source: int, at: int, end: int) -> None:
+        """Write what the later text has not; of BASE the bytes may not be known."""
+        if source == BASE:
+            draft.copy(self._size + at, end - at)
+        else:
+            draft.write(self._sources[source][at:end])

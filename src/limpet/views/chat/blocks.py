@@ -1,0 +1,391 @@
+"""Content blocks that say in `type` what they are: Anthropic's, OpenAI's, LangChain's, MCP's."""
+
+from typing import NamedTuple
+
+from limpet.core import codec, limits
+from limpet.errors import Corrupt
+from limpet.model import JSON
+from limpet.views.chat.media import kind_of, media_at, mime_of, read_media, text_or_media
+from limpet.views.chat.model import (
+    Answer,
+    Call,
+    Fields,
+    Media,
+    Part,
+    Result,
+    Text,
+    Value,
+    Within,
+    rest,
+    text_of,
+)
+
+_TEXTS = {
+    "text": ("text", None),
+    "input_text": ("text", "openai"),
+    "output_text": ("text", "openai"),
+    "summary_text": ("text", "openai"),
+}
+_THOUGHTS = {
+    "thinking": ("thinking", "anthropic"),
+    "reasoning": ("reasoning", "langgraph"),
+    "reasoning_text": ("text", "openai"),
+}
+_MEDIA = {
+    "image": ("image", None),
+    "document": ("document", "anthropic"),
+    "image_url": ("image", "openai"),
+    "input_image": ("image", "openai"),
+    "input_file": ("file", "openai"),
+    "input_audio": ("audio", "openai"),
+    "output_audio": ("audio", "openai"),
+    "computer_screenshot": ("image", "openai"),
+    "file": ("file", None),
+    "audio": ("audio", None),
+    "video": ("video", None),
+    "video_url": ("video", None),
+    "resource": ("file", None),
+}
+
+
+class Read(NamedTuple):
+    """What a block holds, and whose way of writing it that is, if only one writes so."""
+
+    parts: list[Part]
+    family: str | None
+
+
+def read_typed(block: Fields, within: Within) -> Read | None:
+    """Return the parts that a block with a `type` stands for; None if it is not known."""
+    type = text_of(block, "type") or ""
+    for table, thinking in ((_TEXTS, False), (_THOUGHTS, True)):
+        if type in table:
+            field, family = table[type]
+            said = block.get(field)
+            if not isinstance(said, str):
+                return None
+            part = Text(said, thinking=True) if thinking else text_or_media(said)
+            return Read([part, *rest(block, field)], family)  # the rest: citations, annotations
+    if type == "refusal" and isinstance(block.get("refusal"), str):
+        return Read([refused(block["refusal"]), *rest(block, "refusal")], "openai")
+    if type == "redacted_thinking":
+        return Read([Text("(redacted)", thinking=True)], "anthropic")
+    if type in _MEDIA:
+        kind, family = _MEDIA[type]
+        media, said = read_media(block, kind), text_of(block, "transcript")
+        spoken: list[Part] = [] if said is None else [Text(said)]
+        return None if media is None else Read([*spoken, media], family)
+    tool = _tool(type, block, within)
+    return None if tool is None else Read([tool], _family(type))
+
+
+def refused(said: str) -> Text:
+    """Return what a model said instead of an answer, told apart from one."""
+    return Text(f"refused: {said}")
+
+
+def _family(type: str) -> str:
+    return "langgraph" if type == "tool_call" else "anthropic"
+
+
+def _tool(type: str, block: Fields, within: Within) -> Part | None:
+    name = text_of(block, "name")
+    if type.endswith("tool_use") and name is not None:  # also those that a server calls
+        return Call(name, block.get("input", {}), text_of(block, "id"))
+    if type.endswith("tool_result") and "tool_use_id" in block:
+        result = Result(within(block.get("content")), block.get("is_error") is True)
+        return Answer(None, text_of(block, "tool_use_id"), result)
+    if type == "tool_call" and name is not None:
+        return Call(name, block.get("args", {}), text_of(block, "id"))
+    return None
+
+
+def read_tool_call(given: JSON) -> tuple[Part, str | None]:
+    """Return one of a message's `tool_calls`, and whose way of writing it that is."""
+    if not isinstance(given, dict):
+        return Value(given), None
+    id = text_of(given, "id")
+    for field, argument in (("function", "arguments"), ("custom", "input")):
+        inner = given.get(field)
+        name = text_of(inner, "name") if isinstance(inner, dict) else None
+        if isinstance(inner, dict) and name is not None:
+            value = inner.get(argument, {})
+            return Call(name, parsed(value) if field == "function" else value, id), "openai"
+    name = text_of(given, "name")
+    if name is None:
+        return Value(given), None
+    if "arguments" in given:
+        return Call(name, parsed(given["arguments"]), id), "openai"
+    return Call(name, parsed(given.get("args", {})), id), None
+
+
+def parsed(arguments: JSON) -> JSON:
+    """Return the arguments of a call that are written as JSON in a text; others as they are."""
+    if not isinstance(arguments, str):
+        return arguments
+    if not arguments.strip():
+        return {}
+    try:
+        # A space before it lets integers of any length be read as they are.
+        value = codec.decode(b" " + arguments.encode("utf-8", "surrogatepass"))
+    except Corrupt:
+        return arguments
+    return value if isinstance(value, dict | list) and _is_shallow(value) else arguments
+
+
+def _is_shallow(value: JSON) -> bool:
+    """Tell whether a value is nested no deeper than a state can be."""
+    level = [value]
+    for _ in range(limits.DEPTH_MAX):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+# OpenAI's items other than messages: thoughts, calls and what they gave, each on its own.
+
+_INPUTS = ("arguments", "args", "input", "action", "queries", "code", "parameters")
+_OUTPUTS = (("error", True), ("output", False), ("outputs", False), ("results", False))
+
+
+def read_item(item: Fields, within: Within) -> tuple[str, list[Part]] | None:
+    """Return the role and the parts of one of OpenAI's items other than a message; None if it is
+    none: `function_call`, `function_call_output`, `reasoning`, and the calls of built-in tools.
+    """
+    type = text_of(item, "type") or ""
+    id = text_of(item, "call_id", "id")
+    if type == "reasoning":
+        thoughts = _thoughts(item)
+        return None if thoughts is None else ("assistant", thoughts)
+    if type.endswith("_call_output") and "output" in item:
+        parts = (*within(item["output"]), *rest(item, "call_id", "output"))
+        return "tool", [Answer(None, id, Result(parts))]
+    if type == "image_generation_call" and isinstance(item.get("result"), str):
+        media = read_media({"data": item["result"], "format": "png"}, "image")
+        return None if media is None else ("assistant", [media, *rest(item, "result")])
+    if type.endswith("_call"):
+        return "assistant", _call(type, item, id, within)
+    return None
+
+
+def _call(type: str, item: Fields, id: str | None, within: Within) -> list[Part]:
+    field = next((name for name in _INPUTS if item.get(name) is not None), "")
+    given = parsed(item[field]) if field in ("arguments", "args") else item.get(field, {})
+    result, shown = None, ""
+    for output, is_error in _OUTPUTS:
+        if result is None and item.get(output) is not None:
+            result, shown = Result(within(item[output]), is_error), output
+    name = text_of(item, "name")
+    call = Call(name or type.removesuffix("_call"), given, id, result)
+    return [call, *rest(item, "call_id", field, shown, "name" if name else "")]
+
+
+def _thoughts(item: Fields) -> list[Part] | None:
+    found: list[Part] = []
+    for field in ("summary", "content"):
+        blocks = item.get(field)
+        for each in blocks if isinstance(blocks, list) else []:
+            said = each.get("text") if isinstance(each, dict) else None
+            found.append(Text(said, thinking=True) if isinstance(said, str) else Value(each))
+    if found:
+        return [*found, *rest(item, "summary", "content")]
+    is_known = any(field in item for field in ("summary", "content", "encrypted_content"))
+    return [Text("(redacted)", thinking=True)] if is_known else None
+
+
+# The content blocks of Strands, in TypeScript and in Python, and of Bedrock, where they come from.
+#
+# A block is an object with one key, which says what it is: `{"toolUse": {...}}`.
+
+_STRANDS_MEDIA = ("image", "document", "audio", "video")
+STRANDS_KEYS = frozenset(
+    {
+        *_STRANDS_MEDIA,
+        "toolUse",
+        "toolResult",
+        "reasoning",
+        "reasoningContent",
+        "json",
+        "cachePoint",
+        "guardContent",
+        "citations",
+        "citationsContent",
+    }
+)
+
+
+def read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
+    """Return the parts of one block, none for a mere marker; None if it is not such a block."""
+    if key == "json":
+        return [Value(value)]
+    if not isinstance(value, dict):
+        return None
+    if key in _STRANDS_MEDIA:
+        return _some(read_media(value, key))
+    if key == "toolUse":
+        return _strands_call(value)
+    if key == "toolResult":
+        result = Result(within(value.get("content")), value.get("status") == "error")
+        return [Answer(None, text_of(value, "toolUseId"), result)]
+    if key == "cachePoint":
+        return []
+    if key == "guardContent":
+        return _guard(value)
+    if key in ("citations", "citationsContent"):
+        return _cited(value)
+    return _reasoning(value)
+
+
+def _strands_call(value: Fields) -> list[Part] | None:
+    name = text_of(value, "name")
+    if name is None:
+        return None
+    return [Call(name, value.get("input", {}), text_of(value, "toolUseId"))]
+
+
+def _reasoning(value: Fields) -> list[Part] | None:
+    said = value.get("reasoningText", value)
+    if isinstance(said, dict) and isinstance(said.get("text"), str):
+        return [Text(said["text"], thinking=True)]
+    return [Text("(redacted)", thinking=True)] if "redactedContent" in value else None
+
+
+def _guard(value: Fields) -> list[Part] | None:
+    said, image = value.get("text"), value.get("image")
+    if isinstance(said, dict) and isinstance(said.get("text"), str):
+        return [Text(said["text"])]
+    return _some(read_media(image, "image")) if isinstance(image, dict) else None
+
+
+def _cited(value: Fields) -> list[Part] | None:
+    content = value.get("content")
+    if not isinstance(content, list):
+        return None
+    parts: list[Part] = []
+    for each in content:
+        said = each.get("text") if isinstance(each, dict) else None
+        parts.append(Text(said) if isinstance(said, str) else Value(each))
+    return [*parts, *rest(value, "content")] or None
+
+
+def _some(media: Media | None) -> list[Part] | None:
+    return None if media is None else [media]
+
+
+# The parts of Genkit's messages: objects in which one key says what they are.
+
+GENKIT_KEYS = frozenset(
+    {"toolRequest", "toolResponse", "media", "reasoning", "data", "custom", "resource"}
+)
+
+
+def read_genkit(key: str, value: JSON, within: Within) -> list[Part] | None:
+    """Return the parts that stand for one of Genkit's; None if it is not one of them."""
+    if key in ("data", "custom"):
+        return [Value(value)]
+    if key == "reasoning":
+        return [Text(value, thinking=True)] if isinstance(value, str) else None
+    if not isinstance(value, dict):
+        return None
+    if key == "toolRequest":
+        name = text_of(value, "name")
+        return None if name is None else [Call(name, value.get("input", {}), _ref(value))]
+    if key == "toolResponse":
+        parts = (*within(value.get("output")), *within(value.get("content")))
+        return [Answer(text_of(value, "name"), _ref(value), Result(parts))]
+    url = text_of(value, "url", "uri")
+    return None if url is None else [media_at(url, text_of(value, "contentType"))]
+
+
+def _ref(value: Fields) -> str | None:
+    return text_of(value, "ref")
+
+
+# The parts of Gemini's messages, in the spellings of its API and of its Python library.
+
+_CALLS = ("functionCall", "function_call")
+_ANSWERS = ("functionResponse", "function_response")
+GEMINI_MEDIA = frozenset({"inlineData", "inline_data", "fileData", "file_data"})
+GEMINI_KEYS = frozenset({*_CALLS, *_ANSWERS, *GEMINI_MEDIA})
+
+
+def read_gemini(key: str, value: JSON, within: Within) -> list[Part] | None:
+    """Return the parts that stand for one of Gemini's; None if it is not one of them."""
+    if not isinstance(value, dict):
+        return None
+    if key in GEMINI_MEDIA:
+        media = read_media(value, kind_of(mime_of(value)))
+        return None if media is None else [media]
+    name = text_of(value, "name")
+    if name is None:
+        return None
+    if key in _CALLS:
+        given = value.get("args")
+        call = Call(name, {} if given is None else given, text_of(value, "id"))
+        return [call, *rest(value, "name", "id", "args")]
+    return [_answer(name, value, within)]
+
+
+def _answer(name: str, value: Fields, within: Within) -> Answer:
+    given = value.get("response")
+    # What a tool gave is under `output`, or under `error` if it failed.
+    is_error = isinstance(given, dict) and given.get("error") is not None and "output" not in given
+    more = rest(value, "name", "id", "response", "parts")
+    result = Result((*within(given), *within(value.get("parts")), *more), is_error)
+    return Answer(name, text_of(value, "id"), result)
+
+
+# LangChain's messages, as LangGraph keeps them, in their three forms of JSON.
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "chat": "chat",
+}
+
+
+class Unwrapped(NamedTuple):
+    """A message of LangChain's: who said it, and its fields."""
+
+    role: str
+    fields: Fields
+
+
+def unwrap(message: Fields) -> Unwrapped | None:
+    """Return what a message of LangChain's holds, in whichever form it is; None if it is none.
+
+    The forms: `{"type": "human", "content": ...}`, `{"type": "human", "data": {...}}` and
+    `{"lc": 1, "type": "constructor", "id": [..., "HumanMessage"], "kwargs": {...}}`.
+    """
+    fields: JSON = message
+    if "lc" in message:
+        kind, fields = _class_of(message.get("id")), message.get("kwargs")
+    else:
+        kind = text_of(message, "type")
+        if "role" in message:
+            return None
+        if "content" not in message:
+            fields = message.get("data")
+    role = _role(kind or "")
+    if role is None or not isinstance(fields, dict) or "content" not in fields:
+        return None
+    return Unwrapped(text_of(fields, "role") or role if role == "chat" else role, fields)
+
+
+def _class_of(id: JSON) -> str | None:
+    last = id[-1] if isinstance(id, list) and id else None
+    return last if isinstance(last, str) else None
+
+
+def _role(kind: str) -> str | None:
+    """Return the role that the name of a type or of a class stands for."""
+    return _ROLES.get(kind.removesuffix("Chunk").removesuffix("Message").lower())

@@ -1,0 +1,162 @@
+"""The messages of a chat as HTML: a bubble for each turn, and what was long folded."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from html import escape
+from typing import TypeAlias
+
+from limpet.views.chat.text import (
+    Answer,
+    Call,
+    Inner,
+    Media,
+    Part,
+    Result,
+    Text,
+    Turn,
+    call_text,
+    media_text,
+    value_text,
+)
+from limpet.views.document import CODE_SPAN, HEADING, Block, blocks, readable
+from limpet.views.sizes import clipped, count_text, visible
+
+ImageOf: TypeAlias = Callable[[Media], str | None]
+
+_ROLES = ("system", "user", "assistant", "tool")
+_TITLE_CHARS_MAX = 120
+_FOLDED_CHARS_MIN = 6_000  # about two screens
+_FOLDED_LINES_MIN = 24
+_SPAN = re.compile(rf"{CODE_SPAN}|\*\*(?=\S)(.{{1,300}}?)(?<=\S)\*\*")
+
+
+def turn_html(turn: Turn, image_of: ImageOf) -> Iterator[str]:
+    """Yield the bubble of a turn."""
+    role = turn.role if turn.role in _ROLES else "other"
+    name = f' <span class="name">{_shown(turn.name)}</span>' if turn.name else ""
+    yield f'<article class="turn {role}"><header>{_shown(turn.role)}{name}</header>'
+    for part in _joined(turn.parts):
+        yield from _part(part, image_of)
+    if not turn.parts:
+        yield '<p class="quiet">nothing</p>'
+    yield "</article>\n"
+
+
+def _joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """Leave out texts in which there is nothing."""
+    return (part for part in parts if not isinstance(part, Text) or part.text.strip())
+
+
+def _part(part: Part, image_of: ImageOf) -> Iterator[str]:
+    if isinstance(part, Call):
+        yield from _call(part, image_of)
+    elif isinstance(part, Answer):
+        name = part.name or part.id or "a call that is not here"
+        yield from _result(part.result, f"result of {name}", image_of)
+    elif isinstance(part, Text):
+        yield from _text(part, len(part.text))
+    else:
+        yield f'<div class="bubble">{_inner(part, image_of)}</div>'
+
+
+def _text(part: Text, chars: int) -> Iterator[str]:
+    kind = "bubble thinking" if part.thinking else "bubble"
+    is_long = chars >= _FOLDED_CHARS_MIN
+    if part.thinking or is_long:
+        about = "thinking" if part.thinking else count_text(chars, "character")
+        first = clipped(" ".join(part.text[: 2 * _TITLE_CHARS_MAX].split()), _TITLE_CHARS_MAX)
+        yield f'<details class="{kind}">{_summary(about, first)}'
+        yield from map(_block, blocks(part.text))
+        yield "</details>"
+    else:
+        yield f'<div class="{kind}">'
+        yield from map(_block, blocks(part.text))
+        yield "</div>"
+
+
+def _block(block: Block) -> str:
+    if block.is_code:
+        return f"<pre><code>{escape(block.text)}</code></pre>"
+    lines = (_heading(line) or _line(line) for line in block.text.split("\n"))
+    text = "\n".join(lines)
+    return f'<div class="text" dir="auto">{text}</div>'
+
+
+def _heading(line: str) -> str | None:
+    found = HEADING.fullmatch(line)
+    return None if found is None else f"<strong>{_line(found[1])}</strong>"
+
+
+def _line(line: str) -> str:
+    shown, at = [], 0
+    for span in _SPAN.finditer(line):
+        tag, inside = ("code", span[2]) if span[1] else ("strong", span[3])
+        shown.append(f"{escape(line[at : span.start()])}<{tag}>{escape(inside)}</{tag}>")
+        at = span.end()
+    return "".join(shown) + escape(line[at:])
+
+
+def _call(call: Call, image_of: ImageOf) -> Iterator[str]:
+    is_error = call.result is not None and call.result.is_error
+    state = "failed" if is_error else "no result" if call.result is None else ""
+    given = clipped(call_text(call).removeprefix(visible(call.name)), _TITLE_CHARS_MAX)
+    yield f'<details class="call{" bad" if is_error else ""}"><summary>'
+    yield f"<code>{_shown(call.name)}</code> "
+    yield f'<span class="brief">{_shown(given)}</span>'
+    yield f' <span class="mark">{state}</span></summary>' if state else "</summary>"
+    yield f"<h5>arguments</h5><pre><code>{_json(call.arguments)}</code></pre>"
+    if call.result is not None:
+        yield f"<h5>{'error' if is_error else 'result'}</h5>"
+        yield from _inners(call.result, image_of)
+    yield "</details>"
+
+
+def _result(result: Result, title: str, image_of: ImageOf) -> Iterator[str]:
+    bad = " bad" if result.is_error else ""
+    yield f'<details class="call{bad}">{_summary(title, "")}'
+    yield from _inners(result, image_of)
+    yield "</details>"
+
+
+def _inners(result: Result, image_of: ImageOf) -> Iterator[str]:
+    if not result.parts:
+        yield '<p class="quiet">nothing</p>'
+    for part in result.parts:
+        yield _inner(part, image_of)
+
+
+def _inner(part: Inner, image_of: ImageOf) -> str:
+    if isinstance(part, Media):
+        return _media(part, image_of(part))
+    text = readable(part.text) if isinstance(part, Text) else value_text(part.value, indent=2)
+    return folded_code(text)
+
+
+def _media(media: Media, uri: str | None) -> str:
+    name = _shown(media_text(media))
+    if uri is None:
+        return f'<p class="media">{name}</p>'
+    return f'<figure><img src="{escape(uri)}" alt="{name}"><figcaption>{name}</figcaption></figure>'
+
+
+def folded_code(text: str) -> str:
+    """Return lines of code or output, folded if they are many."""
+    lines = text.count("\n") + 1
+    shown = f"<pre><code>{escape(text)}</code></pre>"
+    if lines < _FOLDED_LINES_MIN and len(text) < _FOLDED_CHARS_MIN:
+        return shown
+    first = clipped(" ".join(text[: 2 * _TITLE_CHARS_MAX].split()), _TITLE_CHARS_MAX)
+    about = count_text(lines, "line") if lines > 1 else count_text(len(text), "character")
+    return f'<details class="long">{_summary(about, first)}{shown}</details>'
+
+
+def _summary(about: str, first: str) -> str:
+    return f'<summary><b>{_shown(about)}</b> <span class="brief">{_shown(first)}</span></summary>'
+
+
+def _json(value: object) -> str:
+    return escape(value_text(value, indent=2))
+
+
+def _shown(text: str) -> str:
+    return escape(visible(text))

@@ -1,0 +1,112 @@
+"""The history of a scope as a table beside a drawing of its lines."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from limpet.model import SnapshotInfo, SnapshotRef
+from limpet.views.document import ScopePage, labels_text, origin_text
+from limpet.views.graph import Cell, Row, graph_rows
+from limpet.views.sizes import moment_text, short_id, size_text, visible
+from limpet.views.tree import Node, build_forest
+
+_CELL_PX = 9
+_LANES = 6  # colours in turn
+_SIDE, _NODE = _CELL_PX / 2, 4
+_UPWARDS, _THROUGH, _LEFT, _RIGHT = "┴╯", "│├", "─┴╯", "─┴├"
+_GOOD = ("completed", "done", "succeeded")
+_BAD = ("failed", "error", "aborted", "cancelled", "expired")
+
+
+def history_html(page: ScopePage, place: str) -> Iterator[str]:
+    """Yield the table. `place` is what the anchors of its rows begin with."""
+    heads = [] if page.head is None else [SnapshotRef(page.key, page.head.id)]
+    forest = build_forest(reversed(page.history), heads)
+    anchors = {info.id: f"{place}-{number}" for number, info in enumerate(page.history)}
+    roots = {id(node) for node in forest}
+    rows = graph_rows(forest)
+    width = _CELL_PX * (1 + max(len(row.lanes) for row in rows))
+    yield f'<table class="history"><colgroup><col width="{width}"></colgroup><thead><tr>'
+    yield "<th></th><th>saved (UTC)</th><th>snapshot</th><th>status</th><th>follows</th>"
+    yield "<th>size</th></tr></thead><tbody>\n"
+    for row in rows:
+        yield _row(row, anchors, is_root=id(row.node) in roots)
+    yield "</tbody></table>\n"
+
+
+def _row(row: Row, anchors: dict[str, str], *, is_root: bool) -> str:
+    info = row.node.info
+    kind = ' class="head"' if row.node.is_head else ""
+    labels = f'<div class="labels">{_shown(labels_text(info))}</div>' if info.labels else ""
+    return (
+        f'<tr id="{anchors[info.id]}"{kind}>'
+        f'<td class="lines">{_drawing(row, is_root=is_root)}</td>'
+        f'<td><time datetime="{info.created_at.isoformat()}">'
+        f"{moment_text(info.created_at)}</time></td>"
+        f'<td><code class="id">{_shown(info.id)}</code>{labels}</td>'
+        f'<td><span class="status {tone_of(info.status)}">{_shown(info.status)}</span></td>'
+        f"<td>{_follows(info, anchors)}</td>"
+        f'<td class="size">{size_text(info.size)}</td></tr>\n'
+    )
+
+
+def _follows(info: SnapshotInfo, anchors: dict[str, str]) -> str:
+    found = []
+    if info.parent_id is not None:
+        name = f'<code title="{_shown(info.parent_id)}">{_shown(short_id(info.parent_id))}</code>'
+        there = anchors.get(info.parent_id)
+        found.append(f'<a href="#{there}">{name}</a>' if there else name)
+    if info.forked_from is not None:
+        found.append(f"forked from <code>{_shown(origin_text(info.forked_from))}</code>")
+    return "<br>".join(found)
+
+
+def tone_of(status: str) -> str:
+    """Return the class of a status: good, bad or open."""
+    return "good" if status in _GOOD else "bad" if status in _BAD else "open"
+
+
+def _drawing(row: Row, *, is_root: bool) -> str:
+    """Draw the lanes of a row. Heights are shares, so that the row may be as high as it likes."""
+    shapes = [_shape(cell, at) for at, cell in enumerate(row.lanes)]
+    middle = next(at for at, cell in enumerate(row.lanes) if cell.char in "●◆◇")
+    shapes += _node(row.node, row.lane, middle, is_root=is_root, joins=_joins(row.lanes, middle))
+    width = len(row.lanes) * _CELL_PX
+    return f'<svg width="{width}" height="100%" aria-hidden="true">{"".join(shapes)}</svg>'
+
+
+def _joins(lanes: Sequence[Cell], middle: int) -> bool:
+    return middle > 1 and lanes[middle - 2].char == "├"
+
+
+def _shape(cell: Cell, at: int) -> str:
+    left, x, right = at * _CELL_PX, at * _CELL_PX + _SIDE, (at + 1) * _CELL_PX
+    lane = (cell.lane or 0) % _LANES
+    drawn = ""
+    if cell.char in _THROUGH:
+        drawn += _line(lane, x, "0", x, "100%")
+    if cell.char in _UPWARDS:
+        drawn += _line(lane, x, "0", x, "50%")
+    if cell.char in _LEFT:
+        drawn += _line(lane, left, "50%", x, "50%")
+    if cell.char in _RIGHT:
+        drawn += _line(lane, x, "50%", right, "50%")
+    return drawn
+
+
+def _node(node: Node, lane: int, at: int, *, is_root: bool, joins: bool) -> Iterator[str]:
+    x, lane = at * _CELL_PX + _SIDE, lane % _LANES
+    if node.children:
+        yield _line(lane, x, "0", x, "50%")
+    if not is_root and not joins:
+        yield _line(lane, x, "50%", x, "100%")
+    kind = "n" if node.info.kept else "n draft"
+    ring = f'<circle class="ring" cx="{x}" cy="50%" r="{_NODE + 2.5}"/>' if node.is_head else ""
+    yield f'<g class="l{lane}">{ring}<circle class="{kind}" cx="{x}" cy="50%" r="{_NODE}"/></g>'
+
+
+def _line(lane: int, x1: float, y1: str, x2: float, y2: str) -> str:
+    return f'<line class="l{lane}" x1="{x1:g}" y1="{y1}" x2="{x2:g}" y2="{y2}"/>'
+
+
+def _shown(text: str) -> str:
+    return escape(visible(text))

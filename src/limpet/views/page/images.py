@@ -1,0 +1,82 @@
+"""Small images of a state as checked data URIs, to be put into a page."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Final
+
+from limpet.core.limits import KIB
+from limpet.model import JSON
+from limpet.views.chat.text import Media
+
+IMAGE_BYTES_MAX: Final = 256 * KIB
+
+_DATA_URL = "data:image/"
+_RIFF, _WEBP = b"RIFF", b"WEBP"
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_ENCODED_BEGINNINGS = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
+
+
+class Images:
+    """The images in a state, to be found by what a chat tells of them."""
+
+    def __init__(self, state: JSON) -> None:
+        self._by_size: dict[int, set[str]] = {}
+        for text in _texts(state):
+            uri = image_uri(text)
+            if uri is not None:
+                self._by_size.setdefault(uri.size, set()).add(uri)
+
+    def find(self, media: Media) -> str | None:
+        """Return the data URI of an image, None if it is none, too large, or not the only one.
+
+        Two that have the same size cannot be told apart, and rather none is shown than a wrong one.
+        """
+        found = self._by_size.get(media.size or -1, set())
+        return next(iter(found)) if len(found) == 1 and media.kind == "image" else None
+
+
+class _Uri(str):
+    """A data URI, and how many bytes it stands for."""
+
+    size: int
+
+
+def image_uri(text: str) -> _Uri | None:
+    """Return the data URI of base64 that is an image of a kind that every browser draws safely.
+
+    Its kind is what its bytes say. None for everything else, for SVG, and for what is too large.
+    """
+    if text.startswith(_DATA_URL):
+        text = text.partition(";base64,")[2]
+    if not text.startswith(_ENCODED_BEGINNINGS) or len(text) > 2 * IMAGE_BYTES_MAX:
+        return None
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    kind = next((kind for begin, kind in _BEGINNINGS.items() if data.startswith(begin)), None)
+    if data[:4] == _RIFF and data[8:12] == _WEBP:
+        kind = "image/webp"
+    if kind is None or len(data) >= IMAGE_BYTES_MAX:
+        return None
+    uri = _Uri(f"data:{kind};base64,{base64.b64encode(data).decode()}")
+    uri.size = len(data)
+    return uri
+
+
+def _texts(state: JSON) -> Iterator[str]:
+    waiting = [state]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()

@@ -1,0 +1,137 @@
+"""A session as one HTML page that needs nothing else: no script, no font, no other file.
+
+What came from the store is text in it, and only text; a policy in the page says the same to the
+browser.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import Final
+
+from limpet.model import JSON, ScopeInfo, ScopeKey
+from limpet.views.chat.text import value_text
+from limpet.views.document import (
+    ScopePage,
+    content_of,
+    note_name,
+    scope_facts,
+    scope_name,
+    session_facts,
+)
+from limpet.views.page.chat import ImageOf, folded_code, turn_html
+from limpet.views.page.history import history_html, tone_of
+from limpet.views.page.images import Images
+from limpet.views.page.style import STYLE
+from limpet.views.sizes import count_text, moment_text, visible
+
+__all__ = ["ScopePage", "session_page"]
+
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
+)
+
+
+def session_page(
+    session_id: str,
+    scopes: Iterable[ScopePage],
+    *,
+    contents: Sequence[ScopeInfo] = (),
+    images: bool = False,
+) -> Iterator[str]:
+    """Yield the pieces of a page that tells all of a session, scope by scope.
+
+    `contents` are the scopes to come, for a table of contents if there are several. One scope is
+    looked at after the other, so that they may be read from a store meanwhile. With `images` those
+    in messages are drawn if they are PNG, JPEG, GIF or WebP below 256 KiB; else they are named.
+    """
+    title = _shown(session_id)
+    policy = _POLICY + ("; img-src data:" if images else "")
+    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield '<meta name="color-scheme" content="light dark">\n'
+    yield '<meta name="referrer" content="no-referrer">\n'
+    yield '<meta name="generator" content="Limpet">\n'
+    yield f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+    yield f'<header class="top"><p class="kicker">Session</p><h1>{title}</h1>'
+    yield f"{_facts(session_facts(contents)) if contents else ''}</header>\n"
+    places = {info.key: f"scope-{number}" for number, info in enumerate(contents, start=1)}
+    if len(contents) > 1:
+        yield from _contents(contents, places)
+    yield "<main>\n"
+    for number, page in enumerate(scopes, start=1):
+        place = places.get(page.key) or f"part-{number}"
+        yield from _scope(page, place, images=images)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _contents(contents: Sequence[ScopeInfo], places: dict[ScopeKey, str]) -> Iterator[str]:
+    yield '<nav aria-label="Scopes"><ul>\n'
+    for info in contents:
+        name = f'<a href="#{places[info.key]}">{_shown(scope_name(info.key))}</a>'
+        head = info.head
+        if head is None:
+            facts = '<span class="quiet">no head</span>'
+        else:
+            moment = f"<time>{moment_text(head.created_at)}</time>"
+            facts = f"{_status(head.status)} {moment}"
+        yield f"<li>{name} {facts}</li>\n"
+    yield "</ul></nav>\n"
+
+
+def _scope(page: ScopePage, place: str, *, images: bool) -> Iterator[str]:
+    yield f'<section class="scope" id="{place}">\n<h2>{_shown(page.key.scope_id)}</h2>'
+    yield _facts(scope_facts(page))
+    if page.head is not None:
+        yield from _state(page.head.state, images=images)
+    else:
+        yield '<p class="quiet">no head</p>\n'
+    if page.notes:
+        yield "<h3>Notes</h3>\n"
+        for note in page.notes:
+            yield from _value(note_name(note), note.value)
+    if page.history:
+        yield f"<h3>History <small>{count_text(len(page.history), 'snapshot')}</small></h3>\n"
+        yield from history_html(page, place)
+    yield "</section>\n"
+
+
+def _state(state: JSON, *, images: bool) -> Iterator[str]:
+    content = content_of(state)
+    if content.chat is not None:
+        image_of: ImageOf = Images(state).find if images else lambda media: None
+        turns = content.chat.turns
+        yield f"<h3>Conversation <small>{count_text(len(turns), 'turn')}</small></h3>\n"
+        yield '<div class="chat">\n'
+        for turn in turns:
+            yield from turn_html(turn, image_of)
+        yield "</div>\n"
+    if content.others:
+        yield "<h3>State</h3>\n"
+        for name, value in content.others:
+            yield from _value(name, value)
+
+
+def _value(name: str, value: JSON) -> Iterator[str]:
+    yield f'<div class="value"><h4><code>{_shown(name)}</code></h4>'
+    yield f"{folded_code(value_text(value, indent=2))}</div>\n"
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    rows = "".join(
+        f"<div><dt>{_shown(name)}</dt>"
+        f"<dd>{_status(value) if name == 'status' else _shown(value)}</dd></div>"
+        for name, value in facts
+    )
+    return f'<dl class="facts">{rows}</dl>\n'
+
+
+def _status(status: str) -> str:
+    return f'<span class="status {tone_of(status)}">{_shown(status)}</span>'
+
+
+def _shown(text: str) -> str:
+    return escape(visible(text))

@@ -1,0 +1,308 @@
+"""How people name things: a session, a scope of it, a snapshot.
+
+| text                | what it names                                                       |
+|---------------------|---------------------------------------------------------------------|
+| `019ab3…`           | a snapshot by its id, or by a beginning that no other one has       |
+| `019ab3f0…9c2e`     | the same by both ends, as ids are shown; `..` will do for the dots  |
+| `@`                 | the head                                                            |
+| `@~3`, `019ab3~3`   | three before it, along the parents, and from a fork to its source   |
+| `chat-42@`          | the head of a session that has one scope, or else of its `main`     |
+| `chat-42:planner@`  | the head of one scope; `chat-42:planner@~1`, `chat-42:planner@019a` |
+| `chat-42`           | the head as well, if no snapshot is called so; `chat-42:planner`    |
+
+An exact name always wins, so that whatever an id holds, it can be said.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import TypeVar
+
+from limpet.api.store import Store
+from limpet.core import limits
+from limpet.errors import InvalidInput, NotFound, Unsupported
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.protocol import Query
+
+_STEPS_BACK = re.compile(r"(.*)~([0-9]{1,7})", re.DOTALL)  # the name of a fork ends in eight
+_GAP = re.compile(r"…|\.{2,3}")
+_SHOWN = 4  # names told of those that could be meant
+_CANDIDATES_MAX = 1000
+
+T = TypeVar("T")
+
+
+def find_session(store: Store, text: str) -> str:
+    """Return the session of this name, or the only one whose name begins so.
+
+    Raises:
+        NotFound: there is none.
+        InvalidInput: there are several.
+    """
+    if not text:
+        raise InvalidInput("the name of the session is empty")
+    if _is_session(store, text):
+        return text
+    found = list(store.sessions(prefix=text, limit=_SHOWN + 1))
+    return _only(found, "session", text, str)
+
+
+def find_scope(
+    store: Store, session: str | None = None, scope: str | None = None, kind: str | None = None
+) -> ScopeInfo:
+    """Return one scope of a session: the one named, the only one, or the one called `main`.
+
+    Without a session it is the store's only one. Names may be shortened as long as they are clear.
+
+    Raises:
+        NotFound: there is no such session or scope.
+        InvalidInput: it is not clear which one is meant.
+    """
+    session_id = _only_session(store) if session is None else find_session(store, session)
+    if scope is not None:
+        here = [each for each in store.scopes(session_id, kind=kind) if each.key.scope_id == scope]
+        if not here:
+            begins = (s for s in store.scopes(session_id, kind=kind) if _begins(s.key, scope))
+            here = list(islice(begins, _SHOWN + 1))
+        return _only(here, "scope", scope, _scope_name)
+    few = list(islice(store.scopes(session_id, kind=kind), _SHOWN + 1))
+    if len(few) > 1:
+        main = ScopeKey(session_id, kind=kind or ScopeKey(session_id).kind)
+        named = next((s for s in store.scopes(session_id, kind=main.kind) if s.key == main), None)
+        if named is not None:
+            return named
+    return _only(few, "scope", session_id, _scope_name)
+
+
+def find_snapshot(
+    store: Store,
+    text: str,
+    *,
+    session: str | None = None,
+    scope: str | None = None,
+    kind: str | None = None,
+) -> SnapshotInfo:
+    """Return the snapshot that a text names, in the given session and scope, or anywhere.
+
+    Raises:
+        NotFound: there is none.
+        InvalidInput: there are several.
+    """
+    given = (session, scope, kind)
+    if not text:
+        raise InvalidInput("the name of the snapshot is empty")
+    found = _exactly(store, text, given)
+    if found is not None:
+        return found
+    if session is None and _is_session(store, text):
+        return _head(store, text, scope, kind)
+    back = _STEPS_BACK.fullmatch(text)
+    if back is not None:
+        name = back[1] or "@"
+        start = find_snapshot(store, name, session=session, scope=scope, kind=kind)
+        return _before(store, start, int(back[2]), text)
+    if text == "@":
+        return _head(store, *given)
+    # From the end, since a session is often called as a mailbox is, and an id seldom.
+    for at in (at for at in range(len(text) - 1, 0, -1) if text[at] == "@"):
+        place = _placed(store, text[:at], given)
+        if place is not None:
+            return _inside(store, place, text[at + 1 :])
+    name, at_end, id = text.rpartition("@")
+    if not at_end or not name:
+        return _by_prefix(store, text, given)
+    session_id, colon, scope_id = name.rpartition(":")
+    shortened = (session_id, scope_id, kind) if colon and session_id else (name, scope, kind)
+    return _inside(store, shortened, id)
+
+
+def _inside(store: Store, given: "_Given", id: str) -> SnapshotInfo:
+    """Return the head of a place, or what an id names there."""
+    if not id:
+        return _head(store, *given)
+    inside = find_scope(store, *given).key
+    return find_snapshot(
+        store, id, session=inside.session_id, scope=inside.scope_id, kind=inside.kind
+    )
+
+
+def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
+    """Return what a snapshot came from; None if it is the first of all.
+
+    That is its parent, or what it was forked from. Where nothing has a parent, as in what the tools
+    of others wrote, it is what was saved before it.
+
+    Raises:
+        NotFound: it is not there any more.
+    """
+    ref = info.forked_from
+    if info.parent_id is not None:
+        ref = SnapshotRef(info.scope, info.parent_id)
+    if ref is None:
+        last = info if info.kept else None
+        before = next(store.scope(*info.scope).history(after=last, limit=1), None)
+        return before if before is not None and before.parent_id is None else None
+    found = store.scope(*ref.scope).info(ref.id)
+    if found is None:
+        raise NotFound(f"what it came from is not there any more. id=`{ref.id}`")
+    return found
+
+
+_Given = tuple[str | None, str | None, str | None]
+
+
+def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
+    """Return the only snapshot of this id: it may stand in several scopes."""
+    if given == (None, None, None):
+        query = Query(id=limits.check_id("id", text))
+        try:
+            found = store._run(lambda backend: backend.list_snapshots(query, limit=_SHOWN + 1))
+        except Unsupported:
+            return None  # there is no index; the session has to be said
+    else:
+        here = (store.scope(*key).info(text) for key in _scopes(store, given))
+        found = list(islice((info for info in here if info is not None), _SHOWN + 1))
+    return _only(found, "snapshot", text, _snapshot_name) if found else None
+
+
+def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
+    start, *rest = _GAP.split(text, maxsplit=1)
+    end = rest[0] if rest else ""
+    if not start and not end:
+        raise InvalidInput(f"this names nothing. name=`{text}`")
+    here = chain(_kept(store, start, given), _drafts(store, start, given))
+    refs = islice((ref for ref in here if ref.id.endswith(end)), _SHOWN + 1)
+    candidates = list(dict.fromkeys(refs))
+    if not candidates and given[0] is None and not rest:
+        session_id, colon, scope_id = text.rpartition(":")
+        if colon and given[1] is None and _is_session(store, session_id):
+            return _head(store, session_id, scope_id, given[2])
+        return _head(store, find_session(store, text), *given[1:])
+    ref = _only(candidates, "snapshot", text, _ref_name)
+    info = store.scope(*ref.scope).info(ref.id)
+    if info is None:
+        raise NotFound(f"it was deleted just now. id=`{ref.id}`")
+    return info
+
+
+def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
+    """Yield kept snapshots whose ids begin so: all of them, since one of many may be meant."""
+    anywhere = given == (None, None, None)
+    found: list[SnapshotRef] | None = None
+    try:
+        found = store._run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
+    except Unsupported:  # there is no index
+        if anywhere and next(store.sessions(prefix=start, limit=1), None) is None:
+            raise
+        if anywhere:
+            return
+    if found is not None and len(found) < _CANDIDATES_MAX:
+        inside = () if anywhere else set(_scopes(store, given))
+        yield from (ref for ref in found if anywhere or ref.scope in inside)
+    elif anywhere:
+        every = (SnapshotRef(info.scope, info.id) for info in store.history())
+        yield from (ref for ref in every if ref.id.startswith(start))
+    else:
+        for key in _scopes(store, given):
+            ids = store.scope(*key).ids()  # from the first: where a beginning stands is not known
+            yield from (SnapshotRef(key, id) for id in ids if id.startswith(start))
+
+
+def _drafts(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
+    """Yield heads that are in no history, whose ids begin so."""
+    session = None if given[0] is None else find_session(store, given[0])
+    for each in store.scopes(session, kind=given[2]):
+        head = each.head
+        if head is not None and not head.kept and head.id.startswith(start):
+            yield SnapshotRef(each.key, head.id)
+
+
+def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
+    """Yield the scopes that an id may be in."""
+    session, scope, kind = given
+    if scope is not None:
+        yield find_scope(store, session, scope, kind).key
+        return
+    session_id = _only_session(store) if session is None else find_session(store, session)
+    for each in store.scopes(session_id, kind=kind):
+        yield each.key
+
+
+def _placed(store: Store, place: str, given: _Given) -> _Given | None:
+    """Return where `SESSION` or `SESSION:SCOPE` leads, if there is exactly that."""
+    _, scope, kind = given
+    if _is_session(store, place):
+        return place, scope, kind
+    session_id, colon, scope_id = place.rpartition(":")
+    found = store.scopes(session_id, kind=kind) if colon and session_id else iter(())
+    is_there = any(each.key.scope_id == scope_id for each in found)
+    return (session_id, scope_id, kind) if is_there else None
+
+
+def _head(store: Store, session: str | None, scope: str | None, kind: str | None) -> SnapshotInfo:
+    found = find_scope(store, session, scope, kind)
+    if found.head is None:
+        store.scope(*found.key).info()  # which tells if it is damaged
+        raise NotFound(f"it shows nothing now. scope=`{_place(found.key)}`")
+    return found.head
+
+
+def _before(store: Store, start: SnapshotInfo, steps: int, text: str) -> SnapshotInfo:
+    at: SnapshotInfo | None = start
+    met: set[SnapshotRef] = set()
+    while at is not None and SnapshotRef(at.scope, at.id) not in met:
+        met.add(SnapshotRef(at.scope, at.id))
+        last = at
+        for last in store.scope(*at.scope).ancestors(at.id):
+            if not steps:
+                return last
+            steps -= 1
+        at = find_base(store, last) if last.parent_id is None else None
+    raise NotFound(f"the line does not go back that far. ref=`{text}`")
+
+
+def _is_session(store: Store, text: str) -> bool:
+    return bool(text) and next(iter(store.scopes(text)), None) is not None
+
+
+def _only_session(store: Store) -> str:
+    found = list(store.sessions(limit=2))
+    if not found:
+        raise NotFound("the store is empty")
+    if len(found) > 1:
+        raise InvalidInput("there are several sessions: name one")
+    return found[0]
+
+
+def _begins(key: ScopeKey, text: str) -> bool:
+    return key.scope_id.startswith(text)
+
+
+def _place(key: ScopeKey) -> str:
+    return f"{key.session_id}:{key.scope_id}"
+
+
+def _ref_name(ref: SnapshotRef) -> str:
+    return f"{ref.id} in {_place(ref.scope)} ({ref.scope.kind})"
+
+
+def _snapshot_name(info: SnapshotInfo) -> str:
+    return _ref_name(SnapshotRef(info.scope, info.id))
+
+
+def _scope_name(info: ScopeInfo) -> str:
+    return f"{info.key.scope_id} ({info.key.kind})"
+
+
+def _only(found: list[T], what: str, text: str, name: Callable[[T], str]) -> T:
+    if not found:
+        raise NotFound(f"there is no such {what}. name=`{text}`")
+    if len(found) > 1:
+        names = _listed(map(name, found))
+        raise InvalidInput(f"several {what}s could be meant. name=`{text}` found=`{names}`")
+    return found[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
