@@ -21,7 +21,7 @@ from limpet.backends.postgres.backend import PostgresBackend
 from limpet.backends.postgres.one_statement import Line, quick_save
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.postgres.transaction import PostgresTurn, statements_of
-from limpet.backends.sql.commit import Ready, carry_out
+from limpet.backends.sql.commit import Known, Ready, carry_out
 from limpet.core import prepare
 from limpet.core.rows import info_of
 from limpet.opening import CLOCK, draw
@@ -159,9 +159,12 @@ class NativeStore:
                 row, body, moved = quick.row, quick.body, quick.moved
             else:
                 row, body, moved = await self._ordinary(conn, commit, ready, line)
-        backend._lines.keep(commit.scope, None if moved is None else Line(moved, True))
+        if moved is None:
+            backend._lines.pop(commit.scope)
+        else:
+            backend._lines.put(commit.scope, Line(moved, True))
         if body is not None:
-            backend._cache.put(commit.scope, row.nonce, body)
+            backend._cache.put(commit.scope, Known(row.nonce, body))
         return info_of(commit.scope, row)
 
     async def _landed(self, conn: Connection, values: dict[str, Any]) -> bool:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from limpet.api.aio_store import AsyncStore
-from limpet.api.opened import Engine, Tools
-from limpet.api.store import Store
+from limpet.api.opened import Opened, Tools
+from limpet.api.store import AsyncStore, Store
 from limpet.core import limits
 from limpet.core.layout import Layout
 from limpet.errors import InvalidInput, Unsupported
@@ -148,7 +147,7 @@ def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
     common, own = _common(options)
     scheme = _SCHEMES["s3"]
     opener = scheme.opener(f"//{bucket}/{prefix}", checked(own, scheme.options))
-    return Store(Engine(opener, _tools(common))).aio
+    return Store(Opened(opener, _tools(common))).aio
 
 
 def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
@@ -156,7 +155,7 @@ def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> Async
     from limpet.backends.buckets.s3.open import client_bucket
 
     bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
-    return Store(Engine(lambda: _over(bucket, root=root), _tools({}))).aio
+    return Store(Opened(lambda: _over(bucket, root=root), _tools({}))).aio
 
 
 def store_over(backend: Backend, **options: Any) -> Store:
@@ -164,7 +163,7 @@ def store_over(backend: Backend, **options: Any) -> Store:
     common, rest = _common(options)
     if rest:
         raise InvalidInput(f"there is no such option. option=`{min(rest)}`")
-    engine = Engine(lambda: backend, _tools(common))
+    engine = Opened(lambda: backend, _tools(common))
     engine.open()
     return Store(engine)
 
@@ -221,10 +220,10 @@ def _tools(common: Mapping[str, Any]) -> Tools:
     )
 
 
-def _engine(url: str | None, options: Mapping[str, Any]) -> Engine:
+def _engine(url: str | None, options: Mapping[str, Any]) -> Opened:
     scheme, address, given = _read_url(url)
     common, own = _common(_merged(given, options))
-    engine = Engine(scheme.opener(address, checked(own, scheme.options)), _tools(common))
+    engine = Opened(scheme.opener(address, checked(own, scheme.options)), _tools(common))
     if scheme.instant:
         engine.open()
     return engine

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import limpet
-from limpet import Note, Scope, Snapshot, SnapshotInfo
+from limpet import Note, Scope, Snapshot, SnapshotInfo, Store
 from limpet.protocol import Backend, Claim, Hold
 from tests.crash.mortal_objects import sealed, shown_id
 
@@ -30,15 +30,15 @@ def fork(scope: Scope, **options: Any) -> Scope:
 
 
 def other(scope: Scope) -> Scope:
-    return scope._store.scope(scope.session_id, "other")
+    return Store(scope.driver.opened).scope(scope.session_id, "other")
 
 
 def backend_of(scope: Scope) -> Backend:
-    return scope._store._engine.backend
+    return scope.driver.opened.backend
 
 
 def lease(scope: Scope, key: str = "key") -> Claim:
-    return Claim(scope.key, key, "ann", 60_000_000, scope._store._engine.tools.draw())
+    return Claim(scope.key, key, "ann", 60_000_000, scope.driver.tools.draw())
 
 
 def claim(scope: Scope) -> Hold:
@@ -81,7 +81,7 @@ VERBS: dict[str, Callable[[Scope], Any]] = {
     "delete_snapshot below": lambda scope: scope.delete_snapshot("a"),
     "prune": lambda scope: scope.prune(keep_last=1),
     "delete": lambda scope: scope.delete(),
-    "delete_session": lambda scope: scope._store.delete_session(scope.session_id),
+    "delete_session": lambda scope: Store(scope.driver.opened).delete_session(scope.session_id),
 }
 
 # To ask again ends in the same and changes nothing more.
@@ -125,7 +125,7 @@ def seen(scope: Scope) -> list[Any]:
     """Return what the scopes of a session show, after checking that they agree with themselves."""
     facts: list[Any] = []
     for name in (scope.scope_id, "fork", "other"):
-        each = scope._store.scope(scope.session_id, name)
+        each = Store(scope.driver.opened).scope(scope.session_id, name)
         head, infos = each.load(), list(each.history())
         kept = list(each.load_many(info.id for info in infos))
         assert [found.revision for found in kept] == [info.revision for info in infos]

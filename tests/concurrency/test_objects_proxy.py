@@ -100,7 +100,10 @@ def prepare(scope: Scope, verb: str) -> Scope:
 def seen(scope: Scope) -> list[Any]:
     """Return what a scope and its fork show, after checking that they agree with themselves."""
     facts: list[Any] = []
-    for each in (scope, scope._store.scope(scope.session_id, f"{scope.scope_id}-fork")):
+    for each in (
+        scope,
+        Store(scope.driver.opened).scope(scope.session_id, f"{scope.scope_id}-fork"),
+    ):
         head, infos = each.load(), list(each.history())
         kept = list(each.load_many(info.id for info in infos))
         assert [found.revision for found in kept] == [info.revision for info in infos]

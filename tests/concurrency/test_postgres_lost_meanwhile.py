@@ -177,7 +177,7 @@ def test_others_move_on_before_it_is_asked_what_became(
 MINE_GOES: dict[str, Callable[[Scope], object]] = {
     "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
     "delete": lambda scope: scope.delete(),
-    "delete_session": lambda scope: scope._store.delete_session(scope.session_id),
+    "delete_session": lambda scope: Store(scope.driver.opened).delete_session(scope.session_id),
 }
 
 

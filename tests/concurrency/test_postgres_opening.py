@@ -27,7 +27,7 @@ OPENERS = Path(__file__).with_name("pg_openers.py")
 
 def setting(store: Store, name: str) -> object:
     """Return what the connections of a store are set to."""
-    with store._engine.backend._server.connect() as conn:  # type: ignore[attr-defined]
+    with store.driver.opened.backend._server.connect() as conn:  # type: ignore[attr-defined]
         return one(conn, "SELECT current_setting(%s)", name)
 
 
@@ -194,9 +194,16 @@ def test_a_password_is_never_shown(
             assert text not in shown(caught.value), wrong.index((url, options))
     with opened(server, good, retry_s=0.2) as store:
         store.scope("s").save(1)
-        backend = store._engine.backend
+        backend = store.driver.opened.backend
         server_side = backend._server  # type: ignore[attr-defined]
-        for each in (store, store.aio, store._engine, backend, server_side, server_side._pool):
+        for each in (
+            store,
+            store.aio,
+            store.driver.opened,
+            backend,
+            server_side,
+            server_side._pool,
+        ):
             assert "7c1f" not in repr(each)
         server.stop()
         with pytest.raises(Unavailable) as gone:

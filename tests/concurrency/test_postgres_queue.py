@@ -56,7 +56,7 @@ def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
 
 def has_turn(scope: Scope) -> bool:
     """Tell whether a thread has its turn in a scope."""
-    backend: Any = scope._store._engine.backend
+    backend: Any = scope.driver.opened.backend
     queue = backend._server._queues.get(scope.key)
     if queue is None:
         return False
@@ -146,7 +146,7 @@ def test_notes_of_many_places_are_those_of_each(postgres_url: str) -> None:
             for name in ("b", "a"):
                 scope.set_note(name, id, on=id)
         expected = [(id, name) for id in ids[::50] for name in ("a", "b")]
-        backend: Any = store._engine.backend
+        backend: Any = store.driver.opened.backend
         for limit in (1, 3, 1000):
             found = backend.list_notes(scope.key, on=ids, name=None, after="", limit=limit)
             assert [(note.snapshot_id, note.name) for note in found] == expected[:limit]
@@ -162,7 +162,7 @@ def test_a_thread_does_not_wait_for_itself(postgres_url: str) -> None:
         ended: list[str] = []
 
         def inside() -> None:
-            backend: Any = store._engine.backend
+            backend: Any = store.driver.opened.backend
             ended.append(backend._server.in_turn(scope.key, lambda: scope.save({"n": 1}).id))
 
         thread = threading.Thread(target=inside, daemon=True)

@@ -230,7 +230,7 @@ def test_a_copy_of_what_changes_meanwhile_can_be_repeated() -> None:
 
 def _changed_at(store: limpet.Store, number: int, change: Callable[[], object]) -> None:
     """Let something happen before the n-th call of the engine."""
-    run = store._run
+    run = store.driver.run
     count = 0
 
     def counted(work: Any) -> Any:
@@ -240,7 +240,7 @@ def _changed_at(store: limpet.Store, number: int, change: Callable[[], object]) 
             change()
         return run(work)
 
-    store._run = counted  # type: ignore[method-assign]
+    store.driver.run = counted  # type: ignore[method-assign]
 
 
 def test_a_part_of_a_store(full: limpet.Store) -> None:

@@ -130,7 +130,7 @@ def desert(store: Store, run_id: str, *states: JSON, task: str | None = None) ->
     """Leave behind what a worker leaves that died, after its lease has ended."""
     plan = Plan(scope_of(run_id), "the dead one", deletes=True, adopts=False, task=task)
     with store.scope(*plan.scope).claim(owner=plan.owner) as lease:
-        attempt = Attempt(store._engine.tools, plan, lease.token)
-        store._drive(attempt.begin())
+        attempt = Attempt(store.driver.tools, plan, lease.token)
+        store.driver.drive(attempt.begin())
         for state in states:
-            store._drive(attempt.step(state, keep=False, labels=None, metadata=None))
+            store.driver.drive(attempt.step(state, keep=False, labels=None, metadata=None))

@@ -187,7 +187,7 @@ def test_a_worker_can_wait_for_the_one_before(hands: Hands) -> None:
 def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
     with ends_with(Conflict), hands.start("r") as slow:
         slow.step("slow")
-        hands.store._engine.backend.release(slow._lease._term.claim)
+        hands.store.driver.opened.backend.release(slow._lease._term.claim)
         with hands.start("r", on_success="keep") as quick:
             assert quick.state == "slow"
             with pytest.raises(Conflict):
@@ -208,7 +208,7 @@ def test_a_worker_that_lost_its_lease_does_not_close_the_run(hands: Hands, endin
     with ExitStack() as next_worker:
         with ends_with(expected), hands.start("r", on_success=on_success) as run:
             before = run.step(1)
-            hands.store._engine.backend.release(run._lease._term.claim)
+            hands.store.driver.opened.backend.release(run._lease._term.claim)
             scope = hands.store.scope("r", "main", "run")
             next_worker.enter_context(scope.claim(owner="next"))
             if ending == "failure":
@@ -342,7 +342,7 @@ def test_only_a_run_that_is_running_is_aborted(hands: Hands) -> None:
 def test_an_abort_that_comes_first_keeps_a_worker_from_resuming(hands: Hands) -> None:
     """It was running when the worker looked, and is aborted when it wants to go on with it."""
     desert(hands.store, "r", {"n": 1})
-    backend = hands.store._engine.backend
+    backend = hands.store.driver.opened.backend
     read = backend.read_snapshots
 
     def read_and_be_overtaken(*args: Any) -> Any:

@@ -352,11 +352,11 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [
         Cost(verb, theirs_first)
         for verb in (
-            lambda s: s._store.find("b", prefix=s.session_id),
-            lambda s: list(s._store.history(limit=20)),
-            lambda s: list(s._store.history(limit=20, labels={"a": "b"})),
-            lambda s: list(s._store.sessions(limit=20)),
-            lambda s: list(s._store.scopes(s.session_id)),
+            lambda s: Store(s.driver.opened).find("b", prefix=s.session_id),
+            lambda s: list(Store(s.driver.opened).history(limit=20)),
+            lambda s: list(Store(s.driver.opened).history(limit=20, labels={"a": "b"})),
+            lambda s: list(Store(s.driver.opened).sessions(limit=20)),
+            lambda s: list(Store(s.driver.opened).scopes(s.session_id)),
         )
     ],
     [Cost(lambda s: s.delete_note("title"), three)],
@@ -372,7 +372,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],
-    [Cost(lambda s: s._store.delete_session(s.session_id), three)],
+    [Cost(lambda s: Store(s.driver.opened).delete_session(s.session_id), three)],
 ]
 
 

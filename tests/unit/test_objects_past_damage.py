@@ -45,7 +45,7 @@ def replace_head(scope: Scope, state: JSON) -> None:
         stamp=tools.draw(),
         state_bytes_max=tools.state_bytes_max,
     )._replace(past_damage=True)
-    scope._store._run(lambda backend: backend.commit(commit))
+    scope.driver.run(lambda backend: backend.commit(commit))
 
 
 def state_of(scope: Scope, id: str | None = None) -> object:

@@ -316,7 +316,7 @@ def test_a_store_over_an_engine_of_your_own() -> None:
     with pytest.raises(InvalidInput, match="option=`lock_wait_s`"):
         store_over(MemoryBackend(), lock_wait_s=1)
     with store_over(MemoryBackend()) as store:
-        assert store._engine.tools.state_bytes_max == limits.STATE_BYTES_MAX
+        assert store.driver.tools.state_bytes_max == limits.STATE_BYTES_MAX
 
 
 # Secrets.

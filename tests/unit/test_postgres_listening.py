@@ -194,7 +194,7 @@ def test_stores_do_not_hear_each_other(
         limpet.open(url, connections=1) as another,
         limpet.open(postgres_url, connections=1) as store,
     ):
-        their_own = another._engine.backend.listen()
+        their_own = another.driver.opened.backend.listen()
         assert isinstance(their_own, PostgresListener)
         another.scope("s").save(1)
         assert wait(their_own) == frozenset({"s"})
@@ -458,7 +458,7 @@ def test_who_cannot_listen_looks(postgres: Postgres, schemas: Schemas, option: s
 
 def test_nothing_is_left_behind(postgres: Postgres, postgres_url: str, schemas: Schemas) -> None:
     with opened(postgres, postgres_url) as store:
-        backend = store._engine.backend
+        backend = store.driver.opened.backend
         store.scope("s").save(0)
         before = len(os.listdir("/dev/fd"))
         for _ in range(3):
@@ -475,7 +475,7 @@ def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
         from limpet import Unavailable
 
         store = limpet.open(sys.argv[1])
-        backend = store._engine.backend
+        backend = store.driver.opened.backend
         listener = backend.listen()
         pid = os.fork()
         if not pid:

@@ -20,7 +20,7 @@ def test_rows_that_fail_their_check_are_told(tmp_path: Path) -> None:
         conn.execute("UPDATE notes SET value = x'7b' WHERE on_id = 'id-2' OR name LIKE 'of%'")
     with limpet.open(url) as store:
         key = store.scope("s").key
-        found = store._run(lambda backend: backend.list_damage(key))
+        found = store.driver.run(lambda backend: backend.list_damage(key))
     assert [(each.code, each.scope, each.id) for each in found] == [
         ("snapshot_damaged", key, "id-4"),
         ("snapshot_damaged", key, "id-1"),

@@ -32,7 +32,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def file_of(store: Store) -> SqliteFile:
-    file = store._engine.backend._file  # type: ignore[attr-defined]
+    file = store.driver.opened.backend._file  # type: ignore[attr-defined]
     assert isinstance(file, SqliteFile)
     return file
 

@@ -50,7 +50,7 @@ class Faulty:
         self.calls = 0
         self.is_on = True
         self._fault = fault
-        backend: Any = store._engine.backend
+        backend: Any = store.driver.opened.backend
         self._real: Renew = backend.renew
         monkeypatch.setattr(backend, "renew", self._renew, raising=False)
 

@@ -117,7 +117,7 @@ def handles() -> int:
 
 def watchers(store: Store) -> int:
     """Return how many watch in this process, by this store."""
-    hubs = [each for each in store._engine._companions.values() if isinstance(each, Hub)]
+    hubs = [each for each in store.driver.opened._companions.values() if isinstance(each, Hub)]
     return sum(len(each.watchers) for hub in hubs for each in list(hub._topics.values()))
 
 

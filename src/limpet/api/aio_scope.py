@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from limpet.api import branching, leases, upkeep, verbs
+from limpet.api.driver import AsyncDriver
 from limpet.api.opened import Address
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
@@ -25,18 +25,15 @@ from limpet.model import (
 )
 from limpet.protocol import Claim, Target, Topic
 
-if TYPE_CHECKING:
-    from limpet.api.aio_store import AsyncStore
-
 
 class AsyncScope(Address):
     """Async twin of `Scope`."""
 
-    def __init__(self, store: "AsyncStore", key: ScopeKey) -> None:
+    def __init__(self, driver: AsyncDriver, key: ScopeKey) -> None:
         """Made by `AsyncStore.scope`, which checks the key."""
         super().__init__(key)
-        self._store = store
-        self._tools = store._engine.tools
+        self.driver = driver
+        self._tools = driver.tools
         self._fence: str | None = None  # the lease under which a `Lease` writes
 
     async def save(
@@ -74,7 +71,7 @@ class AsyncScope(Address):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return await self._store._run(lambda backend: backend.commit(commit))
+        return await self.driver.run(lambda backend: backend.commit(commit))
 
     async def append(
         self,
@@ -101,19 +98,19 @@ class AsyncScope(Address):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return await self._store._run(lambda backend: backend.commit(commit))
+        return await self.driver.run(lambda backend: backend.commit(commit))
 
     async def load(self, id: str | None = None) -> Snapshot | None:
         """Async twin of `Scope.load`."""
-        return await self._store._run(verbs.load(self._key, id))
+        return await self.driver.run(verbs.load(self._key, id))
 
     def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot]:
         """Async twin of `Scope.load_many`."""
-        return self._store._stream(verbs.load_many(self._key, ids))
+        return self.driver.stream(verbs.load_many(self._key, ids))
 
     async def info(self, id: str | None = None) -> SnapshotInfo | None:
         """Async twin of `Scope.info`."""
-        return await self._store._run(verbs.info(self._key, id))
+        return await self.driver.run(verbs.info(self._key, id))
 
     def history(
         self,
@@ -125,11 +122,11 @@ class AsyncScope(Address):
     ) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.history`."""
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
-        return self._store._stream(walk)
+        return self.driver.stream(walk)
 
     def ids(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[str]:
         """Async twin of `Scope.ids`."""
-        return self._store._stream(verbs.list_ids(self._key, after=after, limit=limit))
+        return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     async def update(
         self,
@@ -137,21 +134,21 @@ class AsyncScope(Address):
         fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
     ) -> SnapshotInfo | None:
         """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
-        return await self._store._drive(
+        return await self.driver.drive(
             verbs.update(self._tools, self._key, id, fn, fence=self._fence)
         )
 
     def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.ancestors`."""
-        return self._store._stream(branching.ancestors(self._key, id))
+        return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.leaves`."""
-        return self._store._stream(branching.leaves(self._key))
+        return self.driver.stream(branching.leaves(self._key))
 
     async def diff(self, a: str, b: str) -> Diff:
         """Async twin of `Scope.diff`."""
-        return await self._store._run(branching.difference(self._key, a, b))
+        return await self.driver.run(branching.difference(self._key, a, b))
 
     async def restore(
         self,
@@ -166,7 +163,7 @@ class AsyncScope(Address):
         work = branching.restore(
             self._tools, self._key, id, facts, expect=expect, fence=self._fence
         )
-        return await self._store._run(work)
+        return await self.driver.run(work)
 
     async def fork(
         self,
@@ -189,7 +186,7 @@ class AsyncScope(Address):
             labels=labels,
             metadata=metadata,
         )
-        return AsyncScope(self._store, await self._store._drive(verb))
+        return AsyncScope(self.driver, await self.driver.drive(verb))
 
     async def prune(
         self,
@@ -207,35 +204,35 @@ class AsyncScope(Address):
             dry_run=dry_run,
             fence=self._fence,
         )
-        return await self._store._drive(verb)
+        return await self.driver.drive(verb)
 
     async def delete_snapshot(self, id: str) -> int:
         """Async twin of `Scope.delete_snapshot`."""
         id = limits.check_id("id", id)
-        return await self._store._run(
+        return await self.driver.run(
             lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
         )
 
     async def delete(self, *, expect: Expect = ANY) -> int:
         """Async twin of `Scope.delete`."""
         expect = prepare.check_expect(expect)
-        return await self._store._run(
+        return await self.driver.run(
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
     async def note(self, name: str, *, on: str | None = None) -> Note | None:
         """Async twin of `Scope.note`."""
-        return await self._store._run(verbs.note(self._key, name, on))
+        return await self.driver.run(verbs.note(self._key, name, on))
 
     def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
         """Async twin of `Scope.notes`."""
-        return self._store._stream(verbs.notes(self._key, on))
+        return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
         """Async twin of `Scope.noted_ids`."""
-        return self._store._stream(verbs.noted_ids(self._key, after=after, limit=limit))
+        return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     async def set_note(
         self,
@@ -249,12 +246,12 @@ class AsyncScope(Address):
         verb = verbs.set_note(
             self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
         )
-        return await self._store._drive(verb)
+        return await self.driver.drive(verb)
 
     async def delete_note(self, name: str, *, on: str | None = None) -> int:
         """Async twin of `Scope.delete_note`."""
         name, on = prepare.note_address(name, on)
-        return await self._store._run(
+        return await self.driver.run(
             lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
         )
 
@@ -264,7 +261,7 @@ class AsyncScope(Address):
         """Async twin of `Scope.watch`."""
         if id is not None:
             id = limits.check_id("id", id)
-        return self._store._watch(Topic(Target(self._key, id)), timeout_s)
+        return self.driver.watch(Topic(Target(self._key, id)), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
@@ -284,10 +281,10 @@ class AsyncScope(Address):
     async def _claimed(
         self, claim: Claim, wait_s: float, patient: bool
     ) -> AsyncIterator["AsyncLease"]:
-        renewals = self._store._engine.companion(leases.Renewals)
+        renewals = self.driver.opened.companion(leases.Renewals)
         try:
             verb = leases.claim(self._tools, claim, wait_s, patient=patient)
-            term = await self._store._drive(verb)
+            term = await self.driver.drive(verb)
         except Conflict:
             raise
         except BaseException:
@@ -295,11 +292,11 @@ class AsyncScope(Address):
             raise
         try:
             renewals.add(term)
-            yield AsyncLease(self._store, term)
+            yield AsyncLease(self.driver, term)
         finally:
             renewals.remove(term)
             try:
-                await self._store._run(leases.give_back(self._tools, term))
+                await self.driver.run(leases.give_back(self._tools, term))
             except (Unavailable, InvalidInput):
                 pass  # then it ends by itself
             except BaseException:
@@ -310,8 +307,8 @@ class AsyncScope(Address):
 class AsyncLease(leases.Held, AsyncScope):
     """Async twin of `Lease`."""
 
-    def __init__(self, store: "AsyncStore", term: leases.Term) -> None:
+    def __init__(self, driver: AsyncDriver, term: leases.Term) -> None:
         """Made by `AsyncScope.claim`."""
-        super().__init__(store, term.claim.scope)
+        super().__init__(driver, term.claim.scope)
         self._term = term
         self._fence = term.claim.key

@@ -11,8 +11,9 @@ import weakref
 from contextlib import suppress
 from datetime import datetime
 
-from limpet.api.opened import Engine, Tools, start_thread
+from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
+from limpet.backends.support.forks import renew_after_fork
 from limpet.core import limits, times
 from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import ScopeKey
@@ -158,12 +159,12 @@ class Renewals:
     A few threads, so that one scope that is long in use does not keep the others from it.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._begin_anew()
-        _all.add(self)
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self.after_fork()
+        renew_after_fork(self)
 
-    def _begin_anew(self) -> None:
+    def after_fork(self) -> None:  # noqa: D102
         # After a fork it is the parent who goes on to renew: threads stay there.
         self._changed = threading.Condition()
         # What nobody has any more is not renewed, however that came about.
@@ -179,7 +180,7 @@ class Renewals:
 
     def let_go(self, claim: Claim) -> None:
         """Give back a lease that may still be granted to somebody who has gone away."""
-        self._add(_Unwanted(self._engine.tools, claim), self._unwanted)
+        self._add(_Unwanted(self._opened.tools, claim), self._unwanted)
 
     def _add(self, term: Term, to: "set[Term] | weakref.WeakSet[Term]") -> None:
         with self._changed:
@@ -208,7 +209,7 @@ class Renewals:
             self._changed.notify_all()
         for term in terms:
             with suppress(LimpetError):
-                release(self._engine.tools, term.claim)(self._engine.backend)
+                release(self._opened.tools, term.claim)(self._opened.backend)
         for thread in threads:
             thread.join(_JOIN_S_MAX)
 
@@ -239,7 +240,7 @@ class Renewals:
                 term = min(free, key=lambda each: each.due, default=None)
                 left_s = _IDLE_S
                 if term is not None:
-                    left_s = min(left_s, term.due - self._engine.tools.clock.monotonic())
+                    left_s = min(left_s, term.due - self._opened.tools.clock.monotonic())
                     if left_s <= 0:
                         self._busy.add(term)
                         return term
@@ -249,13 +250,13 @@ class Renewals:
     def _renew(self, term: Term) -> None:
         try:
             if isinstance(term, _Unwanted):
-                release(self._engine.tools, term.claim)(self._engine.backend)
+                release(self._opened.tools, term.claim)(self._opened.backend)
                 if term.is_over():
                     self.remove(term)
                 return
-            begun_s = self._engine.tools.clock.monotonic()
-            asked = term.claim._replace(stamp=self._engine.tools.draw())
-            term.extend(asked, self._engine.backend.renew(asked), begun_s)
+            begun_s = self._opened.tools.clock.monotonic()
+            asked = term.claim._replace(stamp=self._opened.tools.draw())
+            term.extend(asked, self._opened.backend.renew(asked), begun_s)
         except (Conflict, InvalidInput):
             term.is_lost = True  # it has passed to somebody else, or the store is closed
             self.remove(term)
@@ -265,14 +266,3 @@ class Renewals:
                 term.retry()
             elif term.is_over():
                 self.remove(term)
-
-
-_all: "weakref.WeakSet[Renewals]" = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for each in list(_all):
-        each._begin_anew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

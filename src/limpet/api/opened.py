@@ -1,13 +1,12 @@
 """What the two faces of one opened store share: the engine, its life, and its tools."""
 
-import os
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from limpet.backends.support.forks import renew_after_fork
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Backend, Clock, Stamp
@@ -44,7 +43,7 @@ class Companion(Protocol):
 C = TypeVar("C", bound=Companion)
 
 
-class Engine:
+class Opened:
     """A backend that is opened once, by its first use, and closed once for both faces."""
 
     def __init__(self, opener: Callable[[], Backend], tools: Tools) -> None:
@@ -52,13 +51,12 @@ class Engine:
         self._opener = opener
         self._backend: Backend | None = None
         self._closed = False
-        self.renew_locks()
+        self.after_fork()
         self._at_close: list[Callable[[], None]] = []
         self._companions: dict[object, Companion] = {}
-        _engines.add(self)
+        renew_after_fork(self)
 
-    def renew_locks(self) -> None:
-        """Make the locks, also in a child: a thread that had one at the fork is not there."""
+    def after_fork(self) -> None:  # noqa: D102
         self._lock = threading.Lock()
         self._gathering = threading.Lock()  # apart, since opening may take long
 
@@ -95,7 +93,7 @@ class Engine:
                 self._backend = self._opener()
             return self._backend
 
-    def companion(self, kind: Callable[["Engine"], C]) -> C:
+    def companion(self, kind: Callable[["Opened"], C]) -> C:
         """Return the one of its kind that works for this engine, made when it is first needed.
 
         It is closed before the backend is.
@@ -134,17 +132,6 @@ class Engine:
             backend.close()
         for action in actions:
             action()
-
-
-_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for engine in list(_engines):
-        engine.renew_locks()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Address:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from limpet.api import branching, leases, upkeep, verbs
+from limpet.api.driver import Driver
 from limpet.api.opened import Address
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
@@ -25,18 +25,15 @@ from limpet.model import (
 )
 from limpet.protocol import Claim, Target, Topic
 
-if TYPE_CHECKING:
-    from limpet.api.store import Store
-
 
 class Scope(Address):
     """One line of state inside a session."""
 
-    def __init__(self, store: "Store", key: ScopeKey) -> None:
+    def __init__(self, driver: Driver, key: ScopeKey) -> None:
         """Made by `Store.scope`, which checks the key."""
         super().__init__(key)
-        self._store = store
-        self._tools = store._engine.tools
+        self.driver = driver
+        self._tools = driver.tools
         self._fence: str | None = None  # the lease under which a `Lease` writes
 
     def save(
@@ -89,7 +86,7 @@ class Scope(Address):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return self._store._run(lambda backend: backend.commit(commit))
+        return self.driver.run(lambda backend: backend.commit(commit))
 
     def append(
         self,
@@ -123,19 +120,19 @@ class Scope(Address):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return self._store._run(lambda backend: backend.commit(commit))
+        return self.driver.run(lambda backend: backend.commit(commit))
 
     def load(self, id: str | None = None) -> Snapshot | None:
         """Return a snapshot with its state, the head without an id; None if there is none."""
-        return self._store._run(verbs.load(self._key, id))
+        return self.driver.run(verbs.load(self._key, id))
 
     def load_many(self, ids: Iterable[str]) -> Iterator[Snapshot]:
         """Yield snapshots with their states in the order asked; missing ones are left out."""
-        return self._store._stream(verbs.load_many(self._key, ids))
+        return self.driver.stream(verbs.load_many(self._key, ids))
 
     def info(self, id: str | None = None) -> SnapshotInfo | None:
         """Return the facts of a snapshot without its state; the head's without an id."""
-        return self._store._run(verbs.info(self._key, id))
+        return self.driver.run(verbs.info(self._key, id))
 
     def history(
         self,
@@ -153,11 +150,11 @@ class Scope(Address):
             NotFound: `after` is an id that is not there.
         """
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
-        return self._store._stream(walk)
+        return self.driver.stream(walk)
 
     def ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
         """Yield kept ids in text order, those greater than `after`, which need not exist."""
-        return self._store._stream(verbs.list_ids(self._key, after=after, limit=limit))
+        return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     def update(self, id: str, fn: Callable[[Snapshot], Snapshot | None]) -> SnapshotInfo | None:
         """Change one snapshot in place, atomically: read, `fn`, compare-and-set.
@@ -170,7 +167,7 @@ class Scope(Address):
             NotFound: there is no such snapshot.
             InvalidInput: `fn` returned something else, or changed what cannot be changed.
         """
-        return self._store._drive(verbs.update(self._tools, self._key, id, fn, fence=self._fence))
+        return self.driver.drive(verbs.update(self._tools, self._key, id, fn, fence=self._fence))
 
     def ancestors(self, id: str) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, until a parent is missing.
@@ -178,11 +175,11 @@ class Scope(Address):
         Raises:
             NotFound: there is no such snapshot.
         """
-        return self._store._stream(branching.ancestors(self._key, id))
+        return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> Iterator[SnapshotInfo]:
         """Yield the kept snapshots that no other kept one follows, the last saved first."""
-        return self._store._stream(branching.leaves(self._key))
+        return self.driver.stream(branching.leaves(self._key))
 
     def diff(self, a: str, b: str) -> Diff:
         """Return what changed from the state of `a` to that of `b`; falsy if nothing did.
@@ -190,7 +187,7 @@ class Scope(Address):
         Raises:
             NotFound: one of them is not there.
         """
-        return self._store._run(branching.difference(self._key, a, b))
+        return self.driver.run(branching.difference(self._key, a, b))
 
     def restore(
         self,
@@ -212,7 +209,7 @@ class Scope(Address):
         work = branching.restore(
             self._tools, self._key, id, facts, expect=expect, fence=self._fence
         )
-        return self._store._run(work)
+        return self.driver.run(work)
 
     def fork(
         self,
@@ -245,7 +242,7 @@ class Scope(Address):
             labels=labels,
             metadata=metadata,
         )
-        return Scope(self._store, self._store._drive(verb))
+        return Scope(self.driver, self.driver.drive(verb))
 
     def prune(
         self,
@@ -266,7 +263,7 @@ class Scope(Address):
             dry_run=dry_run,
             fence=self._fence,
         )
-        return self._store._drive(verb)
+        return self.driver.drive(verb)
 
     def delete_snapshot(self, id: str) -> int:
         """Remove one snapshot and the notes on its id; return 1, or 0 if there was none.
@@ -275,7 +272,7 @@ class Scope(Address):
         snapshot is uncovered.
         """
         id = limits.check_id("id", id)
-        return self._store._run(
+        return self.driver.run(
             lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
         )
 
@@ -286,21 +283,21 @@ class Scope(Address):
             Conflict: the head's revision is not `expect`. Nothing was removed.
         """
         expect = prepare.check_expect(expect)
-        return self._store._run(
+        return self.driver.run(
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
     def note(self, name: str, *, on: str | None = None) -> Note | None:
         """Return a note of the scope, or on a snapshot id; None if there is none."""
-        return self._store._run(verbs.note(self._key, name, on))
+        return self.driver.run(verbs.note(self._key, name, on))
 
     def notes(self, *, on: str | Iterable[str] | None = None) -> Iterator[Note]:
         """Yield the notes of the scope, or on one or several ids in the order asked, by name."""
-        return self._store._stream(verbs.notes(self._key, on))
+        return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
         """Yield the snapshot ids that have notes, as `ids`; there need be no such snapshots."""
-        return self._store._stream(verbs.noted_ids(self._key, after=after, limit=limit))
+        return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     def set_note(
         self,
@@ -321,12 +318,12 @@ class Scope(Address):
         verb = verbs.set_note(
             self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
         )
-        return self._store._drive(verb)
+        return self.driver.drive(verb)
 
     def delete_note(self, name: str, *, on: str | None = None) -> int:
         """Remove a note; return 1, or 0 if there was none."""
         name, on = prepare.note_address(name, on)
-        return self._store._run(
+        return self.driver.run(
             lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
         )
 
@@ -341,7 +338,7 @@ class Scope(Address):
         that is left lets go of everything.
         """
         target = Target(self._key, None if id is None else limits.check_id("id", id))
-        return self._store._watch(Topic(target), timeout_s)
+        return self.driver.watch(Topic(target), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
@@ -368,10 +365,10 @@ class Scope(Address):
 
     @contextmanager
     def _claimed(self, claim: Claim, wait_s: float, patient: bool) -> Iterator["Lease"]:
-        renewals = self._store._engine.companion(leases.Renewals)
+        renewals = self.driver.opened.companion(leases.Renewals)
         try:
             verb = leases.claim(self._tools, claim, wait_s, patient=patient)
-            term = self._store._drive(verb)
+            term = self.driver.drive(verb)
         except Conflict:
             raise
         except BaseException:
@@ -379,11 +376,11 @@ class Scope(Address):
             raise
         try:
             renewals.add(term)
-            yield Lease(self._store, term)
+            yield Lease(self.driver, term)
         finally:
             renewals.remove(term)
             try:
-                self._store._run(leases.give_back(self._tools, term))
+                self.driver.run(leases.give_back(self._tools, term))
             except (Unavailable, InvalidInput):
                 pass  # then it ends by itself
             except BaseException:
@@ -394,8 +391,8 @@ class Scope(Address):
 class Lease(leases.Held, Scope):
     """A scope that is held: whatever is written through it carries the lease."""
 
-    def __init__(self, store: "Store", term: leases.Term) -> None:
+    def __init__(self, driver: Driver, term: leases.Term) -> None:
         """Made by `Scope.claim`."""
-        super().__init__(store, term.claim.scope)
+        super().__init__(driver, term.claim.scope)
         self._term = term
         self._fence = term.claim.key

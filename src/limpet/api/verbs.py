@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from limpet.api.opened import Tools
+from limpet.backends.support.backoff import Backoff
 from limpet.core import codec, ids, limits, prepare
 from limpet.errors import Conflict, InvalidInput, NotFound, Unavailable
 from limpet.model import (
@@ -47,31 +48,24 @@ Steps: TypeAlias = Generator[Work[Any] | Ask | Pause, Any, T]
 Walk: TypeAlias = Generator[Work[Sequence[T]], Sequence[T], None]
 
 
-_PAUSE_S_MIN = 0.001
-_PAUSE_S_MAX = 0.1
-
-
 def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) -> Steps[T]:
     """Make an attempt again and again while others get in first, with jitter, for 30 seconds.
 
     A Conflict counts as contention only if `changed` says that what was compared has moved since;
     otherwise another condition failed (a lease), which waiting does not mend.
     """
-    clock = tools.clock
-    deadline = clock.monotonic() + limits.CONTENTION_WAIT_S_MAX
-    pause_s = _PAUSE_S_MIN
+    wait_s = limits.CONTENTION_WAIT_S_MAX
+    backoff = Backoff(tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
     while True:
         try:
             return (yield from attempt())
         except Conflict:
             if not (yield changed):
                 raise
-            if clock.monotonic() > deadline:
-                raise Unavailable(
-                    f"others kept getting in first. waited_s=`{limits.CONTENTION_WAIT_S_MAX:g}`"
-                ) from None
-        yield Pause(clock.jitter() * pause_s)
-        pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+            pause_s = backoff.pause_s()
+            if pause_s is None:
+                raise Unavailable(f"others kept getting in first. waited_s=`{wait_s:g}`") from None
+        yield Pause(pause_s)
 
 
 def snapshot_of(found: Found) -> Snapshot:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
-from limpet.api.opened import Engine, start_thread
+from limpet.api.opened import Opened, start_thread
 from limpet.core import limits
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ScopeKey, SnapshotInfo
@@ -185,8 +185,8 @@ class _Watched:
 class Hub:
     """Looks after the watchers of one engine. Its thread runs while there are any."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
         self._listener: Listener | None = None
         self._closed = False
         self._begin_anew()
@@ -275,7 +275,7 @@ class Hub:
             except Unavailable:
                 self._stop_listening()
                 with self._changed:
-                    self._changed.wait(pause_s * (0.5 + self._engine.tools.clock.jitter()))
+                    self._changed.wait(pause_s * (0.5 + self._opened.tools.clock.jitter()))
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
             except Exception as error:
                 self._give_up(error)
@@ -297,7 +297,7 @@ class Hub:
         return False
 
     def _listen(self) -> None:
-        listener = self._engine.backend.listen()
+        listener = self._opened.backend.listen()
         with self._changed:
             self._listener = listener
             for watched in self._topics.values():
@@ -360,7 +360,7 @@ class Hub:
     def _look_at_targets(
         self, due: Iterable[tuple[Topic, _Watched]], new: Collection[Topic]
     ) -> bool:
-        backend, found = self._engine.backend, False
+        backend, found = self._opened.backend, False
         targets = ((topic, topic.target, watched) for topic, watched in due if topic.target)
         while chunk := list(islice(targets, _CHUNK)):
             marks = backend.read_marks([target for _, target, _ in chunk])
@@ -373,7 +373,7 @@ class Hub:
 
     def _present(self, topic: Topic, watched: _Watched, heard: frozenset[str] | None) -> Present:
         """Return what all scopes of a topic show now."""
-        backend = self._engine.backend
+        backend = self._opened.backend
         if topic.id is not None:
             return found(backend, topic.prefix, topic.id)
         if topic.session_id is not None:

@@ -50,4 +50,4 @@ def snapshots_in(store: limpet.Store, url: str, session_id: str | None) -> int |
     """Return how many there are, None where counting would take as long as the work itself."""
     if scheme_of(url) not in _COUNTED_FAST:
         return None
-    return store._run(lambda backend: backend.read_stats(session_id, limit=0)).snapshots
+    return store.driver.run(lambda backend: backend.read_stats(session_id, limit=0)).snapshots

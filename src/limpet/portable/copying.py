@@ -67,7 +67,7 @@ def copy(
             what was read from the source.
         InvalidInput: both are the same store.
     """
-    if source.sync._engine is target.sync._engine:
+    if source.sync.driver.opened is target.sync.driver.opened:
         raise InvalidInput("a store cannot be copied to itself")
     count = _Count(report)
     for session in sessions_of(source, session_id=session_id, prefix=prefix):

@@ -113,7 +113,7 @@ def scope_records(scope: Scope, *, skipped: Tell | None = None) -> Iterator[Reco
         if note is not None:
             yield note
             yield from notes
-    for damage in scope._store._run(lambda backend: backend.list_damage(scope.key)):
+    for damage in scope.driver.run(lambda backend: backend.list_damage(scope.key)):
         if skipped is None:
             raise Corrupt(damage.message)
         skipped(damage)

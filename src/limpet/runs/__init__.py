@@ -19,9 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Literal, overload
 
-from limpet.api.aio_store import AsyncStore
 from limpet.api.opened import Tools
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.core import codec, prepare
 from limpet.errors import InvalidInput
 from limpet.model import JSON
@@ -115,7 +114,7 @@ def start(
         adopts=False,
         task=task,
         labels=None if labels is None else check_labels(labels, task),
-        metadata=_own(store._engine.tools, metadata),
+        metadata=_own(store.driver.tools, metadata),
     )
     return _held(store, plan, ttl_s, wait_s)
 
@@ -189,7 +188,7 @@ def abort(store: Store | AsyncStore, run_id: str) -> Any:
         NotFound: there is no such run.
     """
     _check_store(store)
-    return store._drive(verbs.abort(store._engine.tools, run_id))
+    return store.driver.drive(verbs.abort(store.driver.tools, run_id))
 
 
 @overload
@@ -205,7 +204,7 @@ def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]:
 def get(store: Store | AsyncStore, run_id: str) -> Any:
     """Return what is known of a run, or None if there is none."""
     _check_store(store)
-    return store._run(verbs.get(store._engine.tools, run_id))
+    return store.driver.run(verbs.get(store.driver.tools, run_id))
 
 
 @overload
@@ -235,8 +234,8 @@ def list(
     listed as `running`. That is a hint: `adopt` finds out.
     """
     _check_store(store)
-    walk = verbs.listed(store._engine.tools, status=status, task=task, prefix=prefix)
-    return store._stream(walk)
+    walk = verbs.listed(store.driver.tools, status=status, task=task, prefix=prefix)
+    return store.driver.stream(walk)
 
 
 def _held(store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float) -> Any:

@@ -10,10 +10,9 @@ from contextlib import (
 )
 
 from limpet.api.aio_scope import AsyncLease
-from limpet.api.aio_store import AsyncStore
-from limpet.api.opened import Engine
+from limpet.api.opened import Opened
 from limpet.api.scope import Lease
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import info as read_info
 from limpet.api.watching import Hub, Watcher
 from limpet.errors import Conflict, LimpetError
@@ -26,7 +25,7 @@ from limpet.runs.model import Aborted
 class _Watch:
     """Hears that a run was aborted. The hub fills it, so it needs no thread of its own."""
 
-    def __init__(self, engine: Engine, plan: Plan, attempt: Attempt) -> None:
+    def __init__(self, engine: Opened, plan: Plan, attempt: Attempt) -> None:
         self._hub = engine.companion(Hub)
         self._attempt = attempt
         self._watcher = Watcher(Topic(Target(plan.scope)), lambda: None, exists=True)
@@ -128,7 +127,7 @@ class Run(_Held):
                 of the run. Nothing was saved.
         """
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
-        return self._store._drive(verb)
+        return self._store.driver.drive(verb)
 
 
 class AsyncRun(_Held):
@@ -151,25 +150,25 @@ class AsyncRun(_Held):
     ) -> SnapshotInfo:
         """Async twin of `Run.step`."""
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
-        return await self._store._drive(verb)
+        return await self._store.driver.drive(verb)
 
 
 @contextmanager
 def held(store: Store, plan: Plan, claim: AbstractContextManager[Lease]) -> Iterator[Run]:
     """Take a run, let the caller work on it, and close it according to how that ended."""
-    engine = store._engine
+    engine = store.driver.opened
     if plan.adopts:
-        check_adoptable(plan.scope, store._run(read_info(plan.scope, None)))
+        check_adoptable(plan.scope, store.driver.run(read_info(plan.scope, None)))
     with claim as lease:
         attempt = Attempt(engine.tools, plan, lease.token)
-        store._drive(attempt.begin())
+        store.driver.drive(attempt.begin())
         with _Watch(engine, plan, attempt) as watch:
             try:
                 yield Run(store, attempt, lease, watch)
             except BaseException as error:
-                store._drive(attempt.fail(error))
+                store.driver.drive(attempt.fail(error))
                 raise
-            store._drive(attempt.succeed())
+            store.driver.drive(attempt.succeed())
 
 
 @asynccontextmanager
@@ -177,16 +176,16 @@ async def held_async(
     store: AsyncStore, plan: Plan, claim: AbstractAsyncContextManager[AsyncLease]
 ) -> AsyncIterator[AsyncRun]:
     """Async twin of `held`."""
-    engine = store._engine
+    engine = store.driver.opened
     if plan.adopts:
-        check_adoptable(plan.scope, await store._run(read_info(plan.scope, None)))
+        check_adoptable(plan.scope, await store.driver.run(read_info(plan.scope, None)))
     async with claim as lease:
         attempt = Attempt(engine.tools, plan, lease.token)
-        await store._drive(attempt.begin())
+        await store.driver.drive(attempt.begin())
         with _Watch(engine, plan, attempt) as watch:
             try:
                 yield AsyncRun(store, attempt, lease, watch)
             except BaseException as error:
-                await store._drive(attempt.fail(error))
+                await store.driver.drive(attempt.fail(error))
                 raise
-            await store._drive(attempt.succeed())
+            await store.driver.drive(attempt.succeed())

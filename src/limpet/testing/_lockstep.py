@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from limpet import opening
-from limpet.api.opened import Engine, Tools
+from limpet.api.opened import Opened, Tools
 from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.backends.memory import MemoryBackend
@@ -58,7 +58,7 @@ class Side:
             state_bytes_max=limits.STATE_BYTES_MAX,
             workers=1,
         )
-        self.store = Store(Engine(lambda: backend, tools))
+        self.store = Store(Opened(lambda: backend, tools))
         return self.store
 
     def begin_step(self, step: int) -> None:

@@ -155,7 +155,7 @@ def _looks(listed: Iterator[ScopeInfo], store: Store) -> Iterator[_Look]:
 def _stats(store: Store, session_id: str) -> Stats | None:
     with suppress(Corrupt):
         # Not `store.stats`, which also reads the states of the heads.
-        return store._run(lambda backend: backend.read_stats(session_id, limit=0))
+        return store.driver.run(lambda backend: backend.read_stats(session_id, limit=0))
     return None
 
 

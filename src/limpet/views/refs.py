@@ -156,7 +156,9 @@ def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
     if given == (None, None, None):
         query = Query(id=limits.check_id("id", text))
         try:
-            found = store._run(lambda backend: backend.list_snapshots(query, limit=_SHOWN + 1))
+            found = store.driver.run(
+                lambda backend: backend.list_snapshots(query, limit=_SHOWN + 1)
+            )
         except Unsupported:
             return None  # there is no index; the session has to be said
     else:
@@ -190,7 +192,7 @@ def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
     anywhere = given == (None, None, None)
     found: list[SnapshotRef] | None = None
     try:
-        found = store._run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
+        found = store.driver.run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
     except Unsupported:  # there is no index
         if anywhere and next(store.sessions(prefix=start, limit=1), None) is None:
             raise

@@ -98,7 +98,7 @@ def test_a_thread_that_is_saved_to_meanwhile_stays(
     for thread_id in ("s", "t", "u"):
         save(saver, thread_id)
         save(saver, thread_id, "sub|x:1")
-    backend = saver._sync._engine.backend
+    backend = saver._sync.driver.opened.backend
     delete: Callable[..., int] = backend.delete_scope
     scope_id = f":{namespace}" if namespace else "main"
 

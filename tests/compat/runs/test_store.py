@@ -43,7 +43,7 @@ def test_a_checkpoint_stands_where_the_design_says(store: Store) -> None:
 
 
 def test_a_save_is_one_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = store._engine.backend
+    backend = store.driver.opened.backend
     called: list[str] = []
     for name in [each for each in dir(backend) if not each.startswith("_")]:
         verb = getattr(backend, name)

@@ -219,7 +219,7 @@ def test_a_listing_reads_no_state(store: Store, monkeypatch: pytest.MonkeyPatch)
     storage = storage_on(store)
     for key in KEYS:
         wait(storage.write(key, b"x"))
-    monkeypatch.setattr(type(store._engine.backend), "read_snapshots", None)
+    monkeypatch.setattr(type(store.driver.opened.backend), "read_snapshots", None)
     assert wait(storage.list("")) == sorted(KEYS)
 
 

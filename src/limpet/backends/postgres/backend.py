@@ -21,7 +21,7 @@ from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.backend import RelationalBackend, good_note
-from limpet.backends.sql.commit import Ready, carry_out
+from limpet.backends.sql.commit import Known, Ready, carry_out
 from limpet.backends.sql.tables import Scope, Tables, verified, verified_note
 from limpet.backends.support.recent import Recent
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
@@ -70,7 +70,9 @@ class PostgresBackend(RelationalBackend):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
-        self._lines: Recent[Line] = Recent(LINES_BYTES_MAX)  # scopes that this process changed last
+        self._lines: Recent[ScopeKey, Line] = Recent(
+            LINES_BYTES_MAX, lambda line: line.cost
+        )  # scopes that this process changed last
         self._server = PostgresServer(conninfo, settings, clock)
         try:
             with self._server.connect() as conn:
@@ -103,18 +105,18 @@ class PostgresBackend(RelationalBackend):
             line = self._lines.get(scope)
             if line is not None and found is not None and line.scope.stamps == found.stamps:
                 # The mark is our own, so that the next save of this process is one statement.
-                self._lines.keep(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
+                self._lines.put(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
             return result
 
         return self._server.in_turn(scope, in_turn)
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
         # Not as a note is: what is remembered of the scope must not outlive another lease.
-        self._lines.keep(scope, None)
+        self._lines.pop(scope)
         try:
             return self._server.write(action)
         finally:
-            self._lines.keep(scope, None)
+            self._lines.pop(scope)
 
     def _give_back(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business
@@ -138,9 +140,12 @@ class PostgresBackend(RelationalBackend):
                     done = self._save(commit, ready, line, None)
             except NoAnswer:
                 done = self._save(commit, ready, line, lost)
-        self._lines.keep(commit.scope, None if done.moved is None else Line(done.moved, done.alone))
+        if done.moved is None:
+            self._lines.pop(commit.scope)
+        else:
+            self._lines.put(commit.scope, Line(done.moved, done.alone))
         if done.body is not None:
-            self._cache.put(commit.scope, done.row.nonce, done.body)
+            self._cache.put(commit.scope, Known(done.row.nonce, done.body))
         return info_of(commit.scope, done.row)
 
     def _save(
@@ -189,7 +194,7 @@ class PostgresBackend(RelationalBackend):
             if top is not None:
                 body = read.body(top)
                 if top.seq == read.head_seq:  # who resumes or updates goes on from here
-                    self._cache.put(scope, top.nonce, body)
+                    self._cache.put(scope, Known(top.nonce, body))
                 found.append((info_of(scope, top), body))
         return found
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of
-from limpet.backends.sql.commit import Ready, carry_out
+from limpet.backends.sql.commit import Known, Ready, cache_cost, carry_out
 from limpet.backends.sql.leases import Leases
 from limpet.backends.sql.tables import Tables, is_text, rest_of, verified, verified_note
-from limpet.backends.support.recent import BodyCache
+from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.delta import diff
 from limpet.core.ids import SEQ_MAX, prefix_end
@@ -43,7 +43,8 @@ class RelationalBackend(Leases):
     """An engine over tables, without its transactions."""
 
     def __init__(self, cache_bytes_max: int) -> None:
-        self._cache = BodyCache(cache_bytes_max)
+        # The last encoded state of each scope, so that the next one can be compared with it.
+        self._cache: Recent[ScopeKey, Known] = Recent(cache_bytes_max, cache_cost)
 
     def _give_back(self) -> int:
         """Give unused space back to the operating system; return the bytes."""
@@ -55,7 +56,7 @@ class RelationalBackend(Leases):
         ready = self._prepare(commit)
         row, body = self._write(lambda tables: carry_out(tables, commit, ready))
         if body is not None:
-            self._cache.put(commit.scope, row.nonce, body)
+            self._cache.put(commit.scope, Known(row.nonce, body))
         return info_of(commit.scope, row)
 
     def _prepare(self, commit: Commit) -> Ready | None:
@@ -83,7 +84,7 @@ class RelationalBackend(Leases):
         found = self._read(read)
         for row, body in found:
             if [row.seq] == head:  # who resumes or updates goes on from here
-                self._cache.put(scope, row.nonce, body)
+                self._cache.put(scope, Known(row.nonce, body))
         return [(info_of(scope, row), body) for row, body in found]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:

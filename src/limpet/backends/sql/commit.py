@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from limpet.backends.sql.deltas import New
 from limpet.backends.sql.tables import Scope, Tables
-from limpet.backends.support.recent import Known
 from limpet.core import commits
 from limpet.core.commits import Line, Verdict
 from limpet.core.deltas import delta
@@ -14,6 +13,20 @@ from limpet.core.deltas.delta import Delta
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.protocol import Append, Commit, Copy, Tails
+
+_ENTRY_BYTES = 512  # what an entry of the cache takes without its body
+
+
+class Known(NamedTuple):
+    """What a process remembers of the last body of a scope, valid under the nonce of its write."""
+
+    nonce: str
+    body: bytes
+
+
+def cache_cost(known: Known) -> int:
+    """The bytes that it takes in a cache."""
+    return len(known.body) + _ENTRY_BYTES
 
 
 class Ready(NamedTuple):

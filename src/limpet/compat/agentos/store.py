@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.compat.agentos import stored
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, check_name
 from limpet.errors import InvalidInput, NotFound
@@ -37,12 +36,12 @@ class CheckpointStore:
             InvalidInput: an id is empty or too long, the timestamp is no number, the state is no
                 object, or something is not JSON (the message has its path).
         """
-        commit = stored.commit_of(Checkpoint.of(checkpoint).check(), self._store._engine.tools)
-        await self._store._run(stored.upsert(commit))
+        commit = stored.commit_of(Checkpoint.of(checkpoint).check(), self._store.driver.tools)
+        await self._store.driver.run(stored.upsert(commit))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return a checkpoint by its id, None if there is none."""
-        found = await self._store._run(stored.read(checkpoint_id))
+        found = await self._store.driver.run(stored.read(checkpoint_id))
         return None if found is None else stored.checkpoint_of(found)
 
     async def load(self, run_id: str, node_id: str | None = None) -> Checkpoint | None:
@@ -91,7 +90,7 @@ class CheckpointStore:
 
     async def delete(self, checkpoint_id: str) -> None:
         """Remove a checkpoint; nothing happens if there is none. What others saved stays."""
-        await self._store._run(stored.delete(checkpoint_id))
+        await self._store.driver.run(stored.delete(checkpoint_id))
 
     async def fork(self, checkpoint_id: str, patch_state: Mapping[str, JSON] | None = None) -> str:
         """Begin a new run at a checkpoint, and return the id of that run.
@@ -108,11 +107,11 @@ class CheckpointStore:
                 something is not JSON.
         """
         patch = stored.patch_of(patch_state)
-        source = await self._store._run(stored.read(checkpoint_id))
+        source = await self._store.driver.run(stored.read(checkpoint_id))
         if source is None:
             raise NotFound(f"the checkpoint was not found. checkpoint_id=`{checkpoint_id}`")
-        commit = stored.fork_of(source, patch, self._store._engine.tools)
-        await self._store._run(lambda backend: backend.commit(commit))
+        commit = stored.fork_of(source, patch, self._store.driver.tools)
+        await self._store.driver.run(lambda backend: backend.commit(commit))
         return commit.scope.session_id
 
     async def _newest(self, labels: Mapping[str, str]) -> Sequence[SnapshotRef]:

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeAlias
 
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import Work, check_prefix
 from limpet.compat.genkit import rules, stored, watching
 from limpet.compat.genkit.places import (
@@ -149,7 +148,7 @@ class SessionStore(Generic[S]):
         """
         if not callable(callback):
             raise InvalidInput(f"a callback is a function. type=`{type(callback).__name__}`")
-        if self._store._engine.closed:
+        if self._store.driver.opened.closed:
             raise InvalidInput("the store is closed")
         tenant = self._tenant(context)
         id = _check_id("snapshot_id", snapshot_id)
@@ -172,7 +171,7 @@ class SessionStore(Generic[S]):
         return tenant
 
     def _monotonic(self) -> float:
-        return self._store._engine.tools.clock.monotonic()
+        return self._store.driver.tools.clock.monotonic()
 
     # Reading
 
@@ -206,7 +205,7 @@ class SessionStore(Generic[S]):
         place: int | None = None
         while True:
             query = Query(prefix=tenant.prefix, id=snapshot_id, after=place)
-            page = await self._store._run(_listing(query))
+            page = await self._store.driver.run(_listing(query))
             for each in page:
                 session_id = tenant.session_of(each.session_id)
                 if session_id is None or each.scope.kind != KIND:
@@ -237,7 +236,7 @@ class SessionStore(Generic[S]):
 
     def _read(self, tenant: Tenant, info: SnapshotInfo) -> SessionSnapshot[S]:
         row = stored.row_of(info, tenant.session_of(info.session_id) or info.session_id)
-        return rules.as_read(row, self._store._engine.tools.draw().now)
+        return rules.as_read(row, self._store.driver.tools.draw().now)
 
     # Writing
 
@@ -252,7 +251,7 @@ class SessionStore(Generic[S]):
         return await self._insert(tenant, id, after)
 
     async def _insert(self, tenant: Tenant, id: str | None, after: SessionSnapshot[S]) -> str:
-        drawn = self._store._engine.tools.draw()
+        drawn = self._store.driver.tools.draw()
         row = rules.next_row(id or "", None, after, drawn.now)
         scope = self._store.scope(*tenant.scope(row.session_id or ""))
         saved = await scope.save(id=id, **stored.facts_of(row, born=drawn.nonce))
@@ -266,7 +265,7 @@ class SessionStore(Generic[S]):
             after = await _asked(mutator, before)
             if after is None:
                 return None
-            now = self._store._engine.tools.draw().now
+            now = self._store.driver.tools.draw().now
             return stored.replaced(found, rules.next_row(id, before, after, now))
 
         scope, asked = self._store.scope(*where), _Asked(change)

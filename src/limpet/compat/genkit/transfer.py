@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from limpet.api import verbs
-from limpet.api.aio_store import AsyncStore
 from limpet.api.scope import Scope
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.backends.buckets.protocol import Moved
 from limpet.compat.genkit import rules, stored
 from limpet.compat.genkit.node_files.check import folders_below

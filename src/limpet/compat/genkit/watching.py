@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import cast
 
-from limpet.api.aio_store import AsyncStore
+from limpet.api.store import AsyncStore
 from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot, SnapshotInfo, SnapshotRef
 
@@ -70,13 +70,13 @@ class _Subscription:
             self._task.cancel()
 
     async def _run(self) -> None:
-        while not self._ended and not self._store._engine.closed:
+        while not self._ended and not self._store.driver.opened.closed:
             try:
                 await self._follow()
             except Unavailable:
                 await asyncio.sleep(_PAUSE_S)
             except LimpetError as error:
-                if not self._store._engine.closed:
+                if not self._store.driver.opened.closed:
                     _log.error("watching has ended. snapshot_id=`%s`", self._id, exc_info=error)
                 return
 

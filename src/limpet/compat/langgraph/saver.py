@@ -17,8 +17,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet.api import upkeep
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, records
 from limpet.compat.langgraph import pruning as expiring
 from limpet.compat.langgraph.allowed import Allow, Allowed, Shape, strict_serde
@@ -62,7 +61,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     def _set_shape(self, allowed: Allowed, extra: Allow) -> None:
         sealed = not isinstance(self.serde, JsonPlusSerializer)
         shape = Shape(self.serde, allowed.with_(extra), sealed)
-        tools = self._sync._engine.tools
+        tools = self._sync.driver.tools
         self._desk = Desk(Codec(shape, MessageCache(), Reader(shape)), tools, Heads(), WarmStates())
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
@@ -83,11 +82,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The latest is the one with the greatest id. Its writes are in the order in which LangGraph
         applies them.
         """
-        return self._sync._run(checkpoints.get(self._desk, config))
+        return self._sync.driver.run(checkpoints.get(self._desk, config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async twin of `get_tuple`."""
-        return await self._aio._run(checkpoints.get(self._desk, config))
+        return await self._aio.driver.run(checkpoints.get(self._desk, config))
 
     def put(
         self,
@@ -105,7 +104,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
             InvalidInput: a value could not be read back as it is; the message has its path.
         """
         verb = checkpoints.put(self._desk, config, checkpoint, metadata)
-        return _named(config, self._sync._drive(verb).id)
+        return _named(config, self._sync.driver.drive(verb).id)
 
     async def aput(
         self,
@@ -116,7 +115,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async twin of `put`."""
         verb = checkpoints.put(self._desk, config, checkpoint, metadata)
-        return _named(config, (await self._aio._drive(verb)).id)
+        return _named(config, (await self._aio.driver.drive(verb)).id)
 
     def put_writes(
         self,
@@ -130,7 +129,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         What the task wrote before stays, so that one that is run again keeps its first result.
         Only errors, interrupts and what they are resumed with are replaced.
         """
-        self._sync._drive(checkpoints.put_writes(self._desk, config, writes, task_id, task_path))
+        self._sync.driver.drive(
+            checkpoints.put_writes(self._desk, config, writes, task_id, task_path)
+        )
 
     async def aput_writes(
         self,
@@ -140,7 +141,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Async twin of `put_writes`."""
-        await self._aio._drive(
+        await self._aio.driver.drive(
             checkpoints.put_writes(self._desk, config, writes, task_id, task_path)
         )
 
@@ -160,7 +161,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         must hold, `before` names a checkpoint: only smaller ids follow. Lazy; holds no lock.
         """
         walk = listing.checkpoints(self._desk, config, filter=filter, before=before, limit=limit)
-        return self._sync._stream(walk)
+        return self._sync.driver.stream(walk)
 
     async def alist(
         self,
@@ -172,7 +173,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Async twin of `list`."""
         walk = listing.checkpoints(self._desk, config, filter=filter, before=before, limit=limit)
-        async for found in self._aio._stream(walk):
+        async for found in self._aio.driver.stream(walk):
             yield found
 
     def get_delta_channel_history(
@@ -183,44 +184,44 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         For each its `writes` along the ancestors, the oldest first, and the `seed` that they begin
         with, if there is one. A few reads, whatever the number of ancestors.
         """
-        return self._sync._run(history.delta_history(self._desk, config, channels))
+        return self._sync.driver.run(history.delta_history(self._desk, config, channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, Any]:
         """Async twin of `get_delta_channel_history`."""
-        return await self._aio._run(history.delta_history(self._desk, config, channels))
+        return await self._aio.driver.run(history.delta_history(self._desk, config, channels))
 
     def threads(
         self, *, prefix: str = "", after: str | None = None, limit: int | None = None
     ) -> Iterator[str]:
         """Yield the ids of threads in text order, those greater than `after`. Lazy."""
-        return self._sync._stream(listing.threads(prefix, after, limit))
+        return self._sync.driver.stream(listing.threads(prefix, after, limit))
 
     async def athreads(
         self, *, prefix: str = "", after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
         """Async twin of `threads`."""
-        async for found in self._aio._stream(listing.threads(prefix, after, limit)):
+        async for found in self._aio.driver.stream(listing.threads(prefix, after, limit)):
             yield found
 
     def sizes(self, thread_id: str) -> Stats:
         """Count what a thread holds, and name what is biggest in it."""
-        return self._sync._run(upkeep.stats(str(thread_id)))
+        return self._sync.driver.run(upkeep.stats(str(thread_id)))
 
     async def asizes(self, thread_id: str) -> Stats:
         """Async twin of `sizes`."""
-        return await self._aio._run(upkeep.stats(str(thread_id)))
+        return await self._aio.driver.run(upkeep.stats(str(thread_id)))
 
     # Removing and copying
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove all checkpoints and writes of a thread. Idempotent."""
-        self._sync._drive(pruning.delete_thread(self._desk, thread_id))
+        self._sync.driver.drive(pruning.delete_thread(self._desk, thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async twin of `delete_thread`."""
-        await self._aio._drive(pruning.delete_thread(self._desk, thread_id))
+        await self._aio.driver.drive(pruning.delete_thread(self._desk, thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints and writes of some runs, in all threads.
@@ -228,19 +229,21 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         What stays is as it was: also channels that keep deltas, and the nearest ancestor that stays
         becomes the parent of what followed.
         """
-        self._sync._drive(pruning.delete_for_runs(self._desk, run_ids))
+        self._sync.driver.drive(pruning.delete_for_runs(self._desk, run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async twin of `delete_for_runs`."""
-        await self._aio._drive(pruning.delete_for_runs(self._desk, run_ids))
+        await self._aio.driver.drive(pruning.delete_for_runs(self._desk, run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another one. May be repeated."""
-        self._sync._drive(pruning.copy_thread(self._desk, source_thread_id, target_thread_id))
+        self._sync.driver.drive(pruning.copy_thread(self._desk, source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async twin of `copy_thread`."""
-        await self._aio._drive(pruning.copy_thread(self._desk, source_thread_id, target_thread_id))
+        await self._aio.driver.drive(
+            pruning.copy_thread(self._desk, source_thread_id, target_thread_id)
+        )
 
     def prune(
         self,
@@ -256,7 +259,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         than that; the latest always stays. With the strategy "delete" nothing stays. Channels that
         keep deltas are not harmed.
         """
-        self._sync._drive(self._prune(thread_ids, strategy, keep_last, older_than))
+        self._sync.driver.drive(self._prune(thread_ids, strategy, keep_last, older_than))
 
     async def aprune(
         self,
@@ -267,7 +270,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         older_than: timedelta | None = None,
     ) -> None:
         """Async twin of `prune`."""
-        await self._aio._drive(self._prune(thread_ids, strategy, keep_last, older_than))
+        await self._aio.driver.drive(self._prune(thread_ids, strategy, keep_last, older_than))
 
     def _prune(
         self,
@@ -294,7 +297,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         moment, after so long, go with the thread; and of one that is saved to while its namespaces
         are removed one by one, those that came before are gone.
         """
-        return self._sync._drive(
+        return self._sync.driver.drive(
             expiring.expire(self._desk, older_than, prefix=prefix, limit=limit)
         )
 
@@ -303,7 +306,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     ) -> Sequence[str]:
         """Async twin of `expire`."""
         verb = expiring.expire(self._desk, older_than, prefix=prefix, limit=limit)
-        return await self._aio._drive(verb)
+        return await self._aio.driver.drive(verb)
 
     def get_next_version(self, current: str | float | None, channel: None = None) -> str:
         """Return the version that follows: a count, and chance, so that no two forks share one."""

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.backends.buckets.directory.folders import failure
 from limpet.compat.runs import records
 from limpet.compat.runs.checkpoint import Checkpoint

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.compat.strands.places import FileStorage
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from limpet import opening
-from limpet.api.aio_store import AsyncStore
+from limpet.api.store import AsyncStore
 from limpet.compat.strands.storage import StoreStorage
 from limpet.compat.wire import folder_of
 from limpet.errors import InvalidInput

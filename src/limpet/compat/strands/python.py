@@ -31,9 +31,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from limpet.api.aio_store import AsyncStore
 from limpet.api.scope import Scope
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import SCHEMA_VERSION, SCOPES
 from limpet.compat.strands.storage import FORM, GONE, moment_of, parent_in
@@ -212,7 +211,7 @@ def _write(store: Store, place: _Place, data: bytes, dialect: Dialect) -> None:
 
 
 def _save(scope: Scope, id: str | None, told: _Told) -> None:
-    parent = parent_in(scope._store._engine)
+    parent = parent_in(scope.driver.opened)
     facts: dict[str, Any] = {"metadata": {FORM: told.form}, "parent": parent}
     if told.envelope is not None:
         facts["metadata"][FACADE] = told.envelope

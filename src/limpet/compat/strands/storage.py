@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.aio_store import AsyncStore
-from limpet.api.opened import Engine
-from limpet.api.store import Store
+from limpet.api.opened import Opened
+from limpet.api.store import AsyncStore, Store
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
@@ -129,7 +128,7 @@ class StoreStorage:
             facts |= {"id": snapshot_id, "head": False, "overwrite": True}
         async with self._trying("the snapshot was not saved", place):
             scope = self._scope(place)
-            facts["parent"] = parent_in(self._store._engine)
+            facts["parent"] = parent_in(self._store.driver.opened)
             try:
                 await scope.save(state, **facts)
             except Corrupt as damage:
@@ -175,7 +174,7 @@ class StoreStorage:
     async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
         """See `SnapshotStorage.load_manifest`."""
         place = SnapshotLocation.of(location).check()
-        now = times.from_us(self._store._engine.tools.draw().now)
+        now = times.from_us(self._store.driver.tools.draw().now)
         default = {"schemaVersion": SCHEMA_VERSION, "updatedAt": wire_time(now)}
         async with self._trying("the manifest cannot be read", place):
             found = await self._scope(place).note(MANIFEST)
@@ -202,7 +201,7 @@ class StoreStorage:
         self, scope: AsyncScope, state: JSON, facts: Mapping[str, Any], damage: Corrupt
     ) -> None:
         """Replace a latest that cannot be read: a session must be able to go on."""
-        tools = self._store._engine.tools
+        tools = self._store.driver.tools
         commit = prepare.save(
             scope.key,
             state,
@@ -213,7 +212,7 @@ class StoreStorage:
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )._replace(past_damage=True)
-        await self._store._run(lambda backend: backend.commit(commit))
+        await self._store.driver.run(lambda backend: backend.commit(commit))
         _log.warning(
             "the latest snapshot was damaged and is replaced. session_id=`%s` scope_id=`%s`",
             scope.session_id,
@@ -238,7 +237,7 @@ class StoreStorage:
                 break
             start = page[-1]
         uuids = all(map(is_uuid7, found)) and (after is None or is_uuid7(after))
-        if uuids or is_database(self._store._engine):
+        if uuids or is_database(self._store.driver.opened):
             return found
         # Files are listed in the order of their names, where `a-b.json` comes before `a.json`. That
         # of UUIDs is the same; others are put in order, which takes all of them.
@@ -283,17 +282,17 @@ class StoreStorage:
 
     async def _open(self) -> None:
         """Open what may fail to be opened, so that no such failure passes for bad input."""
-        engine = self._store._engine
+        engine = self._store.driver.opened
         if not engine.is_open and not engine.closed:
             await self._store.__aenter__()
 
 
-def is_database(engine: Engine) -> bool:
+def is_database(engine: Opened) -> bool:
     """Tell whether there is another order in a storage than that of the names of files."""
     return "atomic" in engine.backend.capabilities
 
 
-def parent_in(engine: Engine) -> Parent:
+def parent_in(engine: Opened) -> Parent:
     """Return what a snapshot follows from, of which Strands says nothing: the newest one.
 
     Among files there is none, since to find the newest would be to look at all of them.

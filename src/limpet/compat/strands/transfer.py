@@ -51,7 +51,7 @@ import os
 from typing import Literal
 
 from limpet import opening
-from limpet.api.aio_store import AsyncStore
+from limpet.api.store import AsyncStore
 from limpet.compat.strands.dialects.payloads import to_python, to_typescript
 from limpet.compat.wire import address_of
 from limpet.errors import NotFound

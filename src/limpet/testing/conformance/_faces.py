@@ -11,8 +11,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 
 T = TypeVar("T")
 

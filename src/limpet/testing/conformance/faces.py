@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.aio_store import AsyncStore
 from limpet.api.scope import Scope
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotInfo
 from limpet.opening import store_over

@@ -46,7 +46,7 @@ def _claim(number: int, *, ttl_s: float = _WAIT_S_MAX, key: str = "") -> Claim:
 def _take(scope: Scope, lease: Lease, store: Store) -> ExitStack:
     """Let a lease pass to somebody else, as if its time had come to an end."""
     claim = _claim(7, key=lease.token)._replace(scope=scope.key)
-    store._run(lambda backend: backend.release(claim))
+    store.driver.run(lambda backend: backend.release(claim))
     stack = ExitStack()
     stack.enter_context(store.scope(*scope.key).claim(owner="rival", ttl_s=_WAIT_S_MAX))
     return stack

@@ -71,7 +71,7 @@ class Watching(Kit):
         rival.set_note("n", 1)
         rival.save(2, id="b", head=False)
         rival.save(1, id="a")
-        rival._store.scope("chat-42", "other").save(3)
+        Store(rival.driver.opened).scope("chat-42", "other").save(3)
         with rival.claim(owner="w"):
             pass
         assert list(watch) == []
@@ -198,7 +198,7 @@ class Watching(Kit):
 
         def close() -> None:
             time.sleep(0.05)
-            scope._store.sync.close()
+            Store(scope.driver.opened).close()
 
         together([lambda: heard.extend(watch), close])
         assert heard == []

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from limpet.api.aio_store import AsyncStore
-from limpet.api.store import Store
+from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import check_prefix
 from limpet.compat.langgraph.allowed import Allow
 from limpet.compat.langgraph.migrate import sqlite

@@ -1,0 +1,229 @@
+"""Runs verbs over an opened backend: the seam below the public API that facades may use.
+
+A verb is *work* (one backend call), *steps* (several calls, written once as a generator) or a
+*walk* (a listing, one page a call); `verbs.py` has the types. `store.driver` and `scope.driver` run
+them, for the sync API in the caller's thread and for the async API in a bounded pool of threads.
+"""
+
+import inspect
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from limpet.api.opened import Opened, Tools
+from limpet.api.verbs import Ask, Pause, Steps, Walk, Work
+from limpet.api.watching import Hub, Watcher
+from limpet.core import limits
+from limpet.errors import InvalidInput, LimpetError
+from limpet.model import SnapshotInfo
+from limpet.protocol import Topic
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+
+# asyncio and its pools are imported where they are used: they take longer to load than all of
+# Limpet, and a program that awaits has loaded them already.
+
+
+class Driver:
+    """Runs verbs for the sync API, in the caller's thread."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+
+    @property
+    def tools(self) -> Tools:
+        """Time, chance and limits."""
+        return self.opened.tools
+
+    def run(self, work: Work[T]) -> T:
+        """Call the backend once."""
+        return work(self.opened.backend)
+
+    def drive(self, verb: Steps[T]) -> T:
+        """Carry out a verb of several steps; errors of the backend are raised inside it."""
+        advance: Callable[[Any], Any] = verb.send
+        value: Any = None
+        while True:
+            try:
+                step = advance(value)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            try:
+                advance, value = verb.send, self._answer(step)
+            except LimpetError as error:
+                if isinstance(step, Ask):
+                    raise  # from the caller's own function
+                advance, value = verb.throw, error
+
+    def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
+        if isinstance(step, Pause):
+            return self.tools.clock.sleep(step.seconds)
+        if not isinstance(step, Ask):
+            return self.run(step)
+        answer = step.function(step.argument)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python would warn that it was never awaited
+            raise InvalidInput("an async function needs the async API: use store.aio")
+        return answer
+
+    def stream(self, walk: Walk[T]) -> Iterator[T]:
+        """Yield the items of a listing, page by page."""
+        page: Sequence[T] | None = None
+        while True:
+            try:
+                work = next(walk) if page is None else walk.send(page)
+            except StopIteration:
+                return
+            page = self.run(work)
+            yield from page
+
+    def watch(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
+        """Yield what a topic shows now, and again after each change."""
+        if timeout_s is not None:
+            timeout_s = limits.check_seconds("timeout_s", timeout_s)
+        return self._changes(topic, timeout_s)
+
+    def _changes(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
+        hub = self.opened.companion(Hub)
+        told = threading.Event()
+        watcher = Watcher(topic, told.set)
+        try:
+            while True:
+                if watcher.pid != os.getpid():  # the thread that tells us stayed in the parent
+                    told = threading.Event()
+                    watcher = watcher.again(told.set)
+                hub.join(watcher)
+                told.clear()
+                news, is_over = watcher.take()
+                yield from news
+                if is_over or (not news and not told.wait(watcher.patience_s(timeout_s))):
+                    return
+        finally:
+            hub.leave(watcher)
+
+
+class AsyncDriver:
+    """Runs verbs for the async API. A cancelled await does not stop a write that has begun."""
+
+    def __init__(self, sync: Driver) -> None:
+        self.sync = sync
+        self.opened = sync.opened
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_pid = 0
+
+    @property
+    def tools(self) -> Tools:
+        """Time, chance and limits."""
+        return self.opened.tools
+
+    async def run(self, work: Work[T]) -> T:
+        """Async twin of `Driver.run`."""
+        return await self.offload(self.sync.run, work)
+
+    async def drive(self, verb: Steps[T]) -> T:
+        """Async twin of `Driver.drive`; functions of the caller run in the caller's task."""
+        advance: Callable[[Any], Any] = verb.send
+        value: Any = None
+        while True:
+            try:
+                step = advance(value)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            try:
+                advance, value = verb.send, await self._answer(step)
+            except LimpetError as error:
+                if isinstance(step, Ask):
+                    raise  # from the caller's own function
+                advance, value = verb.throw, error
+
+    async def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
+        if isinstance(step, Pause):
+            import asyncio
+
+            return await asyncio.sleep(step.seconds)
+        if not isinstance(step, Ask):
+            return await self.run(step)
+        answer = step.function(step.argument)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def stream(self, walk: Walk[T]) -> AsyncIterator[T]:
+        """Async twin of `Driver.stream`."""
+        page: Sequence[T] | None = None
+        while True:
+            try:
+                work = next(walk) if page is None else walk.send(page)
+            except StopIteration:
+                return
+            page = await self.run(work)
+            for item in page:
+                yield item
+
+    def watch(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
+        """Async twin of `Driver.watch`."""
+        if timeout_s is not None:
+            timeout_s = limits.check_seconds("timeout_s", timeout_s)
+        return self._changes(topic, timeout_s)
+
+    async def _changes(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
+        import asyncio
+
+        hub = self.opened.companion(Hub)
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        watcher = Watcher(topic, lambda: loop.call_soon_threadsafe(told.set))
+        try:
+            hub.join(watcher)
+            while True:
+                told.clear()
+                news, is_over = watcher.take()
+                for info in news:
+                    yield info
+                if is_over:
+                    return
+                if not news:
+                    # Not `wait_for`, which may swallow a cancellation.
+                    async with asyncio.timeout(watcher.patience_s(timeout_s)):
+                        await told.wait()
+        except TimeoutError:
+            return
+        finally:
+            hub.leave(watcher)
+
+    async def offload(self, fn: Callable[..., T], *args: Any) -> T:
+        """Call a function: in the pool if the backend may block, else here."""
+        return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
+
+    async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
+        """Call a function in a thread of the pool."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        try:
+            under_way = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
+        except RuntimeError:
+            if self.opened.closed:  # by another thread, since it was asked
+                raise InvalidInput("the store is closed") from None
+            raise
+        return await under_way
+
+    def _threads(self) -> "ThreadPoolExecutor":
+        # Threads do not survive a fork, so a child makes a pool of its own.
+        if self._pool is None or self._pool_pid != os.getpid():
+            from concurrent.futures import ThreadPoolExecutor
+
+            pool = ThreadPoolExecutor(self.tools.workers, thread_name_prefix="limpet")
+            self._pool, self._pool_pid = pool, os.getpid()
+            self.opened.at_close(lambda: pool.shutdown(wait=False))
+        return self._pool
+
+
+def _without_stop(fn: Callable[..., T], *args: Any) -> T:
+    """Call a function; StopIteration cannot cross into a task, where it would be lost."""
+    try:
+        return fn(*args)
+    except StopIteration as stop:
+        raise RuntimeError("the function raised StopIteration") from stop
