@@ -20,7 +20,7 @@ Bare = Callable[[], object]
 Call = Callable[[int], object]
 """One measured call; it is given its number, so that it can take material prepared for it."""
 Cold = Callable[[int], AbstractContextManager[Bare]]
-"""A side that is opened for each call: the use of the context is timed, opening and closing are not."""
+"""A side that is opened for each call. Opening and closing are not timed."""
 
 SYNC = "sync"
 CONTENDED_S = 0.001  # a small sync that takes longer shows a slow disk or a busy machine
