@@ -2,8 +2,8 @@
 
     python examples/one_store.py
 
-AgentOS forks a Strands session, Genkit watches and changes the fork, a worker saves the checkpoint
-of its run as the Go store does, and Limpet's own API shows the history and where the fork came from.
+AgentOS forks a Strands session, Genkit watches and changes the fork, and a worker saves the
+checkpoint of its run as the Go store does. Limpet's own API shows where the fork came from.
 """
 
 import asyncio
