@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Progress:
-    """The progress of a run. All branches share one state, so that none loses the keys of another."""
+    """The progress of a run. All branches share one state, so none loses the keys of another."""
 
     graph: Graph
     run_id: str
