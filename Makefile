@@ -29,7 +29,7 @@ docs: $(READY) ## write docs/cli.md and its pictures from what the verbs say and
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
 
-lint: $(READY) ## style, types and the contracts of the floors
+lint: $(READY) ## style, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,4 +1,4 @@
-"""What the async face adds to a call on SQLite: the way into a thread and back."""
+"""What the async API adds to a call on SQLite: the way into a thread and back."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ WARMUP = 30  # also lets the pool start its threads
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same verb in both faces of one store."""
+    """The same verb in both APIs of one store."""
 
     what: str
     sync: Callable[[], Any]
@@ -29,7 +29,7 @@ class Pair:
 
 
 def measure(plan: Plan) -> Iterator[Result]:
-    """Yield how much longer an awaited call takes than the same call in the sync face."""
+    """Yield how much longer an awaited call takes than the same call of the sync API."""
     with plan.place() as place:
         for durability in ("full", "off"):
             url = f"sqlite:///{place}/{durability}.db"
@@ -61,7 +61,7 @@ async def _take_turns(pair: Pair, plan: Plan) -> Run:
         spent: dict[str, tuple[list[float], list[float]]] = {"sync": ([], []), "aio": ([], [])}
         for number in range(plan.calls):
             for side in order_of(("sync", "aio"), number):
-                # All threads: the async face works in one of its pool.
+                # All threads: the async API works in one of its pool.
                 wall, cpu = time.perf_counter(), time.process_time()
                 if side == "sync":
                     pair.sync()

@@ -20,7 +20,7 @@ Bare = Callable[[], object]
 Call = Callable[[int], object]
 """One measured call; it is given its number, so that it can take material prepared for it."""
 Cold = Callable[[int], AbstractContextManager[Bare]]
-"""A side that begins anew each time: what the context gives is timed, opening and closing not."""
+"""A side that is opened for each call. Opening and closing are not timed."""
 
 SYNC = "sync"
 CONTENDED_S = 0.001  # a small sync that takes longer shows a slow disk or a busy machine

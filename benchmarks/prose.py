@@ -2,7 +2,7 @@
 
 Made-up text compresses and compares like nothing real. `prose` is what comes with Python (the text
 of `help()` and the docstrings of the standard library), so that the same Python gives the same
-text. `passages` needs more than that, and adds comments and the packages installed beside it.
+text. `passages` needs more than that, and adds comments and the installed packages.
 """
 
 import re
@@ -15,12 +15,12 @@ from pydoc_data.topics import topics
 from random import Random
 
 PARAGRAPH_CHARS_MIN = 60  # shorter ones are headings and signatures
-# What stands first in a file, a class or a function: any other pair of quotes may enclose code.
+# What comes first in a file, a class or a function: any other pair of quotes may enclose code.
 _DOCSTRING = re.compile(r'(?:\A|:[ \t]*\n)\s*[rR]?"""(.+?)"""', re.DOTALL)
 _COMMENT = re.compile(r"(?:^[ \t]*# .*\n){2,}", re.MULTILINE)
 _MARK = re.compile(r"^[ \t]*# ", re.MULTILINE)
 _LEFT_OUT = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
-_LEFT_OUT |= {"encodings", "pydoc_data"}  # tables, and what is read by another way
+_LEFT_OUT |= {"encodings", "pydoc_data"}  # tables, and text that is read elsewhere
 
 
 @cache
@@ -91,7 +91,7 @@ def sources() -> tuple[tuple[str, str], ...]:
 
 
 def passage(start: int, chars: int) -> str:
-    """Return so many characters of the prose from a place on, which must lie within it."""
+    """Return so many characters of the prose from a position in it."""
     found = prose()[start : start + chars]
     if len(found) < chars:
         raise AssertionError(f"the documentation of this Python is too short: {len(prose()):,}")

@@ -61,20 +61,19 @@ def table(results: Sequence[Result]) -> str:
 
 
 PREFACE = """\
-# Benchmarks of the foundation
+# Basic operations
 
-Written by `make bench` (`python -m benchmarks.foundation --write`). Timings differ from machine to
-machine and from minute to minute, so what counts are the ratios: the sides of each took turns, call
-by call, in the same run. A figure is the median of {repetitions} repetitions; in brackets stand the
-least and the greatest of them. *Median* is the typical call; *mean* also holds what comes only now
-and then: checkpoints and slow syncs; a *fast call* is one that nine in ten exceed. CPU is that of
-the calling thread, in user space and in the kernel, unless the row says otherwise. A goal that is
-missed stays in the table, marked **no**.
+Written by `make bench` (`python -m benchmarks.foundation --write`). Timings differ between machines
+and runs, so compare the ratios: the two sides of each row alternated, call by call, in the same
+run. A figure is the median of {repetitions} repetitions, with minimum and maximum in brackets.
+*Median* is the typical call; *mean* includes rare costs such as checkpoints and slow syncs; a *fast
+call* is the 10th percentile. CPU is that of the calling thread, user and system, unless the row
+says otherwise. A goal that is missed stays in the table, marked **no**.
 
-*Contended* counts the repetitions in which the sync of a small file took more than 1 ms in the
-median: the disk was slow or the machine busy, and waiting drowned the work. Wall ratios then look
-better than they are on a calm machine, so that one within its goal is *not judged* if most
-repetitions were contended; the rows of the fast call come closest to a calm machine.
+*Contended* counts the repetitions in which the median sync of a small file took more than 1 ms: the
+disk was slow or the machine busy, and waiting dominated. Wall ratios then look better than on an
+idle machine, so that one within its goal is *not judged* if most repetitions were contended; the
+rows of the fast call come closest to an idle machine.
 """
 
 

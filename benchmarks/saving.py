@@ -1,4 +1,4 @@
-"""`save` against what nobody can go below: a bare INSERT of the same bytes, equally durable."""
+"""`save` against a lower bound: a bare INSERT of the same bytes, equally durable."""
 
 import os
 import sqlite3

@@ -20,12 +20,13 @@ from benchmarks.report import Result, facts, milliseconds, table
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "terminal.md"
 EXECUTABLE = Path(sys.executable).with_name("limpet")
 MEMORY_MB_MAX = 150
-PREFACE = """# The command line: time and memory
+PREFACE = """\
+# The command line: time and memory
 
-Written by `make bench` (`python -m benchmarks.terminal --write`). Each row is the executable in a
-process of its own over a SQLite file of {count:,} snapshots: half of them in one session, the rest
-in sessions of 100. **Memory** is the most that the process held at once. The short verbs are
-medians of {times} runs, the start of Python included.
+Written by `make bench` (`python -m benchmarks.terminal --write`). Each row runs the executable in a
+new process over a SQLite file of {count:,} snapshots: half of them in one session, the rest in
+sessions of 100. **Memory** is the peak of the process. The short commands are medians of {times}
+runs, including the start of Python.
 
 Machine: {machine}.
 """

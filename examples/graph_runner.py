@@ -1,10 +1,10 @@
-"""A small runner of graphs: a checkpoint after each node, resume, approval by people, forks.
+"""A small graph runner: a checkpoint after each node, resume, human approval, forks.
 
-python examples/graph_runner.py                                      a SQLite file in this folder
+python examples/graph_runner.py                                      a SQLite file in this directory
 python examples/graph_runner.py postgresql://user@host/database      PostgreSQL
 
-A node is completed when its result is in a checkpoint, and only then. So a run that was killed,
-that failed or that waits for an answer is resumed by beginning whatever is not completed.
+A node is completed only when its result is in a checkpoint. So a run that was killed, that failed
+or that waits for an answer is resumed by starting the nodes that are not completed.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ State = dict[str, Any]
 
 
 class Call(NamedTuple):
-    """What a node gets: a state of its own, and a key that is the same when it is tried again."""
+    """The arguments of a node: its own copy of the state, and a key that is the same in retries."""
 
     state: State
     key: str
 
 
 class Update(NamedTuple):
-    """What a node may return instead of a mere output: keys of the scratch that it changes."""
+    """A node may return this instead of an output, to change keys of the scratch as well."""
 
     output: Any
     scratch: dict[str, Any]
@@ -44,7 +44,7 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """One step. What `effect` says: pure, read, write, external, or human, who has a prompt."""
+    """One step. `effect` is pure, read, write, external, or human (which has a prompt)."""
 
     run: Callable[[Call], Awaitable[Any]] | None = None
     effect: str = "pure"
@@ -53,7 +53,7 @@ class Node:
 
 
 class Edge(NamedTuple):
-    """The way to a next node. A condition only looks, and must not raise."""
+    """An edge to a next node. The condition must not change the state and must not raise."""
 
     source: str
     target: str
@@ -66,30 +66,30 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes and edges without a circle. The name stays the same from one process to the next."""
+    """An acyclic graph. Use the same name in every process."""
 
     name: str
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
 
     def order(self) -> list[str]:
-        """Return the nodes, each behind those that lead to it."""
+        """Return the nodes in topological order."""
         before = {name: {e.source for e in self.edges if e.target == name} for name in self.nodes}
         return list(TopologicalSorter(before).static_order())
 
     def fingerprint(self) -> str:
-        """Return what changes when a checkpoint no longer fits."""
+        """Return a hash that changes when old checkpoints no longer fit."""
         edges = sorted([edge.id, edge.when is not None] for edge in self.edges)
         parts = [self.name, {name: node.effect for name, node in self.nodes.items()}, edges]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class GraphChanged(Exception):
-    """The checkpoint was taken in another graph."""
+    """The checkpoint belongs to another version of the graph."""
 
 
 class Outcome(NamedTuple):
-    """How far a run has come: completed, failed, or interrupted until there are answers."""
+    """The result of a run: completed, failed, or interrupted until the prompts are answered."""
 
     run_id: str
     status: str
@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Progress:
-    """Where a run is. There is one state for all branches, so none loses the keys of another."""
+    """The progress of a run. All branches share one state, so none loses the keys of another."""
 
     graph: Graph
     run_id: str
@@ -107,11 +107,11 @@ class Progress:
     results: dict[str, Any] = field(default_factory=dict)
     completed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    taken: list[str] = field(default_factory=list)  # edges to what is not completed yet
+    taken: list[str] = field(default_factory=list)  # edges to nodes that are not completed yet
     timestamp: int = 0
 
     def ready(self) -> list[str]:
-        """Return what can begin, and skip what no branch leads to."""
+        """Return the nodes that can start; mark the unreachable ones as skipped."""
         found = []
         for name in self.graph.order():
             into = [edge for edge in self.graph.edges if edge.target == name]
@@ -125,7 +125,7 @@ class Progress:
         return found
 
     def note(self, name: str, status: str, began: float = 0, **facts: Any) -> None:
-        """Write down what became of a node. Only what is `ok` is ever taken for done."""
+        """Record the status of a node. Only `ok` counts as completed."""
         duration = round((time.monotonic() - began) * 1000) if began else 0
         effect = self.graph.nodes[name].effect
         self.results[name] = {
@@ -136,7 +136,7 @@ class Progress:
         }
 
     def complete(self, name: str, result: Any, began: float = 0) -> None:
-        """Take the result of a node into the state, and choose the edges behind it, once."""
+        """Merge the result of a node into the state, and evaluate its outgoing edges once."""
         output, scratch = result if isinstance(result, Update) else (result, {})
         self.state["artifacts"][name] = output
         self.state["scratch"] |= scratch
@@ -147,11 +147,11 @@ class Progress:
         for edge in self.graph.edges:
             if edge.source == name and (edge.when is None or edge.when(self.state)):
                 self.taken.append(edge.id)
-        self.ready()  # what is skipped by this stands in the checkpoint
+        self.ready()  # so that the checkpoint contains the nodes skipped by this
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the next checkpoint."""
-        # If the clock stepped back, an older one would be the latest.
+        # Never step back with the clock: then an older checkpoint would be the latest.
         self.timestamp = max(self.timestamp, time.time_ns() // 10**6)
         self.state["diagnostics"]["checkpointsSaved"] += 1
         return Checkpoint(
@@ -170,16 +170,16 @@ class Progress:
 
 
 class Runner:
-    """Runs one graph over a store. One runner at a time has a run; others wait for it."""
+    """Runs one graph over a store. One runner at a time holds a run; others wait."""
 
     def __init__(self, store: limpet.Store, graph: Graph, *, lease_s: float = 2.0) -> None:
         self.checkpoints = CheckpointStore(store)
         self._store = store.aio
         self._graph = graph
-        self._lease_s = lease_s  # a runner that was killed is waited for as long
+        self._lease_s = lease_s  # how long others wait for a killed runner
 
     async def start(self, input: Any, answers: Mapping[str, Any] | None = None) -> Outcome:
-        """Begin a run."""
+        """Start a run."""
         diagnostics = {"checkpointsSaved": 0}
         state = {"input": input, "scratch": {}, "artifacts": {}, "diagnostics": diagnostics}
         progress = Progress(self._graph, str(uuid.uuid4()), state)
@@ -187,7 +187,7 @@ class Runner:
         return await self.resume(progress.run_id, answers)
 
     async def resume(self, run_id: str, answers: Mapping[str, Any] | None = None) -> Outcome:
-        """Go on with a run, with answers for people's nodes; without one such a node waits on."""
+        """Continue a run. `answers` are for human nodes; a node without an answer keeps waiting."""
         wait_s = 3 * self._lease_s
         run = self._store.scope(run_id, self._graph.name, "graph")
         async with run.claim(owner="graph_runner", ttl_s=self._lease_s, wait_s=wait_s):
@@ -209,7 +209,7 @@ class Runner:
             return await self._go_on(progress, answers or {})
 
     async def fork(self, checkpoint_id: str, patch: Mapping[str, Any] | None = None) -> str:
-        """Begin another run at any checkpoint; `resume` goes on with it."""
+        """Fork a run at any checkpoint; `resume` continues it."""
         return await self.checkpoints.fork(checkpoint_id, patch)
 
     async def _go_on(self, progress: Progress, answers: Mapping[str, Any]) -> Outcome:
@@ -229,7 +229,7 @@ class Runner:
                     if error is None:
                         progress.complete(name, task.result(), began)
                     else:
-                        failed = True  # nothing new begins; what is under way ends
+                        failed = True  # start no new node; let the running ones end
                         progress.note(name, "failed", began, error=type(error).__name__)
                     await self.checkpoints.save(progress.checkpoint(name))
         finally:
@@ -245,7 +245,7 @@ class Runner:
         tasks: dict[asyncio.Task[Any], tuple[str, float]],
         prompts: dict[str, str],
     ) -> None:
-        """Begin whatever can. An answer makes more of it ready."""
+        """Start all nodes that are ready. An answer makes more of them ready."""
         while True:
             begun = {*prompts, *(name for name, _ in tasks.values())}
             ready = [name for name in progress.ready() if name not in begun]
@@ -259,7 +259,7 @@ class Runner:
                     prompts[name] = node.prompt
                     progress.note(name, "interrupted", output={"prompt": node.prompt})
                 elif node.effect in ("write", "external"):
-                    progress.note(name, "started")  # so that a crash leaves a trace of it
+                    progress.note(name, "started")  # so that it is visible after a crash
                 if node.effect in ("write", "external", "human"):
                     await self.checkpoints.save(progress.checkpoint(name))
                 if node.run is not None:
@@ -272,7 +272,7 @@ def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 async def attempt(node: Node, call: Call) -> Any:
-    """Run a node, again if it fails and may be tried again."""
+    """Run a node, with retries."""
     assert node.run is not None
     for _ in range(node.retries):
         try:
@@ -282,9 +282,9 @@ async def attempt(node: Node, call: Call) -> Any:
     return await node.run(call)
 
 
-# A story: a release that goes wrong in three ways.
+# The example: a release that fails in three ways.
 
-TROUBLE: set[str] = set()  # the nodes that go wrong
+TROUBLE: set[str] = set()  # the nodes that fail
 
 
 def say(line: str) -> None:
@@ -349,7 +349,7 @@ RELEASE = Graph(
 
 
 def begin(url: str) -> None:
-    """Be a process that does not live to see the end of its run."""
+    """Start a run in a process that is killed before the end."""
     TROUBLE.add("docs")
     with limpet.open(url) as store:
         asyncio.run(Runner(store, RELEASE).start({"version": "1.0"}))

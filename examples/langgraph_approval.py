@@ -1,11 +1,11 @@
-"""A LangGraph agent that asks before it books, is killed twice, and does nothing twice.
+"""A LangGraph agent that asks before it books, is killed twice, and repeats no booking.
 
-python examples/langgraph_approval.py                    a SQLite file in a temporary folder
-python examples/langgraph_approval.py sqlite:///trip.db  a file of yours, or any other store
+python examples/langgraph_approval.py                    a SQLite file in a temporary directory
+python examples/langgraph_approval.py sqlite:///trip.db  your file, or any other store
 
-The process that asks is killed while it waits for the answer, the one that got the answer between
-its two bookings. A third one does what is missing. Then it goes back to the question, and somebody
-answers something else. The model is a fake one: nothing here needs a network.
+The process that asks is killed while it waits for the answer. The process that gets the answer is
+killed between its two bookings. A third process makes the missing one. Then it goes back to the
+question and gets another answer. The model is a fake: no network is needed.
 """
 
 import multiprocessing
@@ -28,24 +28,24 @@ from limpet.compat.langgraph import LimpetSaver
 TRIP: Any = {"configurable": {"thread_id": "trip-to-lisbon"}}
 LIMPET = Path(sys.executable).with_name("limpet")
 WAIT_S_MAX = 60.0
-SLOW: set[str] = set()  # what does not answer in this process
+SLOW: set[str] = set()  # the bookings that hang in this process
 
 
 def say(line: str) -> None:
-    print(f"{line}\n", end="", flush=True)  # in one go, as two bookings say things at a time
+    print(f"{line}\n", end="", flush=True)  # in one write: two bookings print at the same time
 
 
 # The agent
 
 
 class State(MessagesState):
-    """The conversation, and what was really booked."""
+    """The conversation, and the bookings that were made."""
 
     booked: Annotated[list[str], operator.add]
 
 
 def model(messages: list[AnyMessage]) -> AIMessage:
-    """Answer as a model would that knows two ways to Lisbon."""
+    """Return a fixed plan: a train if the last message asks for one, else a flight."""
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("All booked. Have a good trip!")
     way = "train" if "train" in messages[-1].text else "flight"
@@ -60,7 +60,7 @@ def plan(state: State) -> dict[str, Any]:
 
 
 def approve(state: State) -> Command[Literal["book", "plan"]]:
-    """Wait for somebody who says yes, or what is to be different."""
+    """Wait for a person who approves the plan or asks for another."""
     (*_, proposal) = state["messages"]
     assert isinstance(proposal, AIMessage)
     calls = proposal.tool_calls
@@ -75,7 +75,7 @@ def refused(calls: list[Any]) -> list[ToolMessage]:
 
 
 def book(call: Any) -> dict[str, Any]:
-    """Do what must not be done twice."""
+    """Make a booking, which must not be repeated."""
     name = call["name"]
     if name in SLOW:
         say(f"  the {name} does not answer")
@@ -90,7 +90,7 @@ def report(state: State) -> dict[str, Any]:
 
 
 def agent(store: limpet.Store) -> Any:
-    """Return the graph over a store: `LimpetSaver` is all that LangGraph needs to know of it."""
+    """Return the graph, with `LimpetSaver` as its checkpointer."""
     graph = StateGraph(State)
     nodes: list[Any] = [plan, approve, book, report]
     for node in nodes:
@@ -105,14 +105,14 @@ def agent(store: limpet.Store) -> Any:
 
 
 def ask(url: str) -> None:
-    """Be the process that asks, and that nobody answers in its lifetime."""
+    """The process that asks, and is killed before it gets an answer."""
     with limpet.open(url) as store:
         agent(store).invoke({"messages": [HumanMessage("Two days in Lisbon?")]}, TRIP)
         time.sleep(WAIT_S_MAX)
 
 
 def answer(url: str) -> None:
-    """Be the process that is given the answer, and hangs in the middle of the bookings."""
+    """The process that gets the answer, and hangs between the bookings."""
     SLOW.add("hotel")
     with limpet.open(url) as store:
         trip = agent(store)
@@ -123,7 +123,7 @@ def answer(url: str) -> None:
 
 
 def killed(work: Callable[[str], None], url: str, when: Callable[[], bool]) -> None:
-    """Let a process work until something is in the store, and kill it."""
+    """Run a process until `when` is true, and kill it."""
     process = multiprocessing.get_context("spawn").Process(target=work, args=(url,))
     process.start()
     ends = time.monotonic() + WAIT_S_MAX
@@ -131,13 +131,13 @@ def killed(work: Callable[[str], None], url: str, when: Callable[[], bool]) -> N
         assert process.is_alive()
         assert time.monotonic() < ends
         time.sleep(0.05)
-    process.kill()  # with SIGKILL: it has no chance to say goodbye
+    process.kill()  # SIGKILL: it cannot clean up
     process.join()
     say(f"  the process is killed: {process.exitcode}")
 
 
 def has_booked(saver: LimpetSaver, name: str) -> bool:
-    """Tell whether a booking is stored, though the step that it belongs to is not over."""
+    """Return whether a booking is stored, although its step is not completed."""
     found = saver.get_tuple(TRIP)
     writes = found.pending_writes if found is not None else None
     return any(value == [name] for _, _, value in writes or [])

@@ -1,9 +1,9 @@
-"""One store, five interfaces: what one of them saves is an ordinary snapshot to the others.
+"""One store, five interfaces: a snapshot saved by one is visible to the others.
 
     python examples/one_store.py
 
-A Strands session is forked by AgentOS; the fork is watched and changed by Genkit, in a run whose
-checkpoint a Go-like worker keeps; and the native history shows all of it, and where it came from.
+AgentOS forks a Strands session, Genkit watches and changes the fork, and a worker saves the
+checkpoint of its run as the Go store does. Limpet's own API shows where the fork came from.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ MOMENT = "019c9bf1-14e5-7eef-96fb-cc07ae54210f"
 
 
 async def tell(store: limpet.AsyncStore) -> list[str]:
-    """Let a conversation go through all of them, and return what happened."""
+    """Use all five interfaces on one conversation; return a line for each step."""
     story: list[str] = []
 
-    # Strands keeps a moment of a conversation.
+    # Strands saves a snapshot of a conversation.
     state = {"messages": ["Two days in Lisbon?"], "scratch": {"tone": "calm"}}
-    told = Snapshot("agent", "1.0", "2026-03-01T12:00:00.000Z", state)
+    first_turn = Snapshot("agent", "1.0", "2026-03-01T12:00:00.000Z", state)
     strands = StoreStorage(store)
-    await strands.save_snapshot(PLANNER, MOMENT, is_latest=False, snapshot=told)
+    await strands.save_snapshot(PLANNER, MOMENT, is_latest=False, snapshot=first_turn)
     story.append(f"Strands kept {await strands.list_snapshot_ids(PLANNER)}")
 
-    # AgentOS begins another run there.
+    # AgentOS forks it into a new run.
     graphs = CheckpointStore(store)
     run_id = await graphs.fork(MOMENT, {"scratch": {"tone": "bold"}})
     begun = await graphs.latest(run_id)
     assert begun is not None
     story.append(f"AgentOS forked it, with {begun.state['scratch']}")
 
-    # Genkit watches that run, and changes it.
+    # Genkit watches the fork and changes it.
     sessions: SessionStore[Any] = SessionStore(store)
     seen: asyncio.Queue[int] = asyncio.Queue()
     stop = sessions.on_snapshot_state_change(
@@ -55,12 +55,12 @@ async def tell(store: limpet.AsyncStore) -> list[str]:
     stop()
     story.append(f"Genkit saw it grow from {counts[0]} message to {counts[1]}")
 
-    # A worker keeps its checkpoint next to it.
+    # A worker saves the checkpoint of its run in the same store.
     runs = AsyncRunStore(store)
     await runs.save(Checkpoint("nightly-1", "report", iteration=3))
     story.append(f"a worker is at iteration {(await runs.list())[0].iteration}")
 
-    # And all of it is there.
+    # Limpet's own API sees all of them.
     fork = store.scope(run_id, "planner")
     first = [info async for info in fork.history()][-1]
     assert first.forked_from is not None

@@ -1,6 +1,6 @@
 """Three workers over one store: one of them is killed, and another finishes its run.
 
-python examples/workers.py                                      a SQLite file in this folder
+python examples/workers.py                                      a SQLite file in this directory
 python examples/workers.py postgresql://user@host/database      PostgreSQL
 """
 
@@ -14,8 +14,8 @@ from limpet import runs
 
 WORKERS = ["ann", "ben", "cleo"]
 PAGES = 6
-PAGE_S = 0.25  # how long it takes to write one
-TTL_S = 2.0  # a worker that gives no sign of life for so long is taken for dead
+PAGE_S = 0.25  # the time to write one page
+TTL_S = 2.0  # a worker without a heartbeat for this long counts as dead
 
 
 def report_of(name: str) -> str:
@@ -23,11 +23,11 @@ def report_of(name: str) -> str:
 
 
 def say(line: str) -> None:
-    print(f"{line}\n", end="", flush=True)  # in one go, as the others say things, too
+    print(f"{line}\n", end="", flush=True)  # in one write: other processes print too
 
 
 def write_report(me: str, run: runs.Run) -> None:
-    """Do the work: page by page, each saved when it is written."""
+    """Write the report page by page, and save each page."""
     report = run.state or {"pages": []}
     while len(report["pages"]) < PAGES:
         page = len(report["pages"]) + 1
@@ -43,7 +43,7 @@ def is_done(store: limpet.Store, name: str) -> bool:
 
 
 def work(url: str, me: str) -> None:
-    """Be one worker: write a report, then finish those of workers that died."""
+    """Run one worker: write a report, then finish the reports of dead workers."""
     options: dict[str, Any] = {"owner": me, "ttl_s": TTL_S, "on_success": "keep"}
     with limpet.open(url) as store:
         with runs.start(store, report_of(me), task="report", **options) as run:
@@ -62,7 +62,7 @@ def work(url: str, me: str) -> None:
 
 
 def main(url: str) -> None:
-    """Start the workers, kill one in the middle of a page, and look at what is there at the end."""
+    """Start the workers, kill one in the middle of a page, and check the reports at the end."""
     spawn = multiprocessing.get_context("spawn")
     with limpet.open(url) as store:
         for name in WORKERS:
@@ -75,7 +75,7 @@ def main(url: str) -> None:
             if info.metadata["run"]["steps"] >= 3:
                 break
         time.sleep(PAGE_S / 2)
-        workers["ben"].kill()  # with SIGKILL: it has no chance to say goodbye
+        workers["ben"].kill()  # SIGKILL: it cannot clean up
         say("ben: is killed in the middle of a page")
 
         for worker in workers.values():
@@ -84,7 +84,7 @@ def main(url: str) -> None:
             report = store.scope(report_of(name), "main", "run").load()
             assert report is not None
             pages = report.state["pages"]
-            assert [each["page"] for each in pages] == [1, 2, 3, 4, 5, 6]  # each once, none missing
+            assert [each["page"] for each in pages] == [1, 2, 3, 4, 5, 6]  # every page exactly once
             say(f"{report_of(name)}: {report.status}, by {' '.join(each['by'] for each in pages)}")
 
 

@@ -21,7 +21,7 @@ from limpet.compat.strands import ByteStorage
 from tests.servers.postgres import Connection, Postgres, one, with_option
 
 SDK, NOTHING = "the SDK's `LocalFileStorage`", "no session manager"
-SQLITE, FOLDER, POSTGRES = "Limpet, SQLite", "Limpet, folder", "Limpet, PostgreSQL"
+SQLITE, FOLDER, POSTGRES = "Limpet, SQLite", "Limpet, directory", "Limpet, PostgreSQL"
 Spoken = Sequence[Sequence[str]]
 WAL = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
 

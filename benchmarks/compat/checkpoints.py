@@ -20,7 +20,7 @@ from limpet.compat.runs import go as go_format
 
 WHOLE = "by hand, as the Go store does it"
 GO = "Limpet, `GoRunStore`"
-SQLITE, FOLDER = "Limpet, `RunStore` on SQLite", "Limpet, `RunStore` in a folder"
+SQLITE, FOLDER = "Limpet, `RunStore` on SQLite", "Limpet, `RunStore` in a directory"
 TURN_BYTES = 2_000
 TURNS_MAX = 700  # then the texts come again
 RUNS_APART = 17  # a run begins so many turns after the one before
@@ -37,7 +37,7 @@ class Runs(Protocol):
 class WholeFiles:
     """What the Go store does, step by step, in Python: there is no Go here to run it.
 
-    A save writes the file anew beside the old one and renames it; nothing is synced. A list reads
+    A save writes a new file and renames it; nothing is synced. A list reads
     and parses every file, and drops its messages.
     """
 
@@ -106,7 +106,7 @@ def laps(plan: Plan, *, iterations: int, bytes_max: int, loads: int) -> Sequence
 
 
 def listing(plan: Plan, *, runs: int, run_bytes: int, calls: int) -> Mapping[str, Listed]:
-    """List many runs; whatever has to be opened is opened anew for each call."""
+    """List many runs; stores are reopened for each call."""
     turns = run_bytes // TURN_BYTES
     messages = _messages(turns + RUNS_APART * runs)
     with plan.place() as folder:

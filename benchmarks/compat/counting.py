@@ -112,7 +112,7 @@ def event_loop() -> Iterator[Await]:
     """Yield what runs a coroutine to its end.
 
     Not `Runner.run`: that writes out what the coroutine has returned, for the message of an error
-    that nobody sees, and takes five times as long as to load a large state.
+    without an effect, and takes five times as long as to load a large state.
     """
     with asyncio.Runner() as runner:
         yield runner.get_loop().run_until_complete

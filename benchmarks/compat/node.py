@@ -15,7 +15,7 @@ PROJECT = Path(node.__file__).parent / "strands"
 
 
 class Sdk:
-    """A process that is told what to do, one thing after the other.
+    """A process that runs commands one after the other.
 
     `versions` are those of Node and of the SDK.
     """

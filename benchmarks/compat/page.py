@@ -9,21 +9,21 @@ from benchmarks.compat.sizes import Sizes
 from benchmarks.report import NONE, TIMES, Result, milliseconds, spread, table
 
 PREFACE = """\
-# Foreign interfaces: what they cost over Limpet
+# Integrations: what they cost over Limpet
 
-Written by `make bench` (`python -m benchmarks.compat --write`). The sides did the same in turn,
-step by step, in the same run, so that what counts are the ratios. Repetitions: {repetitions}. A
-figure is their median; in brackets stand the least and the greatest of them.
+Written by `make bench` (`python -m benchmarks.compat --write`). The sides did the same work and
+alternated, step by step, in the same run, so compare the ratios. Repetitions: {repetitions}. A
+figure is their median, with minimum and maximum in brackets.
 
-- **Stored** is the sum of the files when all is done and closed; on PostgreSQL that of the tables
-  and their indexes. An empty SQLite file and the empty tables of PostgreSQL count too.
-- **Written** is what the process hands to the kernel for writing, over all steps and the closing:
+- **Stored** is the size of all files after closing; on PostgreSQL that of the tables and their
+  indexes. An empty SQLite file and the empty tables of PostgreSQL count too.
+- **Written** are the bytes that the process passes to the kernel, over all steps and the closing:
   with SQLite the pages of its log, and again when they are moved into the file. On PostgreSQL it is
-  what goes into the server's log. To open an empty store is not counted.
-- **CPU** is that of all threads of the process, a mean over the steps; that of the PostgreSQL
-  server is not in it.
+  the server's write-ahead log. Opening an empty store is not counted.
+- **CPU** is that of all threads of the process, a mean over the steps, without the PostgreSQL
+  server.
 - Limpet syncs each save to the disk before it returns. The SDKs and the Go store never do:
-  a power cut takes what they have acknowledged. Wall times compare the two as they are.
+  a power cut loses acknowledged saves. Wall times compare them as they are.
 - A goal that is missed stays in the table, marked **no**.
 """
 

@@ -1,4 +1,4 @@
-"""The three parts: what is measured, how it is told, and the goals that it is held to."""
+"""The three parts: what is measured, its text, and its goals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -26,58 +26,57 @@ class Part(NamedTuple):
 AGENTS = """\
 ## Agents of the Strands SDK for Python
 
-A real agent with a model that reads out a text, and a `SnapshotSessionManager` that saves the
+A real agent with a model that returns a fixed text, and a `SnapshotSessionManager` that saves the
 latest state after each turn and a checkpoint into history (`snapshot_trigger` is always true). A
-turn is 1 KB of prompt and 1 KB of answer. `ByteStorage` is given the bytes that the SDK makes.
+turn is 1 KB of prompt and 1 KB of answer. `ByteStorage` is given the bytes that the SDK writes.
 """
-AGENTS_TOLD = """\
-The SDK writes all that the agent remembers twice a turn, and keeps one copy of each. By default it
-remembers 40 messages, and the rest is gone from the later copies; an agent that forgets nothing
-pays with the square of its turns. On SQL a turn is stored as what was said in it. But SQLite writes
-some 40 KB of pages for each commit, however little changes, into its log and again into the file:
-in a short conversation as many bytes as the SDK's files, in a long one a part of them; what stays
-is small in either case. PostgreSQL's tables and indexes take a third of a megabyte when empty.
+AGENTS_TEXT = """\
+The SDK writes the whole memory of the agent twice a turn, and keeps one of them. By default it
+remembers 40 messages, and older ones are missing in the later copies; without that limit the
+storage grows quadratically. On SQL a turn is stored as its new messages. But SQLite writes some
+40 KB of pages for each commit, however small the change, into its log and again into the file: in a
+short conversation as many bytes as the SDK's files, in a long one a fraction of them; the stored
+size is small in both cases. PostgreSQL's tables and indexes take a third of a megabyte when empty.
 
-In a folder Limpet writes the same whole documents as the SDK, for other tools to read: there it
-saves no bytes, and adds the sync and the safety of a compare-and-set. `ByteStorage` parses what it
-is given and makes sure that the same bytes will come back, which is a good part of the CPU that it
-adds.
+In a directory Limpet writes the same whole documents as the SDK, for other tools to read: there it
+saves no bytes, and adds the sync and a compare-and-set. `ByteStorage` parses the bytes and verifies
+that it can return exactly the same, which is a good part of the CPU that it adds.
 """
 SNAPSHOTS = """\
 ## `SnapshotStorage` of the Strands SDK for TypeScript
 
 A state that grows by 2 KB in each of {steps} steps; a step is two saves, into history and as the
 latest. Then the latest is loaded, {loads} times. The SDK runs in a Node process that measures
-itself ({versions}), and lists the ids in the very folder that `FileStorage` wrote.
+itself ({versions}), and lists the ids in the directory that `FileStorage` wrote.
 """
-SNAPSHOTS_TOLD = """\
+SNAPSHOTS_TEXT = """\
 `FileStorage` keeps the files of the SDK, whole and readable by both, so that it stores what the SDK
-stores, less the blanks; its time is that of the disk's syncs. On SQLite each step is stored as what
-has changed, and the whole state is still encoded and compared for each save. Ids are listed from
-the names of files and from an index, and no state is read; the SDK only sorts the names, we check
-each one and page through them, in Python. A folder in which all history was written before the
-first latest is the exception: there the beginning of each file is read.
+stores, without the white space; its time is that of the disk's syncs. On SQLite each step is stored
+as a difference, but the whole state is still encoded and compared for each save. Ids are listed
+from file names or an index, and no state is read; the SDK only sorts the names, Limpet checks each
+one and pages through them, in Python. A directory in which all history was written before the first
+latest is the exception: there the start of each file is read.
 """
 RUNS = """\
 ## Checkpoints of runs
 
 One run whose messages grow through {iterations} iterations, saved after each; only the last one
-stays. There is no Go here: *by hand* is what its store does, in Python, without a sync.
+stays. *By hand* is what the Go store does, in Python, without a sync; no Go code runs here.
 """
 RUNS_LISTED = """\
-`list` of {runs} runs of {run_size}, newly opened; the bytes lie in the memory of the system.
+`list` of {runs} runs of {run_size}, newly opened; the bytes are in the page cache.
 """
-RUNS_TOLD = """\
+RUNS_TEXT = """\
 The Go store writes the whole file after each iteration, and so do `GoRunStore`, which shares its
-files, and `RunStore` in a folder: the square of the iterations. On SQLite a save writes what was
-added, in pages, and what is stored is compressed. A list by hand reads and parses everything; ours
-reads the beginning of each document, both ends of a Go file, or an index.
+files, and `RunStore` in a directory: quadratic growth. On SQLite a save writes what was added, in
+pages, and compresses what is stored. A list by hand reads and parses everything; Limpet reads the
+start of each document, both ends of a Go file, or an index.
 """
 
 
 def agents_part(plan: Plan, sizes: Sizes) -> Part:
     """Measure agents of the SDK for Python."""
-    told, goals = [AGENTS], list[Result]()
+    parts, goals = [AGENTS], list[Result]()
     ways = {
         "the latest after each turn": Way(sizes.turns),
         'the latest after each message too (`save_latest_on="message"`)': Way(
@@ -90,10 +89,10 @@ def agents_part(plan: Plan, sizes: Sizes) -> Part:
             laps = agents.laps(plan, server, way)
             text = text_bytes(way.turns)
             rows = figures(laps, base=agents.SDK, step="a turn", whole=text, of="text")
-            told.append(f"### {way.turns} turns, {size(text)} of text; {title}\n\n{rows}\n")
+            parts.append(f"### {way.turns} turns, {size(text)} of text; {title}\n\n{rows}\n")
             if way.save_latest_on == "invocation":
                 goals += _agent_goals(laps, way, text)
-    return Part("\n".join([*told, AGENTS_TOLD]), goals)
+    return Part("\n".join([*parts, AGENTS_TEXT]), goals)
 
 
 def _agent_goals(laps: Sequence[Lap], way: Way, text: int) -> Iterator[Result]:
@@ -118,27 +117,27 @@ def _agent_goals(laps: Sequence[Lap], way: Way, text: int) -> Iterator[Result]:
 
 def snapshots_part(plan: Plan, sizes: Sizes) -> Part:
     """Measure the storage that has the interface of the SDK for TypeScript."""
-    told, goals = list[str](), list[Result]()
+    parts, goals = list[str](), list[Result]()
     with node.running() as sdk:
         versions = ", ".join(sdk.versions)
-        told.append(SNAPSHOTS.format(**sizes._asdict(), versions=versions))
+        parts.append(SNAPSHOTS.format(**sizes._asdict(), versions=versions))
         for start in (sizes.small_bytes, sizes.large_bytes):
             laps = snapshots.laps(
                 plan, sdk, start_bytes=start, steps=sizes.steps, loads=sizes.loads
             )
             whole = snapshots.state_bytes(start, sizes.steps)
             rows = figures(laps, base=snapshots.SDK, step="a step", whole=whole, of="last state")
-            told.append(f"### From {size(start)} to {size(whole)}\n\n{rows}\n")
+            parts.append(f"### From {size(start)} to {size(whole)}\n\n{rows}\n")
             goals += _snapshot_goals(laps, f"`SnapshotStorage` from {size(start)}")
         spent = snapshots.listing(plan, sdk, ids=sizes.ids, calls=sizes.loads)
-    told.append(f"### Ids\n\n{ids_table(spent, sizes.ids)}\n")
+    parts.append(f"### Ids\n\n{ids_table(spent, sizes.ids)}\n")
     goals += _ids_goals(spent, sizes.ids)
-    return Part("\n".join([*told, SNAPSHOTS_TOLD]), goals)
+    return Part("\n".join([*parts, SNAPSHOTS_TEXT]), goals)
 
 
 def _snapshot_goals(laps: Sequence[Lap], what: str) -> Iterator[Result]:
     sdk, files, sqlite = snapshots.SDK, snapshots.FILES, snapshots.SQLITE
-    yield _bytes_goal(f"{what}, folder: stored", laps, files, sdk, 1.05, stored=True)
+    yield _bytes_goal(f"{what}, directory: stored", laps, files, sdk, 1.05, stored=True)
     yield _bytes_goal(f"{what}, SQLite: stored", laps, sqlite, sdk, 0.1, stored=True)
     yield _bytes_goal(f"{what}, SQLite: written", laps, sqlite, sdk, 0.5)
     yield _time_goal(f"{what}, SQLite: a step, wall", laps, sqlite, sdk, 2.0)
@@ -164,11 +163,11 @@ def runs_part(plan: Plan, sizes: Sizes) -> Part:
     rows = figures(laps, base=checkpoints.WHOLE, step="a save", whole=whole, of="last file")
     found = checkpoints.listing(plan, runs=sizes.runs, run_bytes=sizes.run_bytes, calls=sizes.lists)
     listed = RUNS_LISTED.format(runs=sizes.runs, run_size=size(sizes.run_bytes))
-    told = [
+    parts = [
         RUNS.format(iterations=sizes.iterations),
         f"### Saving, up to {size(whole)}\n\n{rows}\n",
         f"### Listing\n\n{listed}\n{runs_table(found)}\n",
-        RUNS_TOLD,
+        RUNS_TEXT,
     ]
     what = f"{sizes.iterations} iterations of a run, SQLite"
     by_hand = (checkpoints.SQLITE, checkpoints.WHOLE)
@@ -177,7 +176,7 @@ def runs_part(plan: Plan, sizes: Sizes) -> Part:
         _time_goal(f"{what}: a save, wall", laps, *by_hand, 2.0),
         *_listing_goals(found, sizes.runs),
     ]
-    return Part("\n".join(told), goals)
+    return Part("\n".join(parts), goals)
 
 
 def _listing_goals(found: Mapping[str, Listed], runs: int) -> Iterator[Result]:

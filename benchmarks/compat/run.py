@@ -61,7 +61,7 @@ def _facts(folder: Path) -> Iterator[str]:
     yield from about
     for package in ("strands-agents", "psycopg"):
         yield f"{package} {version(package)}"
-    yield f"folders on {file_system(folder)}"
+    yield f"directories on {file_system(folder)}"
     yield f"the sync of a small file took {milliseconds(sync_seconds(folder))}"
     yield load
 

@@ -1,1 +1,1 @@
-"""What keeping every step costs: Limpet beside its peers and beside the bare floor."""
+"""The cost of keeping every step: Limpet against its peers and a lower bound."""

@@ -35,9 +35,9 @@ def floor_save(conn: sqlite3.Connection, state: Any, changed: bytes) -> None:
 
 
 def file_bytes(path: Path) -> int:
-    """Return the bytes of a database that was closed, with what may lie beside it."""
-    beside = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
-    return sum(os.path.getsize(each) for each in beside if each.exists())
+    """Return the bytes of a database that was closed."""
+    files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
+    return sum(os.path.getsize(each) for each in files if each.exists())
 
 
 def page_bytes(conn: sqlite3.Connection) -> int:
@@ -76,7 +76,7 @@ def opened_blob(path: Path) -> Iterator[Callable[[], Any]]:
 
 @contextmanager
 def opened_scope(path: Path, session: str = SESSION) -> Iterator[limpet.Scope]:
-    """Open a store anew: nothing of the scope is cached, but the file is open and in use."""
+    """Open a store again: nothing of the scope is cached, but the file is open and in use."""
     with limpet.open(url_of(path)) as store:
-        store.scope("somebody else").info()
+        store.scope("another").info()
         yield store.scope(session)

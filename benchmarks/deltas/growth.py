@@ -57,8 +57,8 @@ def _sizes(plan: Plan, turns: int) -> list[int]:
 def slope(sizes: Sequence[int], turn: int) -> float:
     """Return the bytes of a save around a turn.
 
-    Both ends are means over a group of saves, so that it does not matter where in its rhythm of
-    small and large writes the engine stands there.
+    Both ends are means over a group of saves, so that the engine's alternation of small and
+    large writes does not matter.
     """
     ends = (turn - REACH, turn + REACH)
     first, last = (fmean(sizes[end - 1 : end - 1 + GROUP]) for end in ends)

@@ -11,35 +11,33 @@ from benchmarks.plan import Plan
 from benchmarks.report import Result, table
 
 PREFACE = """\
-# What keeping every step costs
+# The cost of keeping every step
 
 Written by `make bench` (`python -m benchmarks.deltas --write`); the raw results are in
-[deltas.json](deltas.json). Limpet, its peers and the bare floor ran side by side, on the same
-data and the same disk. Timings differ from machine to machine, so what counts are the ratios, which
-are formed inside each repetition: the sides of a comparison took turns, call by call in one
-process, or (the peers) lap by lap in processes of their own. A figure is the median of
-{repetitions} repetitions; in brackets stand the least and the greatest of them. CPU is that of the
-calling thread; of the peers, that of all threads of their process. A goal that is missed stays in
-the table, marked **no**.
+[deltas.json](deltas.json). Limpet, its peers and a lower bound ran on the same data and the same
+disk. Timings differ between machines, so compare the ratios, which are computed within each
+repetition: the sides of a comparison alternated, call by call in one process, or (the peers) lap by
+lap in their own processes. A figure is the median of {repetitions} repetitions, with minimum and
+maximum in brackets. CPU is that of the calling thread; of the peers, that of all threads of their
+process. A goal that is missed stays in the table, marked **no**.
 
-*Contended* counts the repetitions in which the sync of a small file took more than 1 ms in the
-median. Such a repetition is tried three times at most, and only once while that does not help; the
-calmest counts.
+*Contended* counts the repetitions in which the median sync of a small file took more than 1 ms.
+Such a repetition is tried up to three times, as long as that helps; the least contended one counts.
 
-- **The floor** is what no durable and exact save can go below: `orjson.dumps(state)`,
+- **The floor** is a lower bound for any durable and exact save: `orjson.dumps(state)`,
   `marshal.dumps(state, 4)` (the cheapest exact check of types), one `INSERT` of the changed bytes,
   a commit with `synchronous=FULL`.
 - **A whole blob** is the state as one row, `orjson` and zstd level 3, in a newly opened file.
 - **Newly opened** means that the store was opened for this call; opening is not timed.
-- **Ideal** is zstd level 3 of the JSON of the first state, and of the JSON of each later change by
-  itself, without any row, key or id. **Text** is all text that came in, once.
+- **Ideal** is zstd level 3 of the JSON of the first state, and of the JSON of each later change,
+  without any row, key or id. **Text** is all text of the messages, once.
 - The text is prose: the documentation of Python, cut into messages of 1,024 characters. The rows
-  beyond turn 700 need more, and take the documentation and the comments of the installed packages
-  as well; beyond turn 2,900 (`append` at turn 5,000, `fork` of 10 MB) the texts come again.
+  beyond turn 700 need more, and also use the documentation and the comments of the installed
+  packages; beyond turn 2,900 (`append` at turn 5,000, `fork` of 10 MB) the texts repeat.
 """
 
 PLOTS = """\
-## In pictures
+## Plots
 
 ![Disk against turns](deltas-disk.png)
 
@@ -87,7 +85,7 @@ def _tried(goals: Sequence[Result]) -> list[str]:
         for start in TRIED
         if measure.startswith(start)
     ]
-    return ["What was tried where a goal is missed:\n\n" + "\n".join(told) + "\n"] if told else []
+    return ["What was tried for the missed goals:\n\n" + "\n".join(told) + "\n"] if told else []
 
 
 def _peers(runners: Mapping[str, Runner], plan: Plan) -> str:
@@ -95,10 +93,10 @@ def _peers(runners: Mapping[str, Runner], plan: Plan) -> str:
 ## Peers
 
 A chat of {plan.turns} turns, 1 KB + 1 KB each, with a counter of the turns; everything is kept.
-Disk is what is there after the last turn. Times are those at turn {plan.turns}: the median of the
-last 20 saves, and of 5 loads of the newest state. A ratio says how many times as much a store needs
-as Limpet does for the same work (the last column: what is given only the new messages is compared
-with `append`); where it is bold, Limpet loses.
+Disk is the size after the last turn. Times are those at turn {plan.turns}: the median of the
+last 20 saves, and of 5 loads of the newest state. A ratio is the cost of a store divided by that of
+Limpet for the same work (the last column: a store that takes only the new messages is compared with
+`append`); where it is bold, Limpet loses.
 
 {peertable.table(runners, plan)}
 

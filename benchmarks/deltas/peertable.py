@@ -1,4 +1,4 @@
-"""The tables of the peers: ratios to Limpet, and what stands behind them."""
+"""The tables of the peers: ratios to Limpet, and the settings of each."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median

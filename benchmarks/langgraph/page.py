@@ -1,4 +1,4 @@
-"""The rows, and the page that they stand on."""
+"""The rows and the page."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,30 +19,29 @@ PREFACE = """\
 
 Written by `make bench` (`python -m benchmarks.langgraph --write`). A graph of one node with
 `MessagesState` has a conversation of {turns} turns in one thread: a message of 1 KB and an answer
-of 1 KB, which are prose. Durability is LangGraph's default, and everything is kept: {count:,}
-checkpoints. Each saver is opened as its documentation opens it, in a process of its own; all had
-the machine in turn, a turn of the conversation at a time, in the same run. Timings differ from
-machine to machine, so what counts are the ratios. A goal that is missed stays marked **no**.
+of 1 KB, both prose. Durability is LangGraph's default, and everything is kept: {count:,}
+checkpoints. Each saver is opened as in its documentation, in its own process; they alternated turn
+by turn in the same run. Timings differ between machines, so compare the ratios. A goal that is
+missed stays in the table, marked **no**.
 
 - **On the disk**: the SQLite file after closing; on PostgreSQL `pg_total_relation_size` of all
-  tables, with what is out of line and indexes.
-- **A turn** is all of `invoke`: to read the state, to run the graph, and to save three checkpoints
-  and what the tasks wrote. The median of {last} turns. *CPU* is that of all threads of the process,
-  without the server's: where cores are contended, it is the calmer figure.
+  tables, including out-of-line storage and indexes.
+- **A turn** is one `invoke`: it reads the state, runs the graph, and saves three checkpoints and
+  the task writes. The median of {last} turns. *CPU* is that of all threads of the process, without
+  the server's; on a busy machine it is the more stable figure.
 - **History** is `get_state_history` over all checkpoints in a new process that keeps none of them.
-  Repetitions: {repetitions}. *Memory* is the most that this process held at once; what it had
-  imported alone is {imports:.0f} MB of it. *First* is the time until the first checkpoint is there:
-  LangGraph asks the saver for all of them before it gives one away. *First of `list`* is that of
-  the saver by itself.
-- **LangGraph alone** has a saver that keeps the last checkpoint as an object in memory: what it
-  takes is not the savers' fault, and no saver can take less.
-- `DeltaChannel` is what LangGraph offers against the growth: a graph must be changed for it, and
-  not only its saver.
+  Repetitions: {repetitions}. *Memory* is the peak of this process, of which {imports:.0f} MB are
+  imports. *First* is the time until the first checkpoint is there: LangGraph reads all of them
+  from the saver before it yields one. *First of `list`* is that of the saver alone.
+- **LangGraph alone** uses a saver that keeps the last checkpoint as an object in memory: the
+  minimum for any saver.
+- `DeltaChannel` is LangGraph's own remedy against the growth: it requires a change of the graph,
+  not only of the saver.
 """
 BUSY = """\
 **The machine was busy with other work**: on {cores} cores, the load average was {before:.1f} when
-the measuring began and {after:.1f} when it ended. Sizes and memory are what they are; of the times
-only the ratios and the CPU say something, and waiting for cores and syncs blurs the ratios.
+the benchmark began and {after:.1f} when it ended. Sizes and memory are exact. Of the times only the
+ratios and the CPU are meaningful, and the ratios are blurred by waiting.
 """
 
 

@@ -130,7 +130,7 @@ def load(graph: Talk) -> Iterator[dict[str, float]]:
 def peak_mb() -> float:
     """Return the most memory that this process held at once.
 
-    What `getrusage` tells on Linux is that of the process that started this one, if it was more.
+    On Linux `getrusage` returns the value of the process that started this one, if it was more.
     """
     if STATUS.exists():
         (line,) = (each for each in STATUS.read_text().splitlines() if each.startswith("VmHWM:"))

@@ -12,7 +12,7 @@ MOUNTS = Path("/proc/self/mounts")
 
 
 def file_system(folder: Path) -> str:
-    """Return the kind of the file system that a folder is on, as far as the system tells."""
+    """Return the kind of the file system that a folder is on, if it is known."""
     if not MOUNTS.exists():
         return "apfs" if sys.platform == "darwin" else UNKNOWN
     place, best = folder.resolve(), (0, UNKNOWN)

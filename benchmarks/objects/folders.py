@@ -66,15 +66,15 @@ def _compare(ours: tuple[int, int], *others: tuple[int, int]) -> None:
 def _rows(run: Run, name: str, sync: bool) -> Iterator[Result]:
     how = "durable" if sync else "`sync=false`"
     bases = (
-        ("book", "each written aside, synced, renamed, its folder synced", RATIO_MAX),
+        ("book", "each written aside, synced, renamed, its directory synced", RATIO_MAX),
         ("least", "by the fewest steps", None),
     )
     for base, about, ratio_max in bases:
         if not sync:
-            about = about.replace(", synced", "").replace(", its folder synced", "")
+            about = about.replace(", synced", "").replace(", its directory synced", "")
         seconds = [milliseconds(run.seconds(side, "wall")) for side in ("save", base)]
         yield Result(
-            measure=f"folder: kept `save` of {name}, {how}, against the same files by hand, "
+            measure=f"directory: kept `save` of {name}, {how}, against the same files by hand, "
             f"{about}, median",
             goal="-" if ratio_max is None else limit(ratio_max, ", wall"),
             measured=" against ".join(seconds),

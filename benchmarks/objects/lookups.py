@@ -28,14 +28,14 @@ def measure(plan: Plan, sizes: Sizes, service: Service) -> Iterator[Result]:
         prefix = f"history-{uuid.uuid4()}"
         asyncio.run(_upload(folder, service, prefix))
         history = (
-            Place("folder", f"file://{folder}"),
+            Place("directory", f"file://{folder}"),
             Place("S3", f"s3://{service.name}/{prefix}", service.options),
         )
         for place in history:
             yield from _lookups(place, sizes, ids)
     with plan.place() as folder:
         crowds = (
-            Place("folder", f"file://{folder}"),
+            Place("directory", f"file://{folder}"),
             Place("S3", f"s3://{service.name}/crowd-{uuid.uuid4()}", service.options),
         )
         for place in crowds:

@@ -21,7 +21,7 @@ TRAIL_SAVES = 20  # from then on the headers of documents do not grow any more
 
 
 class Keys(NamedTuple):
-    """Where the copy of one save and its two pointers stand; the head is always in its place."""
+    """The keys of the copy of one save and of its two pointers; the key of the head is constant."""
 
     copy: str
     by_id: str

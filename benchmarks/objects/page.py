@@ -7,26 +7,26 @@ from benchmarks.objects.tried import TRIED
 from benchmarks.report import Result, table
 
 PREFACE = """\
-# Folders and S3: what Limpet adds to the writes themselves
+# Directories and S3: what Limpet adds to the bare writes
 
-Written by `make bench` (`python -m benchmarks.objects --write`). Timings differ from machine to
-machine, so what counts are the ratios: Limpet and the bare writes took turns, call by call, in
-the same run. A figure is the median of {repetitions} repetitions; in brackets stand the least and
-the greatest of them. A goal that is missed stays in the table, marked **no**.
+Written by `make bench` (`python -m benchmarks.objects --write`). Timings differ between machines,
+so compare the ratios: Limpet and the bare writes alternated, call by call, in the same run. A
+figure is the median of {repetitions} repetitions, with minimum and maximum in brackets. A goal that
+is missed stays in the table, marked **no**.
 
-- A **kept save** is one with a minted id, by a writer that continues its own line: the head is
-  replaced, two empty pointers and a copy are created, and in a folder one directory for a pointer.
-  Limpet encodes the state, checks its types, makes two checksums and compares the head;
-  the bare side is given the finished bytes.
-- **By hand** in a folder: the same four files, with `os` and nothing else. *Each written aside*
-  is how files are written durably: a temporary file, `fsync`, rename, `fsync` of the folder.
-  *By the fewest steps* creates the empty ones in place. Nothing is compared and nothing locked.
+- A **kept save** has an id created by Limpet, and its writer was the last one to save in the scope:
+  the head is replaced, two empty pointers and a copy are created, and in a directory one
+  subdirectory for a pointer. Limpet encodes the state, checks its types, computes two checksums and
+  compares the head; the bare side is given the finished bytes.
+- **By hand** in a directory: the same four files, with `os` and nothing else. *Each written aside*
+  is how files are written durably: a temporary file, `fsync`, rename, `fsync` of the directory.
+  *By the fewest steps* creates the empty ones in place. Nothing is compared or locked.
 - **Bare requests** on S3: the same bytes and conditions through obstore, the client that Limpet
   uses, from one thread. The service is SeaweedFS on this machine, so a request takes about
-  a millisecond, and what Limpet adds shows more than it would across a network.
-- *Contended* counts the repetitions in which the sync of a small file took more than 1 ms in the
-  median. A wall ratio within its goal is then *not judged*, if most were: both sides waited for
-  the same disk. CPU is that of the calling thread.
+  a millisecond, and what Limpet adds weighs more than it would across a network.
+- *Contended* counts the repetitions in which the median sync of a small file took more than 1 ms. A
+  wall ratio within its goal is *not judged* if most repetitions were contended: both sides waited
+  for the same disk. CPU is that of the calling thread.
 """
 
 

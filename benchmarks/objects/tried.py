@@ -1,10 +1,10 @@
-"""What is known about goals that are missed: stands below the table while a row says no.
+"""What is known about goals that are missed, shown below the table if a row says no.
 
 The key is the beginning of the row's text.
 """
 
 TRIED: dict[str, str] = {
-    "folder: kept `save` of 1 MB, `sync=false`": (
+    "directory: kept `save` of 1 MB, `sync=false`": (
         "Of 1 MB, without waiting for the disk: besides the two writes, which are all that the"
         " other side does, a save encodes the state and checks its types, puts the document"
         " together, and reads the old head twice to compare it by its hash, before the write and"

@@ -30,7 +30,7 @@ class Entry:
     about: str
     variant: str = ""
     venv: str = ""
-    """Where its packages are; empty: beside Limpet."""
+    """Where its packages are; empty: Limpet's own environment."""
     against: str = "save"
     """The entry of Limpet that does the same work: `save`, `append`, or one as little durable."""
     postgres: bool = False

@@ -50,7 +50,7 @@ class Peer(ABC):
         """Save, durably if the peer ever does. Timed."""
 
     def reopen(self) -> None:  # noqa: B027 - most keep nothing
-        """Begin anew before a load, if something may be cached. Not timed."""
+        """Reopen before a load, if something may be cached. Not timed."""
 
     @abstractmethod
     def load(self) -> int:

@@ -53,10 +53,10 @@ class Limpet(Peer):
             self.scope.save(self.state)
 
     def reopen(self) -> None:
-        """Open the store anew."""
+        """Open the store again."""
         self.close()
         self.store = limpet.open(f"sqlite:///{self.path}", synchronous=self.synchronous)
-        self.store.scope("somebody else").info()
+        self.store.scope("another").info()
         self.scope = self.store.scope("session")
 
     def load(self) -> int:

@@ -44,11 +44,11 @@ class Limpet(Peer):
             self.scope.save(self.state)
 
     def reopen(self) -> None:
-        """Open the store anew, with a connection."""
+        """Open the store again, with a connection."""
         if self.store is not None:
             self.store.close()
         self.store = limpet.open(self.dsn, schema=SCHEMA)
-        self.store.scope("somebody else").info()
+        self.store.scope("another").info()
         self.scope = self.store.scope("session")
 
     def load(self) -> int:

@@ -85,7 +85,7 @@ def _reachable(binaries: Path, place: Path, other: bool) -> Path:
         return binaries
     print("copying PostgreSQL to where its user can read it", file=sys.stderr)
     package = binaries.parent.parent
-    # The programs find their libraries beside the package, by a relative path.
+    # The programs find their libraries next to the package, by a relative path.
     for folder in (package, package.with_name(f"{package.name}.libs")):
         if folder.exists():
             shutil.copytree(folder, place / folder.name, symlinks=True)

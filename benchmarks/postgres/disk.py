@@ -25,7 +25,7 @@ RELATIONS = """
     SELECT t.relname,
            CASE WHEN c.oid = t.oid THEN 'rows'
                 WHEN c.oid = t.reltoastrelid THEN 'out of line'
-                WHEN i.indrelid = t.reltoastrelid THEN 'index of what is out of line'
+                WHEN i.indrelid = t.reltoastrelid THEN 'index of out-of-line storage'
                 ELSE c.relname END,
            pg_relation_size(c.oid),
            pg_relation_size(c.oid, 'fsm') + pg_relation_size(c.oid, 'vm')
@@ -104,7 +104,7 @@ def many(sizes: Sizes) -> Iterator[Result]:
     taken = _bytes(found.before)
     yield Result(
         measure=f"all tables after {sizes.turns} turns of each of {sizes.conversations} sessions, "
-        "the server's own VACUUM meanwhile, against the text",
+        "with autovacuum, against the text",
         measured=f"{taken:,} bytes against {text:,}",
         ratio=f"{taken / text:.2f} {TIMES}",
     )

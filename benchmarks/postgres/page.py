@@ -10,30 +10,30 @@ PREFACE = """\
 # PostgreSQL: against bare inserts, LangGraph and the network
 
 Written by `make bench` (`python -m benchmarks.postgres --write`). Client and server share one
-machine. Timings differ from machine to machine, so what counts are the ratios: the sides of a
-comparison had the machine in turn, in the same run and on the same server. A figure is the median
-of {repetitions} repetitions; in brackets stand the least and the greatest of them. CPU is that of
-the client alone. A goal that is missed stays in the table, marked **no**.
+machine. Timings differ between machines, so compare the ratios: the sides of a comparison
+alternated, in the same run and on the same server. A figure is the median of {repetitions}
+repetitions, with minimum and maximum in brackets. CPU is that of the client alone. A goal that is
+missed stays in the table, marked **no**.
 
-- **A bare INSERT** is one prepared statement of psycopg that commits by itself, into a table of a
-  `bigint` and a `bytea` without an index. It is handed the very bytes that `save` makes of the
-  state: nothing is encoded, compared, checked or found again. The server compresses such values
-  from 2 KB on, which takes it long; the row *not compressed* is without that (`STORAGE EXTERNAL`).
-  States are windows of messages that slide by one message from save to save.
-- **{connections} threads** of one Python process share its lock: what counts there is the CPU of
-  a call. The rows of several processes are without that; client and server share the cores.
-- **LangGraph**: one `put` a turn with the whole list, as `PostgresSaver` is documented, each side
-  in a process of its own. Times are the median of the last 20 turns.
-- **All tables** is `pg_total_relation_size` of every table: rows, indexes, what is stored out of
-  line, and maps. **Text** is the text of the messages, once.
-- **A round trip** is counted by a proxy that lets each direction take longer. *Alone* is a writer
-  that continues its own line; else somebody else has saved in the scope just before each call.
-- **Async**: the face of Limpet hands each call to one of {connections} threads. *asyncio alone*
-  is a prototype that sends the same statements by psycopg's own async connections
+- **A bare INSERT** is one prepared statement of psycopg in autocommit mode, into a table of a
+  `bigint` and a `bytea` without an index. It is given the bytes that `save` encodes: nothing is
+  encoded, compared, checked or indexed. The server compresses such values from 2 KB on, which is
+  slow; the row *not compressed* is without that (`STORAGE EXTERNAL`). States are windows of
+  messages that slide by one message from save to save.
+- **{connections} threads** of one Python process share the GIL, so the CPU time of a call is the
+  limit. The rows of several processes have no such limit; client and server share the cores.
+- **LangGraph**: one `put` per turn with the whole list, as `PostgresSaver` is documented, each side
+  in its own process. Times are the median of the last 20 turns.
+- **All tables** is `pg_total_relation_size` of every table: rows, indexes, out-of-line storage
+  and maps. **Text** is the text of the messages, once.
+- **A round trip** is counted by a proxy that delays both directions. *Alone* is the writer that
+  saved last in the scope; otherwise another writer has saved in the scope just before each call.
+- **Async**: the async API of Limpet runs each call in one of {connections} threads. *asyncio alone*
+  is a prototype that sends the same statements by psycopg's async connections
   ([decision 0020](../decisions/0020-async-on-postgres.md)). Latencies at once are those of a queue:
-  everybody waits for the same connections.
-- *Contended* counts the repetitions in which the sync of a small file took more than 1 ms in the
-  median. What is within its goal is then *not judged*, if most were: both sides waited for
+  all sessions wait for the same connections.
+- *Contended* counts the repetitions in which the median sync of a small file took more than 1 ms. A
+  figure within its goal is *not judged* if most repetitions were contended: both sides waited for
   the same disk.
 """
 
@@ -43,7 +43,7 @@ TITLES = {
     "chat": "A long conversation",
     "disk": "Disk",
     "trips": "Round trips",
-    "sessions": "Many sessions, awaited",
+    "sessions": "Many async sessions",
 }
 
 

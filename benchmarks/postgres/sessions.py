@@ -1,4 +1,4 @@
-"""Goal 5: a thousand sessions at once, awaited: threads behind the async face, or asyncio alone."""
+"""Goal 5: a thousand sessions at once, awaited: the threads of the async API, or asyncio alone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ def _at(values: Sequence[float], share: float) -> float:
 
 
 def measure(server: Postgres, sizes: Sizes) -> Iterator[Result]:
-    """Yield how the faces compare."""
+    """Yield how the two compare."""
     with schema(server) as pooled, schema(server) as native:
         found = asyncio.run(_measure(server.url, pooled, native, sizes))
     yield from _rows(found, sizes)
@@ -120,7 +120,7 @@ class Side:
         return await self._loaded(work)
 
     async def paced(self, seconds: float) -> Load:
-        """Let the sessions save in turn, so many a second, whoever is still waiting."""
+        """Let the sessions save in turn, so many a second, even if some still wait."""
 
         async def work() -> None:
             start, tasks = perf_counter(), []
@@ -179,7 +179,7 @@ def _rows(found: Found, sizes: Sizes) -> Iterator[Result]:
             what = f"an async `save` of 10 KB takes, {name}, {average}, threads against asyncio"
             yield _compared(what, [_waits(each, share) for each in loads])
     for name, loads in ways[:2]:
-        what = f"others on the event loop wait longer than they asked for, {name}, p99"
+        what = f"delay of other tasks on the event loop, {name}, p99"
         held = [{side: _at(each[side].late, 0.99) for side in each} for each in loads]
         yield replace(_compared(what, held), ratio=NONE)
 

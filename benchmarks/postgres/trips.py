@@ -73,7 +73,7 @@ def _changed(found: limpet.Snapshot) -> limpet.Snapshot:
 VERBS = (
     Verb("`save`", lambda at: at.scope.save(_state(at.number)), saves=True),
     Verb(
-        "`save` under an id of one's own",
+        "`save` with the caller's own id",
         lambda at: at.scope.save(_state(at.number), id=f"own-{at.number}"),
         saves=True,
     ),
@@ -151,7 +151,7 @@ def _row(name: str, found: Sequence[Trips], *, judged: bool) -> Result:
     most = max(count for trips in found for count in trips.counts)
     alone = f"{found[0].told()}"
     if len(found) > 1:
-        alone = f"alone {alone}; after somebody else's save {found[1].told()}"
+        alone = f"alone {alone}; after another writer's save {found[1].told()}"
     return Result(
         measure=f"round trips of {name} over a network of {milliseconds(DELAY_S)} each way",
         goal=f"≤ {TRIPS_MAX}" if judged else NONE,

@@ -12,7 +12,7 @@ import limpet
 
 SCOPE = ("watched", "main")
 START_S_MAX = 60
-# Saves come at any moment of the interval at which somebody polls.
+# Saves come at any moment of the interval of the polling.
 PAUSE_S = (0.01, 0.12)
 
 

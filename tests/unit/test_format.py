@@ -228,7 +228,7 @@ def test_the_trail_is_as_the_page_says(filled: Filled) -> None:
           JOIN snapshots AS n ON n.seq = s.head_seq WHERE s.scope_id = 'planner'"""
     pk, codec, *last = filled.rows(head)[0]
     names = re.findall(
-        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section("The trail"), re.M))
+        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section("Chain state"), re.M))
     )
 
     assert codec[-8:] == xxhash.xxh3_64_digest(b"%d:" % pk + codec[:-8])
