@@ -28,7 +28,7 @@ import zstandard
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
-from limpet.protocol import Tails
+from limpet.protocol import AppendOffsets
 
 # A dataclass that is also a buffer would get through marshal.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
@@ -58,7 +58,7 @@ def encode(value: JSON, *, what: str = "state") -> bytes:
     return _encode_walking(value, what)
 
 
-def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
+def encode_state(state: JSON) -> tuple[bytes, AppendOffsets | None]:
     """Return the bytes that `encode` gives, and where the top-level lists end in them.
 
     None if it is no object, has very many members, or holds integers beyond 64 bits.
@@ -73,7 +73,7 @@ def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
     return _encode_walking(state, "state"), None
 
 
-def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
+def _encode_members(state: dict[str, JSON]) -> tuple[bytes, AppendOffsets]:
     """Encode an object so that the places of its members are known."""
     kinds = [type(value) in (list, tuple) for value in state.values()]
     lists = sum(kinds)
@@ -85,26 +85,26 @@ def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
         # parts that are then joined, spares a copy of the state.
         (key,) = (key for key, is_list in zip(state, kinds, strict=True) if is_list)
         tail = len(orjson.dumps(dict(behind))) if behind else 1
-        tails: Tails = dict.fromkeys(state)
-        tails[key] = (tail + 1, bool(state[key]))
-        return orjson.dumps(state, option=_OPTIONS), tails
+        offsets: AppendOffsets = dict.fromkeys(state)
+        offsets[key] = (tail + 1, bool(state[key]))
+        return orjson.dumps(state, option=_OPTIONS), offsets
     return _joined_members(state, kinds)
 
 
-def _joined_members(state: dict[str, JSON], kinds: list[bool]) -> tuple[bytes, Tails]:
+def _joined_members(state: dict[str, JSON], kinds: list[bool]) -> tuple[bytes, AppendOffsets]:
     parts: list[bytes] = []
     for key, value in state.items():
         parts += (b",", orjson.dumps(key), b":", orjson.dumps(value, option=_OPTIONS))
     parts[0] = b"{"
     parts.append(b"}")
-    tails: Tails = {}
+    offsets: AppendOffsets = {}
     behind = 1
     for at, key, is_list in zip(
         range(len(parts) - 2, 0, -4), reversed(state), reversed(kinds), strict=True
     ):
-        tails[key] = (behind + 1, parts[at] != b"[]") if is_list else None
+        offsets[key] = (behind + 1, parts[at] != b"[]") if is_list else None
         behind += sum(map(len, parts[at - 3 : at + 1]))
-    return b"".join(parts), tails
+    return b"".join(parts), offsets
 
 
 def _is_short(value: JSON) -> bool:

@@ -12,7 +12,7 @@ from limpet.core import codec, ids
 from limpet.core.rows import Row, pack_ref
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from limpet.model import ANY, HEAD, Expect, ScopeKey
-from limpet.protocol import Append, Commit, Tails
+from limpet.protocol import Append, AppendOffsets, Commit
 
 # Which snapshot follows which: the rules of parents.
 
@@ -188,7 +188,7 @@ def floor_after(commit: Commit, line: Line, row: Row) -> str:
     return line.floor if commit.id is not None else row.id
 
 
-def appended(append: Append, head_body: bytes | None) -> tuple[bytes, Tails | None]:
+def appended(append: Append, head_body: bytes | None) -> tuple[bytes, AppendOffsets | None]:
     """Return the encoded state that an append makes of the head's, and where its lists end.
 
     Raises:
@@ -203,9 +203,9 @@ def appended(append: Append, head_body: bytes | None) -> tuple[bytes, Tails | No
             f"the value is no list. key=`{append.key}` type=`{type(current).__name__}`"
         )
     current.extend(codec.decode(append.items))
-    encoded, tails = codec.encode_state(state)
+    encoded, offsets = codec.encode_state(state)
     check_size(len(encoded), append)
-    return encoded, tails
+    return encoded, offsets
 
 
 def check_size(size: int, append: Append) -> None:

@@ -19,7 +19,7 @@ from limpet.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from limpet.protocol import Append, Commit, NoteWrite, Stamp, Tails
+from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
 
 
 def save(
@@ -52,11 +52,11 @@ def save(
         parent = limits.check_id("parent", parent)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
-    body, tails = encode_state(state, state_bytes_max)
+    body, offsets = encode_state(state, state_bytes_max)
     return Commit(
         scope=scope,
         body=body,
-        tails=tails,
+        append_offsets=offsets,
         status=limits.check_status(status),
         labels=encode_labels(labels),
         metadata=encode_metadata(metadata, state_bytes_max),
@@ -119,11 +119,11 @@ def replacement(
     for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
         if getattr(before, name) != getattr(after, name):
             raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
-    body, tails = encode_state(after.state, state_bytes_max)
+    body, offsets = encode_state(after.state, state_bytes_max)
     return Commit(
         scope=before.scope,
         body=body,
-        tails=tails,
+        append_offsets=offsets,
         status=limits.check_status(after.status),
         labels=encode_labels(after.labels),
         metadata=encode_metadata(after.metadata, state_bytes_max),
@@ -167,14 +167,14 @@ def note_places(on: str | Iterable[str] | None) -> list[str | None]:
     return list(dict.fromkeys(limits.check_id("on", each) for each in on))
 
 
-def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, Tails | None]:
+def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffsets | None]:
     """Return the encoded state and where its lists end, or raise InvalidInput.
 
     It may not be JSON, or be too large.
     """
-    encoded, tails = codec.encode_state(state)
+    encoded, offsets = codec.encode_state(state)
     _check_size("the state", encoded, state_bytes_max)
-    return encoded, tails
+    return encoded, offsets
 
 
 def encode_labels(labels: Mapping[str, str] | None) -> bytes:

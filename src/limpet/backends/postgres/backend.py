@@ -154,7 +154,7 @@ class PostgresBackend(RelationalBackend):
         def write(tables: PostgresTables) -> _Saved:
             tables.is_new = line is None or not line.alone
             # A writer alone that cannot do without asking mostly has a group to close.
-            tables.full = None if line is None or tables.is_new else line.kept_trail
+            tables.full = None if line is None or tables.is_new else line.kept_chain
             row, body = carry_out(tables, commit, ready)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found

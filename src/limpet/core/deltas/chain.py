@@ -8,10 +8,10 @@ import zstandard
 
 from limpet.core import codec
 from limpet.core.deltas import delta
-from limpet.core.deltas.splices import Pieces
+from limpet.core.deltas.splices import Splices
 from limpet.errors import Corrupt
 
-# Pieces spare copying the whole text for each row, but each step of a delta costs more with them;
+# Splices spare copying the whole text for each row, but each step of a delta costs more with them;
 # one number of a step is worth about so many bytes copied.
 _STEP_BYTES = 8 * 1024
 _SHARED_BYTES_MAX = 32 * 1024 * 1024  # that are kept because another state may build on them
@@ -63,8 +63,8 @@ def read_chain(rows: Sequence[BodyRow]) -> tuple[bytes, list[tuple[int, int]]]:
 class _Text(NamedTuple):
     """A state in pieces, and the one that it builds on."""
 
-    text: Pieces
-    below: Pieces | None
+    text: Splices
+    below: Splices | None
 
 
 class Chains:
@@ -110,7 +110,7 @@ class Chains:
         number = len(self._sources)
         if row.base is None:
             self._sources.append(payload)
-            return _Text(Pieces.whole(number, len(payload)), None)
+            return _Text(Splices.whole(number, len(payload)), None)
         base = self._known[row.base]
         ops, at = delta.parse_ops(payload)
         further = base.below if row.form == codec.SEALED else None
@@ -119,7 +119,7 @@ class Chains:
             if further is not None:
                 text += further.joined(self._sources)
             self._sources.append(delta.apply(text, delta.Delta(ops, payload[at:])))
-            return _Text(Pieces.whole(number, len(self._sources[-1])), base.text)
+            return _Text(Splices.whole(number, len(self._sources[-1])), base.text)
         self._sources.append(payload)
         return _Text(base.text.changed(ops, number, at, behind=further), base.text)
 

@@ -16,7 +16,7 @@ BASE = 0  # the number of the source that a group builds on, whose bytes need no
 _COPY_MIN = 24  # fewer bytes than this are written again rather than copied
 
 
-class Pieces:
+class Splices:
     """A text as pieces. `ends` holds where each piece ends in the text."""
 
     __slots__ = ("ends", "offsets", "sources")
@@ -27,7 +27,7 @@ class Pieces:
         self.ends: list[int] = []
 
     @classmethod
-    def whole(cls, source: int, size: int) -> "Pieces":
+    def whole(cls, source: int, size: int) -> "Splices":
         """Return the text that is a whole source."""
         pieces = cls()
         pieces._add(source, 0, size)
@@ -49,7 +49,7 @@ class Pieces:
         self.offsets.append(offset)
         ends.append((ends[-1] if ends else 0) + size)
 
-    def _copy(self, text: "Pieces", start: int, size: int) -> None:
+    def _copy(self, text: "Splices", start: int, size: int) -> None:
         """Add a part of another text."""
         if not size:
             return
@@ -69,13 +69,13 @@ class Pieces:
         self._add(text.sources[last], text.offsets[last], end - ends[last - 1])
 
     def changed(
-        self, ops: Sequence[int], source: int, at: int = 0, *, behind: "Pieces | None" = None
-    ) -> "Pieces":
+        self, ops: Sequence[int], source: int, at: int = 0, *, behind: "Splices | None" = None
+    ) -> "Splices":
         """Return the text that steps make of this one; their new bytes are in a source, from `at`.
 
         Steps may also copy from a second text, which continues this one.
         """
-        result = Pieces()
+        result = Splices()
         size = len(self)
         each = iter(ops)
         for start, count, fresh in zip(each, each, each, strict=True):
@@ -128,7 +128,7 @@ class _Draft:
         return Delta(self._ops, b"".join(self._parts))
 
 
-def flatten(text: Pieces, sources: Sequence[bytes]) -> Delta:
+def flatten(text: Splices, sources: Sequence[bytes]) -> Delta:
     """Return a text as a delta against the source BASE, whatever deltas lie between."""
     draft = _Draft()
     begin = 0
@@ -144,7 +144,7 @@ def flatten(text: Pieces, sources: Sequence[bytes]) -> Delta:
 class Inverse:
     """Writes texts as deltas against a later one, continued by the source BASE."""
 
-    def __init__(self, later: Pieces, sources: Sequence[bytes]) -> None:
+    def __init__(self, later: Splices, sources: Sequence[bytes]) -> None:
         self._sources = sources
         self._size = len(later)
         self._places: dict[int, list[tuple[int, int, int]]] = {}  # by source: from, to, place
@@ -156,7 +156,7 @@ class Inverse:
         for places in self._places.values():
             places.sort()
 
-    def delta_of(self, text: Pieces) -> Delta:
+    def delta_of(self, text: Splices) -> Delta:
         """Return a text as a delta against the later one ++ BASE."""
         draft = _Draft()
         begin = 0
