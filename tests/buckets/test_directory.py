@@ -16,6 +16,7 @@ from limpet import InvalidInput, Unavailable
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Moved, Stored
 from limpet.model import ANY
+from limpet.opening import CLOCK
 from tests.buckets.suite import BucketSuite, listed
 
 
@@ -26,7 +27,12 @@ def now_us() -> int:
 def make(root: Path | str, **options: Any) -> DirectoryBucket:
     numbers = count()
     token = f"{os.getpid()}-{id(numbers)}"
-    given = {"token": lambda: f"{token}-{next(numbers)}", "now": now_us, **options}
+    given = {
+        "token": lambda: f"{token}-{next(numbers)}",
+        "now": now_us,
+        "clock": CLOCK,
+        **options,
+    }
     return DirectoryBucket(str(root), **given)
 
 

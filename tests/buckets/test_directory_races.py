@@ -19,6 +19,7 @@ from limpet.backends.buckets.directory import bucket as directory
 from limpet.backends.buckets.directory.folders import locked
 from limpet.backends.buckets.protocol import Moved
 from limpet.model import ANY
+from limpet.opening import CLOCK
 from tests.buckets.test_directory import datas, files, make
 
 # Six processes, of which three are forks that go on with the same bucket, and draw the same names
@@ -26,8 +27,9 @@ from tests.buckets.test_directory import datas, files, make
 STORM = """
     import os, sys, time
     from itertools import count
-    from limpet.backends._bucket.directory import DirectoryBucket
-    from limpet.backends._bucket.protocol import Moved
+    from limpet.backends.buckets.directory.bucket import DirectoryBucket
+    from limpet.backends.buckets.protocol import Moved
+    from limpet.opening import CLOCK
 
     root, me = sys.argv[1:]
     name = me
@@ -36,6 +38,7 @@ STORM = """
         root,
         token=lambda: f"{name}-{next(numbers)}",
         now=lambda: time.time_ns() // 1000,
+        clock=CLOCK,
         sync=False,
     )
     bucket.get(["k/count"])
@@ -249,7 +252,7 @@ def test_a_fork_in_the_middle_does_not_keep_the_lock(tmp_path: Path) -> None:
     """A forked process shares the handles of the one that forked, here as copies of them."""
     bucket = make(tmp_path, lock_wait_s=0)
     handle = os.open(tmp_path, os.O_RDONLY)
-    with locked(handle, "", wait_s=0):
+    with locked(handle, "", clock=CLOCK, wait_s=0):
         copy = os.dup(handle)
         with pytest.raises(Unavailable):
             bucket.put("a", b"1", expect=ANY)

@@ -19,7 +19,7 @@ from limpet.core.layout import Layout
 from limpet.core.leases import LeaseFile
 from limpet.errors import AlreadyExists
 from limpet.model import ANY, Expect
-from limpet.opening import draw, store_over
+from limpet.opening import CLOCK, draw, store_over
 from limpet.protocol import Claim, Clock, Commit, Hold, NoteWrite
 from tests.servers.service import Service
 
@@ -78,7 +78,9 @@ class Site:
 
 
 def folder(path: Path) -> DirectoryBucket:
-    return DirectoryBucket(str(path), token=lambda: uuid.uuid4().hex, now=lambda: 0, sync=False)
+    return DirectoryBucket(
+        str(path), token=lambda: uuid.uuid4().hex, now=lambda: 0, clock=CLOCK, sync=False
+    )
 
 
 @pytest.fixture(params=["directory", "seaweedfs"])

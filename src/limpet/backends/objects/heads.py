@@ -4,14 +4,13 @@ A writer that continues its own line knows the head from its last commit and nee
 other write of the head changes its version, and then the compare-and-set fails.
 """
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
 from limpet.backends.objects.documents import Doc, Files, Found, trail_after
+from limpet.backends.support.forks import renew_after_fork
 from limpet.core import ids
 from limpet.core.document import Header
 from limpet.core.layout import is_clipped
@@ -90,7 +89,10 @@ class Heads:
         self._files = files
         self._lock = threading.Lock()
         self._marks: OrderedDict[ScopeKey, _Mark] = OrderedDict()
-        _all.add(self)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()  # what is remembered is compared with the store anyway
 
     def read(self, scope: ScopeKey, *, whole: bool = False, versions: bool = False) -> Head:
         """Read the head of a scope."""
@@ -157,16 +159,6 @@ class Heads:
 
 
 _NOTHING = _Mark(None, "", 0)
-_all: "weakref.WeakSet[Heads]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # A thread that the child lacks may have held a lock. What is remembered is compared anyway.
-    for heads in list(_all):
-        heads._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 # Headers of documents: of a new snapshot, of a new version, and of one as it was committed.

@@ -13,6 +13,7 @@ from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects.documents import PAGE, Doc, Files, Place, walk
 from limpet.backends.objects.heads import Head, Heads
 from limpet.backends.objects.index import Index, Pointed
+from limpet.backends.support.recent import Recent
 from limpet.core.document import TOMBSTONE_BYTES_MAX, is_tombstone_size
 from limpet.core.layout import File
 from limpet.errors import Unavailable
@@ -32,9 +33,11 @@ class History:
         self._files = files
         self._index = index
         self._heads = heads
-        # By scope and the place of the last one seen, with the listing that they were made of.
-        # Threads may lose one to each other.
-        self._orders: dict[tuple[ScopeKey, int | None], tuple[list[tuple[int, str]], bytes]] = {}
+        # By scope and the place of the last one seen: the rest of the order, and the fingerprint
+        # of the listing that it was made of.
+        self._orders: Recent[tuple[ScopeKey, int | None], tuple[list[tuple[int, str]], bytes]] = (
+            Recent(_ORDERS_MAX)
+        )
 
     def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
         """Return the newest kept snapshot; of a void head the one that it shows.
@@ -90,7 +93,7 @@ class History:
     def _by_scan(self, scope: ScopeKey, head: Head, after: int | None, limit: int) -> Iterator[Doc]:
         """Read all headers once, and remember the order for the pages that follow."""
         shown, count = head.shown, 0
-        order, listing = self._orders.pop((scope, after), ([], b""))
+        order, listing = self._orders.pop((scope, after)) or ([], b"")
         if not order or listing != self._fingerprint(scope):
             listing = self._fingerprint(scope)
             order, docs = self._ordered(scope, head, after, limit)
@@ -99,10 +102,8 @@ class History:
                 return
         while count < limit and order:
             chunk, order = order[: limit - count], order[limit - count :]
-            if len(self._orders) >= _ORDERS_MAX:
-                self._orders.clear()
             if order:
-                self._orders[scope, chunk[-1][0]] = order, listing
+                self._orders.put((scope, chunk[-1][0]), (order, listing))
             ids = [id for _, id in chunk if shown is None or id != shown.header.id]
             found = self.copies(scope, head, ids)
             if shown is not None and len(ids) < len(chunk):

@@ -6,10 +6,6 @@ proof, so nothing depends on a clock. The document only tells whether a scope is
 lapsed when its document was seen unchanged for as long as it lasts, on the clock of who looks.
 """
 
-import os
-import threading
-import weakref
-from collections import OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +13,7 @@ from limpet.backends.buckets.protocol import Stored
 from limpet.backends.objects.documents import TRAIL_MAX, Beaten, trail_after
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.roll_forward import Writer
+from limpet.backends.support.recent import Recent
 from limpet.core import leases
 from limpet.core.commits import check_fence
 from limpet.core.document import Header
@@ -26,41 +23,7 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.protocol import Claim, Hold
 
-# What this process has seen of leases, and since when, on its own clock.
-
-_SCOPES_MAX = 16_384  # that one process waits for at the same time
-
-
-class Sightings:
-    """Since when leases have been seen as they are: of a bounded number of scopes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: OrderedDict[ScopeKey, tuple[str, float]] = OrderedDict()
-        _all.add(self)
-
-    def first(self, scope: ScopeKey, w: str, *, now_s: float) -> float:
-        """Return when a lease was first seen as it is; now, unless it was before."""
-        with self._lock:
-            seen = self._seen.pop(scope, None)
-            if seen is None or seen[0] != w:
-                seen = (w, now_s)
-            self._seen[scope] = seen
-            if len(self._seen) > _SCOPES_MAX:
-                self._seen.popitem(last=False)
-            return seen[1]
-
-
-_all: "weakref.WeakSet[Sightings]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # A thread that the child lacks may have held a lock. The clock is the same in the child.
-    for sightings in list(_all):
-        sightings._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_SCOPES_MAX = 16_384  # whose leases one process watches at the same time
 
 
 class _Found(NamedTuple):
@@ -76,7 +39,8 @@ class Leases:
         self._writer = writer
         self._files = writer.files
         self._heads = writer.heads
-        self._sightings = Sightings()
+        # The last write of a lease, and when this process first saw it.
+        self._seen: Recent[ScopeKey, tuple[str, float]] = Recent(_SCOPES_MAX)
 
     def claim(self, claim: Claim) -> Hold:
         """Take a lease, as `Backend.claim` promises."""
@@ -106,11 +70,18 @@ class Leases:
         file = found.file
         if file is None or file.key in (None, claim.key):
             return None
-        seen_s = found.asked_s - self._sightings.first(
-            claim.scope, file.w, now_s=self._writer.monotonic
-        )
+        seen_s = found.asked_s - self._first_seen(claim.scope, file.w)
         left_us = file.ttl_us - max(0, int(seen_s * 1_000_000))
         return None if left_us <= 0 else file.hold(left_us)
+
+    def _first_seen(self, scope: ScopeKey, w: str) -> float:
+        """Return when this process first saw this write of a lease: now, if not before."""
+        now_s = self._writer.monotonic
+        seen = self._seen.get(scope)
+        if seen is None or seen[0] != w:
+            seen = (w, now_s)
+            self._seen.put(scope, seen)
+        return seen[1]
 
     def renew(self, claim: Claim) -> Hold:
         """Let a lease last from now on, as `Backend.renew` promises."""
@@ -199,7 +170,7 @@ class Leases:
             nonces_of=_nonces_of,
         )
         if version is not None:
-            self._sightings.first(scope, file.w, now_s=self._writer.monotonic)
+            self._first_seen(scope, file.w)
 
     def _stamp(self, claim: Claim, head: Head, fence: str | None) -> None:
         """Let a head carry a lease. What it shows stays, and so does its revision."""

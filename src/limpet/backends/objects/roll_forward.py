@@ -14,6 +14,7 @@ from limpet.backends.objects.documents import Beaten, Doc, Files, Found, Grave, 
 from limpet.backends.objects.heads import Head, Heads, Life
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index
+from limpet.backends.support.backoff import Backoff
 from limpet.core import document, ids
 from limpet.core.document import Header
 from limpet.core.limits import CONTENTION_WAIT_S_MAX
@@ -23,8 +24,8 @@ from limpet.protocol import Clock, Stamp
 
 T = TypeVar("T")
 
-_PAUSE_S_MIN = 0.001
-_PAUSE_S_MAX = 0.1
+_PAUSE_S_MIN = 0.000_5
+_PAUSE_S_MAX = 0.05
 _RESENDS_MAX = 8
 _CHUNK = 16  # copies looked at for one of ours
 
@@ -59,20 +60,23 @@ class Writer:
         self._clock.sleep(seconds)
 
     def contend(self, scope: ScopeKey, attempt: Callable[[], T]) -> T:
-        """Make an attempt again while others get in first, with jitter, for 30 seconds."""
-        deadline = self._clock.monotonic() + CONTENTION_WAIT_S_MAX
-        pause_s = _PAUSE_S_MIN
+        """Repeat an attempt while other writers win the compare-and-set, for up to 30 seconds."""
+        backoff = Backoff(
+            self._clock,
+            first_s=_PAUSE_S_MIN,
+            longest_s=_PAUSE_S_MAX,
+            wait_s=CONTENTION_WAIT_S_MAX,
+        )
         while True:
             try:
                 return attempt()
             except Beaten:
                 self.heads.remember(scope, None)
-            if self._clock.monotonic() > deadline:
+            if not backoff.sleep():
                 raise Unavailable(
-                    f"others kept getting in first. waited_s=`{CONTENTION_WAIT_S_MAX:g}`"
+                    "other writers kept changing the scope first: try again later. "
+                    f"waited_s=`{CONTENTION_WAIT_S_MAX:g}`"
                 )
-            self._clock.sleep(self._clock.jitter() * pause_s)
-            pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
     def whole(self, scope: ScopeKey, head: Head) -> Doc:
         """Return the document of a head with its state, unless it has moved."""

@@ -79,6 +79,7 @@ class DirectoryBucket:
         *,
         token: Callable[[], str],
         now: Callable[[], int],
+        clock: Clock,
         sync: bool = True,
         lock_wait_s: float = LOCK_WAIT_S_MAX,
     ) -> None:
@@ -92,6 +93,7 @@ class DirectoryBucket:
             raise InvalidInput(f"the path leads nowhere. path=`{root!a}`") from cause
         self._token = token
         self._now = now
+        self._clock = clock
         self._sweeper = Sweeper(self._folders, now=now)
         self._sync = sync
         self._lock_wait_s = lock_wait_s
@@ -226,7 +228,7 @@ class DirectoryBucket:
 
     def _replace(self, place: _Place, temporary: str, expect: Expect) -> None:
         here = place.folder
-        with locked(here, place.path, wait_s=self._lock_wait_s):
+        with locked(here, place.path, clock=self._clock, wait_s=self._lock_wait_s):
             found = _look(place)
             if expect is not ANY:
                 stored = None if found is None else _read(here, place.name, None)
@@ -279,7 +281,8 @@ class DirectoryBucket:
                 return None
             raise
         try:
-            with locked(folder, self._folders.path(*above), wait_s=self._lock_wait_s):
+            path = self._folders.path(*above)
+            with locked(folder, path, clock=self._clock, wait_s=self._lock_wait_s):
                 for name in names:
                     with suppress(FileNotFoundError):
                         found = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -6,11 +6,12 @@ Every function here raises OSError as the system does; `failure` translates it, 
 import errno
 import fcntl
 import os
-import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from limpet.backends.support.backoff import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet.protocol import Clock
 
 # Begins the name of a temporary file, before a random token. No name in a key may begin so.
 TEMPORARY = ".limpet-"
@@ -210,27 +211,26 @@ def flush(handle: int) -> None:
 
 
 @contextmanager
-def locked(folder: int, path: str, *, wait_s: float) -> Iterator[None]:
+def locked(folder: int, path: str, *, clock: Clock, wait_s: float) -> Iterator[None]:
     """Hold the lock of a folder. Threads of one process exclude each other as well.
 
-    The lock belongs to the opened handle, and each call opens its own. It is waited for in steps,
-    not inside the system, so that a stopped process cannot stop all others for ever.
+    The lock belongs to the opened handle, and each call opens its own. It is polled: a blocking
+    `flock` has no timeout, so that one stopped process would stop all others for ever.
     """
-    pause_s = _PAUSE_S_MIN
+    backoff = Backoff(clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX, wait_s=wait_s)
     while True:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError as cause:
-            if wait_s <= 0:
-                raise Unavailable(f"the folder stays locked. path=`{path}`") from cause
+            if not backoff.sleep():
+                raise Unavailable(
+                    f"another process holds the lock of the folder: try again. path=`{path}`"
+                ) from cause
         except OSError as cause:
             if cause.errno not in _NO_LOCKS:
                 raise
-            raise Unsupported(f"the file system has no locks of folders. path=`{path}`") from cause
-        select.select([], [], [], pause_s)
-        wait_s -= pause_s
-        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            raise Unsupported(f"the file system cannot lock folders. path=`{path}`") from cause
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from limpet.backends.support.backoff import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.protocol import Clock
 
@@ -246,8 +247,9 @@ class Service:
             Refusal: the answer is no.
         """
         store = self._opened()
-        deadline = self._clock.monotonic() + self._retry_s
-        pause = _PAUSE_S
+        backoff = Backoff(
+            self._clock, first_s=_PAUSE_S, longest_s=_PAUSE_S_MAX, wait_s=self._retry_s
+        )
         sent = False
         while True:
             try:
@@ -258,12 +260,9 @@ class Service:
                 raise Refusal(failure)
             unclear = failure.kind is Kind.UNCLEAR
             sent = sent or (write and unclear)
-            wait_s = pause * (0.5 + self._clock.jitter())
-            late = self._clock.monotonic() + wait_s > deadline
-            if late or not (failure.kind is Kind.BUSY or (unclear and again)):
+            harmless = failure.kind is Kind.BUSY or (unclear and again)
+            if not harmless or not backoff.sleep():
                 raise error_of(failure, self._name, sent=sent)
-            self._clock.sleep(wait_s)
-            pause = min(pause * 2, _PAUSE_S_MAX)
 
     def misread(self, refusal: Refusal) -> Unavailable:
         """Return the error for an answer that nothing we asked for explains."""
