@@ -203,10 +203,10 @@ def test_who_compares_waits_for_the_lock_but_not_for_ever(tmp_path: Path) -> Non
     version = bucket.put("a/b", b"1", expect=None)
     with held(tmp_path / "a"):
         for expect in (version, ANY):
-            with pytest.raises(Unavailable, match="stays locked") as raised:
+            with pytest.raises(Unavailable, match="holds the lock") as raised:
                 bucket.put("a/b", b"2", expect=expect)
             assert raised.value.outcome_known
-        with pytest.raises(Unavailable, match="stays locked"):
+        with pytest.raises(Unavailable, match="holds the lock"):
             bucket.delete(["a/b"])
         # What creates does not compare, and needs no lock; nor does who reads.
         bucket.put("a/c", b"3", expect=None)

@@ -180,7 +180,7 @@ def encode_labels(labels: Mapping[str, str] | None) -> bytes:
 
 
 def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -> bytes:
-    """Return encoded metadata. Only what a facade stores under its key may be as large as a state."""
+    """Return encoded metadata. What a facade stores under its key may be as large as a state."""
     if metadata is None:
         return b"{}"
     if not isinstance(metadata, Mapping):
