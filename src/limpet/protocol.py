@@ -119,7 +119,8 @@ class Commit(NamedTuple):
     """One write of one snapshot: the only way in which a snapshot comes into being or changes.
 
     `labels` and `metadata` are encoded objects, labels in the order of their names.
-    `append_offsets` says where the lists of an encoded body end, for engines that append without reading it.
+    `append_offsets` says where the lists of an encoded body end, for engines that append without
+    reading it.
     `replaces` makes it an update in place: the revision that the snapshot `id` must still have.
     `fence` is the lease that the scope must still carry. `new_scope` says that the scope must not
     hold anything yet; `source` is the revision that the snapshot in `forked_from` must still have.

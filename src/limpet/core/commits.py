@@ -37,7 +37,7 @@ def default_parent(
     return None if newest == own_id else newest
 
 
-class Line(NamedTuple):
+class ScopeState(NamedTuple):
     """What an engine knows about a scope when it commits.
 
     A minted id must be greater than `floor`. `taken`: the scope holds a snapshot, a note or a
@@ -61,7 +61,7 @@ class Verdict(Enum):
 
 
 def judge(
-    commit: Commit, line: Line, existing: Row | None, same_body: Callable[[], bool]
+    commit: Commit, line: ScopeState, existing: Row | None, same_body: Callable[[], bool]
 ) -> Verdict:
     """Return what a commit does, or raise the error for which it is refused.
 
@@ -135,7 +135,9 @@ def _where(scope: ScopeKey, snapshot_id: str | None = None) -> str:
     return f"session=`{scope.session_id}` scope=`{scope.scope_id}` kind=`{scope.kind}`{named}"
 
 
-def new_row(commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], str | None]) -> Row:
+def new_row(
+    commit: Commit, line: ScopeState, *, size: int, newest_kept: Callable[[], str | None]
+) -> Row:
     """Return the row of a new snapshot; `newest_kept` is called only if its parent needs it."""
     parent_id = commit.parent
     if parent_id is HEAD:
@@ -182,7 +184,7 @@ def replaced_row(commit: Commit, existing: Row, *, size: int) -> Row:
     )
 
 
-def floor_after(commit: Commit, line: Line, row: Row) -> str:
+def floor_after(commit: Commit, line: ScopeState, row: Row) -> str:
     """Return the greatest id minted in the scope once `row` is stored."""
     return line.floor if commit.id is not None else row.id
 

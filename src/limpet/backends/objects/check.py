@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from limpet.backends.buckets.protocol import Listed, Moved
-from limpet.backends.objects.documents import PAGE, Doc, Files, Found, Grave, Place, walk
+from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, Found, Grave, walk
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.index import Pointed, keys_of
 from limpet.backends.objects.leases import is_damaged
@@ -69,7 +69,7 @@ class Tidied(Protocol):
 class _Entry(NamedTuple):
     listed: Listed
     file: File | None
-    place: Place
+    place: DocumentAddress
     folder: str
 
 
@@ -112,8 +112,8 @@ class Checker:
         key = self._files.layout.parse(listed.key)
         folder = f"{listed.key.partition('/snapshots/')[0]}/snapshots/"
         if key is None:
-            return _Entry(listed, None, Place(listed.key), folder)
-        return _Entry(listed, key.file, Place(listed.key, key.id), folder)
+            return _Entry(listed, None, DocumentAddress(listed.key), folder)
+        return _Entry(listed, key.file, DocumentAddress(listed.key, key.id), folder)
 
     def _chunk(self, entries: Sequence[_Entry], repair: bool) -> Iterator[Finding]:
         snapshots = [each for each in entries if each.file in (File.HEAD, File.COPY)]
@@ -132,7 +132,7 @@ class Checker:
                 yield from self._note(entry)
 
     def _read_heads(self, folders: Sequence[str]) -> list[Head]:
-        places = [Place(f"{folder}snapshot_latest.json") for folder in folders]
+        places = [DocumentAddress(f"{folder}snapshot_latest.json") for folder in folders]
         return [self._writer.heads.found(found) for found in self._files.read(places)]
 
     def _note(self, entry: _Entry) -> Iterator[Finding]:
@@ -219,12 +219,14 @@ class Checker:
             fact = "a snapshot of an earlier life of its scope"
             yield _finding("line_over", fact, scope=scope, id=id, repaired=mended, key=key)
 
-    def _bury(self, place: Place, doc: Doc) -> None:
+    def _bury(self, place: DocumentAddress, doc: Doc) -> None:
         header = doc.header
         tombstone = document.write_tombstone(Tombstone(header.line, header.seq, header.born))
         self._bucket.put(place.key, tombstone, expect=doc.version)
 
-    def _indexed(self, place: Place, scope: ScopeKey, doc: Doc, repair: bool) -> Iterator[Finding]:
+    def _indexed(
+        self, place: DocumentAddress, scope: ScopeKey, doc: Doc, repair: bool
+    ) -> Iterator[Finding]:
         """See that a snapshot has its pointers."""
         if not self._writer.index.enabled:
             return
@@ -239,7 +241,7 @@ class Checker:
             fact = "a snapshot that the index does not point to"
             yield _finding("pointer_missing", fact, scope=scope, id=doc.header.id, repaired=mended)
 
-    def _is_there(self, place: Place, doc: Doc) -> bool:
+    def _is_there(self, place: DocumentAddress, doc: Doc) -> bool:
         """Tell whether a document is still the one that was read."""
         found = self._files.read_one(place)
         return isinstance(found, Doc) and found.header.w == doc.header.w
@@ -373,9 +375,11 @@ def _copies(files: Files, scope: ScopeKey) -> Iterator[Finding]:
                 yield findings.finding("error", "snapshot_damaged", fact, scope=scope, id=id)
 
 
-def _place(files: Files, listed: Listed) -> Place | None:
+def _place(files: Files, listed: Listed) -> DocumentAddress | None:
     key = files.layout.parse(listed.key)
-    return Place(listed.key, key.id) if key is not None and key.file is File.COPY else None
+    return (
+        DocumentAddress(listed.key, key.id) if key is not None and key.file is File.COPY else None
+    )
 
 
 def _notes(files: Files, scope: ScopeKey) -> Iterator[Finding]:

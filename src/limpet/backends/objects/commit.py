@@ -14,7 +14,7 @@ from limpet.backends.objects.heads import Head, Life, as_committed, new_header, 
 from limpet.backends.objects.leases import is_held
 from limpet.backends.objects.roll_forward import Writer
 from limpet.core import commits, document, ids
-from limpet.core.commits import Line, Verdict
+from limpet.core.commits import ScopeState, Verdict
 from limpet.core.document import Header
 from limpet.core.layout import is_clipped
 from limpet.core.rows import info_of, unpack_ref
@@ -64,7 +64,7 @@ class Replacer:
         if not is_head and isinstance(copy, Doc) and head.counts(copy.header):
             existing = copy
         life = self._writer.life(scope, head, commit.stamp.now) if head.is_foreign else None
-        line = Line(None if shown is None else shown.row, fence=head.fence)
+        line = ScopeState(None if shown is None else shown.row, fence=head.fence)
         try:
             verdict = commits.judge(
                 commit,
@@ -269,10 +269,10 @@ class Saver:
     def _is_there(self, found: Doc, head: Head) -> bool:
         return found is head.shown or head.counts(found.header)
 
-    def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> Line:
+    def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> ScopeState:
         now, _, bits = commit.stamp
         taken = commit.new_scope and self._is_taken(commit.scope, head, shown)
-        return Line(
+        return ScopeState(
             head=None if shown is None else shown.row,
             floor=life.floor,
             fence=life.fence,
@@ -347,7 +347,7 @@ class Saver:
         commit: Commit,
         head: Head,
         life: Life,
-        line: Line,
+        line: ScopeState,
         body: bytes,
         pending: str | None,
     ) -> SnapshotInfo:
@@ -417,7 +417,7 @@ class Saver:
     # A save that is only kept
 
     def _aside(
-        self, commit: Commit, head: Head, life: Life, line: Line, found: Found, body: bytes
+        self, commit: Commit, head: Head, life: Life, line: ScopeState, found: Found, body: bytes
     ) -> SnapshotInfo:
         """Keep a snapshot without making it the head: its copy is the commit."""
         scope = commit.scope

@@ -10,7 +10,16 @@ from dataclasses import replace
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Listed, Moved
-from limpet.backends.objects.documents import PAGE, Beaten, Doc, Found, Grave, Place, unknown, walk
+from limpet.backends.objects.documents import (
+    PAGE,
+    Beaten,
+    Doc,
+    DocumentAddress,
+    Found,
+    Grave,
+    unknown,
+    walk,
+)
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.leases import Leases
 from limpet.backends.objects.notes import Notes
@@ -173,7 +182,7 @@ class Deleter:
             self._writer.index.unpoint(scope, header)
         return header.size
 
-    def _entomb(self, place: Place, tombstone: Tombstone, expect: str | None) -> None:
+    def _entomb(self, place: DocumentAddress, tombstone: Tombstone, expect: str | None) -> None:
         stored, lost = document.write_tombstone(tombstone), False
         for _ in range(_RESENDS_MAX):
             try:
@@ -266,7 +275,7 @@ class Deleter:
     def _present(self, scope: ScopeKey, listed: Sequence[Listed]) -> Iterator[str]:
         """Yield the keys of the copies among these that are of the line the head has now."""
         keys = ((each.key, self._files.layout.parse(each.key)) for each in listed)
-        places = [Place(key, at.id) for key, at in keys if at and at.file is File.COPY]
+        places = [DocumentAddress(key, at.id) for key, at in keys if at and at.file is File.COPY]
         found = self._files.read(places)
         line = self._heads.read(scope).line
         for place, doc in zip(places, found, strict=True):
@@ -326,9 +335,11 @@ class Deleter:
             if each.size > TOMBSTONE_BYTES_MAX:
                 count += 1
             else:
-                places.append(Place(each.key, key.id))
+                places.append(DocumentAddress(each.key, key.id))
         count += sum(isinstance(found, Doc) for found in self._files.read(places))
-        for head, found in zip(heads, self._files.read([Place(k) for k in heads]), strict=True):
+        for head, found in zip(
+            heads, self._files.read([DocumentAddress(k) for k in heads]), strict=True
+        ):
             if isinstance(found, Doc) and not found.header.void:
                 count += not found.header.kept or not self._has_copy(head, found)
         return count

@@ -97,7 +97,7 @@ Found: TypeAlias = Doc | Grave | Corrupt | None
 NoncesOf: TypeAlias = Callable[[bytes], tuple[str, ...]]
 
 
-class Place(NamedTuple):
+class DocumentAddress(NamedTuple):
     """Where a document stands, and the id that it must bear; None for a head."""
 
     key: str
@@ -111,16 +111,16 @@ class Files:
         self.bucket = bucket
         self.layout = layout
 
-    def copy_place(self, scope: ScopeKey, id: str) -> Place:
+    def copy_place(self, scope: ScopeKey, id: str) -> DocumentAddress:
         """Return where a snapshot stands in history."""
-        return Place(self.layout.copy_key(scope, id), id)
+        return DocumentAddress(self.layout.copy_key(scope, id), id)
 
-    def head_place(self, scope: ScopeKey) -> Place:
+    def head_place(self, scope: ScopeKey) -> DocumentAddress:
         """Return where the head of a scope stands."""
-        return Place(self.layout.head_key(scope))
+        return DocumentAddress(self.layout.head_key(scope))
 
     def read(
-        self, places: Sequence[Place], *, whole: bool = False, versions: bool = False
+        self, places: Sequence[DocumentAddress], *, whole: bool = False, versions: bool = False
     ) -> list[Found]:
         """Return what stands there: headers, or whole documents with their states proved.
 
@@ -140,7 +140,9 @@ class Files:
                 found[at] = self._parse(places[at], stored, whole, versions)
         return found
 
-    def read_one(self, place: Place, *, whole: bool = False, versions: bool = False) -> Found:
+    def read_one(
+        self, place: DocumentAddress, *, whole: bool = False, versions: bool = False
+    ) -> Found:
         """Return what stands in one place."""
         (found,) = self.read([place], whole=whole, versions=versions)
         return found
@@ -154,11 +156,13 @@ class Files:
             raise found
         return found if isinstance(found, Doc) else None
 
-    def parsed(self, place: Place, stored: Stored) -> Found:
+    def parsed(self, place: DocumentAddress, stored: Stored) -> Found:
         """Return what bytes that were read whole hold."""
         return self._parse(place, stored, whole=True, versions=False)
 
-    def _parse(self, place: Place, stored: Stored | None, whole: bool, versions: bool) -> Found:
+    def _parse(
+        self, place: DocumentAddress, stored: Stored | None, whole: bool, versions: bool
+    ) -> Found:
         if stored is None:
             return None
         is_all = len(stored.data) == stored.size
@@ -173,7 +177,9 @@ class Files:
         except (Corrupt, InvalidInput) as error:  # a foreign document may be nested too deep
             return Corrupt(f"{error} key=`{place.key}`")
 
-    def _parse_live(self, place: Place, stored: Stored, whole: bool, is_all: bool) -> Found:
+    def _parse_live(
+        self, place: DocumentAddress, stored: Stored, whole: bool, is_all: bool
+    ) -> Found:
         header: Header | int | None
         body = None
         if whole:
@@ -192,7 +198,7 @@ class Files:
             return Doc(header, stored.version, data, proved=body)
         return self._parse_foreign(place, stored, whole)
 
-    def _parse_foreign(self, place: Place, stored: Stored, whole: bool) -> Found:
+    def _parse_foreign(self, place: DocumentAddress, stored: Stored, whole: bool) -> Found:
         if isinstance(place.id, Clipped):
             raise Corrupt("a foreign document has no id")
         header = foreign.header_of(

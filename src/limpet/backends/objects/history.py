@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import PAGE, Doc, Files, Place, walk
+from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, walk
 from limpet.backends.objects.heads import Head, Heads
 from limpet.backends.objects.index import Index, Pointed
 from limpet.backends.support.recent import Recent
@@ -210,14 +210,16 @@ class History:
     def at(self, head: Head, listed: Sequence[Listed]) -> list[Doc]:
         """Return what stands there and counts, without its state."""
         keys = [(each.key, self._files.layout.parse(each.key)) for each in listed]
-        places = [Place(key, None if parsed is None else parsed.id) for key, parsed in keys]
+        places = [
+            DocumentAddress(key, None if parsed is None else parsed.id) for key, parsed in keys
+        ]
         return self._counting(head, places)
 
     def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
         """Return the copies that exist and count, without their states."""
         return self._counting(head, [self._files.copy_place(scope, id) for id in ids])
 
-    def _counting(self, head: Head, places: Sequence[Place]) -> list[Doc]:
+    def _counting(self, head: Head, places: Sequence[DocumentAddress]) -> list[Doc]:
         found = self._files.read(places) if places else []
         return [doc for doc in found if isinstance(doc, Doc) and head.counts(doc.header)]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import Doc, Files, Place
+from limpet.backends.objects.documents import Doc, DocumentAddress, Files
 from limpet.backends.objects.heads import Head, Heads
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index, Pointed
@@ -102,7 +102,7 @@ class Queries:
     def _named(self, page: Sequence[Listed]) -> dict[str, str]:
         """Return the ids of live copies by their keys."""
         named: dict[str, str] = {}
-        unclear: list[Place] = []
+        unclear: list[DocumentAddress] = []
         for each in page:
             key = self._files.layout.parse(each.key)
             if key is None or key.file is not File.COPY or key.id is None:
@@ -110,7 +110,7 @@ class Queries:
             if isinstance(key.id, str) and each.size > TOMBSTONE_BYTES_MAX:
                 named[each.key] = key.id
             else:
-                unclear.append(Place(each.key, key.id))
+                unclear.append(DocumentAddress(each.key, key.id))
         for place, found in zip(unclear, self._files.read(unclear), strict=True):
             if isinstance(found, Doc):
                 named[place.key] = found.header.id

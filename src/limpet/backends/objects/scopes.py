@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import PAGE, Doc, Files, Found, Place
+from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, Found
 from limpet.backends.objects.heads import Heads
 from limpet.backends.objects.leases import is_held
 from limpet.backends.objects.notes import parse_note
@@ -85,7 +85,7 @@ class Places:
     ) -> Iterator[tuple[str, ScopeKey | None]]:
         """Return the scopes that hold something, each with its folder."""
         unclear = [folder for folder, entries in groups if _evidence(entries) is None]
-        places = [Place(f"{folder}snapshot_latest.json") for folder in unclear]
+        places = [DocumentAddress(f"{folder}snapshot_latest.json") for folder in unclear]
         heads = dict(zip(unclear, self._files.read(places), strict=True))
         for folder, entries in groups:
             entry = _evidence(entries)
@@ -117,7 +117,9 @@ class Places:
         copies = [entry for entry in entries if entry.key.file is File.COPY]
         for start in range(0, len(copies), _CHUNK):
             some = copies[start : start + _CHUNK]
-            docs = self._files.read([Place(each.listed.key, each.key.id) for each in some])
+            docs = self._files.read(
+                [DocumentAddress(each.listed.key, each.key.id) for each in some]
+            )
             for entry, doc in zip(some, docs, strict=True):
                 if isinstance(doc, Corrupt) or (isinstance(doc, Doc) and head.counts(doc.header)):
                     return entry
@@ -137,7 +139,7 @@ class Places:
     def _full_names(self, entry: _Entry) -> tuple[str | None, str | None]:
         key, file = entry.listed.key, entry.key.file
         if file not in (File.NOTE, File.LEASE):
-            found = self._files.read_one(Place(key, entry.key.id))
+            found = self._files.read_one(DocumentAddress(key, entry.key.id))
             return _names_in(found) if isinstance(found, Doc) else (None, None)
         (stored,) = self._files.bucket.get([key])
         if stored is None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from limpet.backends.sql.deltas import New
 from limpet.backends.sql.tables import Scope, Tables
 from limpet.core import commits
-from limpet.core.commits import Line, Verdict
+from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
 from limpet.core.deltas.append_offsets import extended
 from limpet.core.deltas.chain_state import ChainState
@@ -97,7 +97,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, ready: Ready | None
+    tables: Tables, commit: Commit, line: ScopeState, scope: Scope | None, ready: Ready | None
 ) -> _Plan:
     body, offsets = commit.body, commit.append_offsets
     if isinstance(body, Append):
@@ -150,7 +150,7 @@ def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan 
     return plan._replace(chain=chain, step=step)
 
 
-def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | None:
+def _quick_append(append: Append, line: ScopeState, scope: Scope | None) -> _Plan | None:
     """Return how to append without reading the state, if enough is known of it."""
     chain = None if scope is None else scope.chain
     if chain is None or line.head is None or chain.append_offsets is None:
@@ -167,7 +167,7 @@ def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | No
 
 
 def _last(
-    tables: Tables, scope: Scope, chain: ChainState | None, line: Line
+    tables: Tables, scope: Scope, chain: ChainState | None, line: ScopeState
 ) -> tuple[ChainState, bytes] | None:
     """Return the chain of a scope and its last body, or what to begin a new one with."""
     if chain is not None:
@@ -180,7 +180,9 @@ def _last(
     return None if scope.tip_seq is None else tables.deltas.resume(scope.tip_seq, "")
 
 
-def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, plan: _Plan) -> Row:
+def _insert(
+    tables: Tables, commit: Commit, line: ScopeState, scope: Scope | None, plan: _Plan
+) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
     scope = scope or tables.add_scope(commit.scope)
     row = _add_row(tables, commit, line, scope, plan.size)
@@ -197,7 +199,12 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
 
 
 def _fork(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, origin: Scope, source: Row
+    tables: Tables,
+    commit: Commit,
+    line: ScopeState,
+    scope: Scope | None,
+    origin: Scope,
+    source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
     shares = commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]
@@ -220,7 +227,7 @@ def _fork(
     return row
 
 
-def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int) -> Row:
+def _add_row(tables: Tables, commit: Commit, line: ScopeState, scope: Scope, size: int) -> Row:
     def newest_kept() -> str | None:
         found = tables.newest_kept(scope)
         return None if found is None else found.id
@@ -231,7 +238,12 @@ def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int
 
 
 def _move(
-    tables: Tables, commit: Commit, line: Line, scope: Scope, row: Row, chain: ChainState | None
+    tables: Tables,
+    commit: Commit,
+    line: ScopeState,
+    scope: Scope,
+    row: Row,
+    chain: ChainState | None,
 ) -> None:
     head_seq = row.seq if commit.head else scope.head_seq
     tip_seq = row.seq if row.kept else scope.tip_seq
@@ -294,11 +306,11 @@ def _head(tables: Tables, scope: Scope, commit: Commit) -> Row | None:
         return None
 
 
-def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
+def _line(tables: Tables, scope: Scope | None, commit: Commit) -> ScopeState:
     next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
-        return Line(next_seq=next_seq, next_saved_at=next_saved_at)
-    return Line(
+        return ScopeState(next_seq=next_seq, next_saved_at=next_saved_at)
+    return ScopeState(
         _head(tables, scope, commit),
         scope.floor,
         scope.fence,

@@ -64,7 +64,7 @@ _DOUBTFUL = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-class _Place(NamedTuple):
+class _File(NamedTuple):
     folder: int  # a handle
     name: str
     path: str  # for people
@@ -152,7 +152,7 @@ class DirectoryBucket:
                 folder, new = self._folders.make(above)
                 try:
                     self._sweeper.tidy(folder, above, new=new)
-                    self._put(_Place(folder, name, self._folders.path(key)), data, expect)
+                    self._put(_File(folder, name, self._folders.path(key)), data, expect)
                 finally:
                     os.close(folder)
             except (FileNotFoundError, FileExistsError):
@@ -164,7 +164,7 @@ class DirectoryBucket:
             return version
         raise self._restless(above)
 
-    def _put(self, place: _Place, data: bytes, expect: Expect) -> None:
+    def _put(self, place: _File, data: bytes, expect: Expect) -> None:
         if expect is None and _look(place) is not None:
             self._refuse(place)
         if isinstance(expect, str) and len(data) <= _GLANCE_BYTES_MAX:
@@ -198,12 +198,12 @@ class DirectoryBucket:
         except OSError as cause:
             raise failure(cause, place.path, outcome_known=False) from cause
 
-    def _refuse(self, place: _Place) -> NoReturn:
+    def _refuse(self, place: _File) -> NoReturn:
         """Say that an object exists. Who gets this may go by it, so it must be durable first."""
         self._folders.flush(place.folder)
         raise Moved
 
-    def _link(self, place: _Place, temporary: str) -> None:
+    def _link(self, place: _File, temporary: str) -> None:
         here = place.folder
         try:
             with _committing(place):
@@ -226,7 +226,7 @@ class DirectoryBucket:
                 f"path=`{place.path}`"
             ) from cause
 
-    def _replace(self, place: _Place, temporary: str, expect: Expect) -> None:
+    def _replace(self, place: _File, temporary: str, expect: Expect) -> None:
         here = place.folder
         with locked(here, place.path, clock=self._clock, wait_s=self._lock_wait_s):
             found = _look(place)
@@ -343,7 +343,7 @@ def _runs(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         yield above, [parts[-1] for parts in found]
 
 
-def _look(place: _Place) -> os.stat_result | None:
+def _look(place: _File) -> os.stat_result | None:
     """Return what stands in a place; None if nothing does. Never replace what is no file."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
@@ -360,7 +360,7 @@ def _trace(found: os.stat_result | None) -> tuple[int, ...]:
 
 
 @contextmanager
-def _committing(place: _Place) -> Iterator[None]:
+def _committing(place: _File) -> Iterator[None]:
     """The step inside is the commit."""
     try:
         yield
