@@ -135,7 +135,7 @@ def test_a_folder_that_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return "x"
 
     bucket = make(tmp_path, token=token)
-    with pytest.raises(Unavailable, match="keeps vanishing"):
+    with pytest.raises(Unavailable, match="keeps removing the folder"):
         bucket.put("a/b", b"1", expect=None)
 
 

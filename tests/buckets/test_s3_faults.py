@@ -287,7 +287,7 @@ def test_a_service_that_ignores_conditions_is_refused(ignores: tuple[str, ...]) 
             lambda: bucket.delete(["k"]),
         ]
         for call in calls:
-            with pytest.raises(Unsupported, match="ignores conditions"):
+            with pytest.raises(Unsupported, match="ignores conditional writes"):
                 call()
         assert stub.objects == {}
         assert len(stub.requests) <= 5
