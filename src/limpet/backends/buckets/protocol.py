@@ -6,7 +6,7 @@ by every later `get` and `list`, in any process.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from limpet.model import Expect
 from limpet.protocol import Clock
@@ -18,6 +18,27 @@ class Moved(Exception):
     A bucket never repeats a conditional put by itself: if the first answer was lost, the second
     would report Moved although the object is stored.
     """
+
+
+class Leftover(NamedTuple):
+    """Something in a bucket that is not an object, and why. `sweep` removes what is `stale`."""
+
+    key: str
+    reason: str
+    stale: bool
+
+
+@runtime_checkable
+class Sweepable(Protocol):
+    """A bucket in which killed processes may leave files."""
+
+    def leftovers(self, *, limit: int) -> Sequence[Leftover]:
+        """Return what is not an object and will not become one, foreign files included."""
+        ...
+
+    def sweep(self) -> int:
+        """Remove temporary files of processes killed long ago; return how many."""
+        ...
 
 
 class Stored(NamedTuple):

@@ -1,7 +1,9 @@
-"""How a snapshot is committed: the head first, then its pointers and its copy.
+"""Commits: the head first, then the pointers and the copy.
 
-What is read before what is compared: the head, then the copy of a caller's id (save); the copy,
-then the head (update of what is not the head). Every attempt decides anew (core/commits.py).
+A save reads the head, then the copy with the caller's id. An update reads the copy, then the head:
+a snapshot that is the head is changed there and copied afterwards, any other in its copy alone.
+Every attempt applies the rules of core/commits.py again; what they depend on is compared when it is
+written.
 """
 
 from contextlib import suppress
@@ -30,14 +32,11 @@ from limpet.errors import (
 from limpet.model import ANY, ScopeKey, SnapshotInfo
 from limpet.protocol import Append, Commit, Copy
 
-# How a snapshot is changed in place: an update, or a save that overwrites.
-#
-# The copy is read first, then the head: whoever is the head is changed there and copied afterwards,
-# anything else in its copy alone. What decides is compared when it is written.
+_RESENDS_MAX = 8
 
 
 class Replacer:
-    """Changes snapshots in place."""
+    """Changes snapshots in place: an update, or a save that overwrites."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -46,7 +45,6 @@ class Replacer:
         self._history = writer.history
 
     def replace(self, commit: Commit) -> SnapshotInfo:
-        """Replace a snapshot in place: the copy is read first, then the head."""
         scope, id = commit.scope, commit.id
         if id is None:
             raise InvalidInput("an update needs the id of its snapshot")
@@ -77,7 +75,7 @@ class Replacer:
                 raise Beaten from None
             raise
         if existing is None or verdict is Verdict.INSERT or not isinstance(commit.body, bytes):
-            raise Beaten  # what a save was to overwrite has just gone
+            raise Beaten  # what a save was to overwrite has just been deleted
         if verdict is Verdict.UNCHANGED:
             return info_of(scope, existing.row)
         row = commits.replaced_row(commit, existing.row, size=len(commit.body))
@@ -100,10 +98,10 @@ class Replacer:
         return info_of(scope, row)
 
     def _has_changed(self, scope: ScopeKey, id: str, copy: Found) -> bool:
-        """Tell whether a copy is another than it was before the head was read.
+        """Return whether a copy has changed since before the head was read.
 
-        It may have been the head then, and have been copied since. To change it, the compare-and-
-        set is proof enough; to refuse needs another look.
+        It may have been the head then, and have been copied since. A change is protected by its
+        compare-and-set; a refusal needs this second read.
         """
         now = self._files.read_one(self._files.copy_place(scope, id), versions=True)
         versions = [each.version if isinstance(each, Doc | Grave) else None for each in (copy, now)]
@@ -138,11 +136,8 @@ class Replacer:
         )
 
 
-_RESENDS_MAX = 8
-
-
 class Saver:
-    """Carries commits out."""
+    """Carries out commits."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -152,7 +147,7 @@ class Saver:
         self._replacer = Replacer(writer)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        """Carry out one commit, as `Backend.commit` promises."""
+        """As `Backend.commit`."""
         attempts = 0
         lost = False
 
@@ -172,8 +167,8 @@ class Saver:
                     return stored
             if commit.replaces is not None:
                 return self._replacer.replace(commit)
-            # What is remembered may be past. Whoever replaces the head notices that, so nobody else
-            # goes by it, and nothing is refused or found unchanged because of it.
+            # The remembered head may be outdated; then its compare-and-set fails. So it serves only
+            # a save that replaces the head, and never refuses one or finds it unchanged.
             if attempts == 1 and commit.head and not commit.again:
                 remembered = self._heads.remembered(commit.scope)
                 if remembered is not None:
@@ -183,7 +178,7 @@ class Saver:
                         pass
             head = self._read(commit)
             if (commit.again or attempts > 1) and commit.stamp.nonce in nonces(head):
-                # An answer was lost, and what was taken for not stored has arrived after all.
+                # An answer was lost, and a write that seemed lost was stored after all.
                 stored = self._stored_before(commit)
                 if stored is not None:
                     return stored
@@ -197,7 +192,7 @@ class Saver:
             raise
 
     def _is_doubtful(self, commit: Commit, error: LimpetError) -> bool:
-        """Tell whether a create whose answer was lost is stored all the same, or may still be."""
+        """Return whether a create whose answer was lost may be stored, now or later."""
         if isinstance(error, Unavailable):
             return True
         try:
@@ -216,13 +211,13 @@ class Saver:
             return self._set_aside(commit, damage) if commit.head else Head(damage=damage)
 
     def _set_aside(self, commit: Commit, damage: Corrupt) -> Head:
-        """Return a damaged head to be replaced; its bytes are kept beside it for who cares."""
+        """Return a damaged head to be replaced, after copying its bytes to a key next to it."""
         place = self._files.head_place(commit.scope)
         (stored,) = self._files.bucket.get([place.key])
         if stored is None or not isinstance(self._files.parsed(place, stored), Corrupt):
-            raise Beaten  # somebody has already replaced it
+            raise Beaten  # another writer has replaced it
         digest = blake2b(stored.data, digest_size=8).hexdigest()
-        with suppress(Moved):  # somebody else was here, and went no further
+        with suppress(Moved):  # another writer has copied it
             self._files.bucket.put(f"{place.key}.damaged-{digest}", stored.data, expect=None)
         return Head(None, stored.version, damage=damage)
 
@@ -295,9 +290,10 @@ class Saver:
         return is_held(stored)
 
     def _source(self, commit: Commit) -> tuple[Doc | None, str | None]:
-        """Read the snapshot that a fork begins at, which must still be what it was.
+        """Read the source of a fork, which must not have changed.
 
-        Return also the line that must still live when the fork is made, in the same session.
+        Return also the line that the source must still have when the fork is stored, if it is in
+        the same session.
         """
         ref = commit.forked_from
         if ref is None or (commit.source is None and not isinstance(commit.body, Copy)):
@@ -351,14 +347,13 @@ class Saver:
         body: bytes,
         pending: str | None,
     ) -> SnapshotInfo:
-        """Make a new snapshot the head, and put it into history."""
         scope = commit.scope
         self._writer.roll_forward(scope, head)
         newest: list[str | None] = []
 
         def newest_kept() -> str | None:
-            # Another process may have kept something beside a bare head. A draft does not look: one
-            # that is followed by drafts alone costs one request each.
+            # Another process may have kept something next to a bare head. A draft does not check
+            # that, so that a series of drafts costs one request each.
             known = (head.bare and not commit.keep) or (life.is_new and not life.foreign)
             newest.append(None if known else self._history.newest_kept(scope, head))
             return newest[0]
@@ -393,16 +388,16 @@ class Saver:
         self._writer.copy(scope, doc.header, doc.stored or b"")
         now = self._files.read_head(scope) if begun else None
         if now is not None and now.header.line not in (None, doc.header.line):
-            # A foreign tool overwrote the first head of this line, and another line was begun.
+            # A foreign tool overwrote the first head of this line, and another line has begun.
             raise Beaten
 
     def _settle(self, scope: ScopeKey, doc: Doc, body: bytes) -> Doc:
-        """Finish a fork: if the line of its source is gone, the whole session was deleted."""
+        """Finish a fork. If the line of its source has ended, the whole session was deleted."""
         head = self._heads.resolved(doc)
         if head.doc is None:
             if doc.version is not None:
                 gone = Head(doc, doc.version)
-                with suppress(Beaten):  # somebody has already put another in its place
+                with suppress(Beaten):  # another writer has replaced it
                     self._writer.swap_head(scope, gone, self._writer.void(doc.header), b"{}")
             ref = unpack_ref(doc.header.forked_from)
             raise NotFound(f"there is no such snapshot. id=`{None if ref is None else ref.id}`")
@@ -412,14 +407,14 @@ class Saver:
         try:
             return self._writer.swap_head(scope, head, header, body)
         except Beaten:
-            return doc._replace(version=None)  # somebody has already gone on from it
+            return doc._replace(version=None)  # another writer has replaced it
 
-    # A save that is only kept
+    # A save with head=False
 
     def _aside(
         self, commit: Commit, head: Head, life: Life, line: ScopeState, found: Found, body: bytes
     ) -> SnapshotInfo:
-        """Keep a snapshot without making it the head: its copy is the commit."""
+        """Keep a snapshot without making it the head: writing its copy is the commit."""
         scope = commit.scope
         row = commits.new_row(
             commit,
@@ -491,11 +486,10 @@ class Saver:
                     break
         if header is not None and nonce in header.trail and commit.replaces is None:
             raise Unavailable(
-                f"it was stored, and has gone since. nonce=`{nonce}`", outcome_known=False
+                f"the snapshot was stored, and deleted since. nonce=`{nonce}`", outcome_known=False
             )
         return None
 
 
 def nonces(head: Head) -> tuple[str, ...]:
-    """Return the nonces of the last writes of a head."""
     return () if head.header is None else (head.header.w, *head.header.trail)

@@ -1,9 +1,9 @@
-"""Leases: a document that tells who holds a scope, and its key in the head, which is what fences.
+"""Leases: a document that says who holds a scope, and its key in the head, which fences writes.
 
-A claim writes the document, then stamps its key into the head. Every later head carries it on, and
-who writes under a lease needs to find its own key there: the compare-and-set of the head is the
-proof, so nothing depends on a clock. The document only tells whether a scope is free: a lease has
-lapsed when its document was seen unchanged for as long as it lasts, on the clock of who looks.
+A claim writes the document, then stores its key in the head. Every later head keeps it, and a write
+under a lease must find its own key there: the compare-and-set of the head protects it, so nothing
+depends on a clock. The document only says whether a scope is free: a lease has expired when its
+document was seen unchanged for the whole time to live, on the clock of the claiming process.
 """
 
 from dataclasses import replace
@@ -29,11 +29,11 @@ _SCOPES_MAX = 16_384  # whose leases one process watches at the same time
 class _Found(NamedTuple):
     file: LeaseFile | None
     version: str | None
-    asked_s: float  # when it was asked for: it was not yet renewed then
+    asked_s: float  # when it was read: it was not renewed yet
 
 
 class Leases:
-    """Claims, renews and gives back leases."""
+    """Claims, renews and releases leases."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -43,7 +43,7 @@ class Leases:
         self._seen: Recent[ScopeKey, tuple[str, float]] = Recent(_SCOPES_MAX)
 
     def claim(self, claim: Claim) -> Hold:
-        """Take a lease, as `Backend.claim` promises."""
+        """As `Backend.claim`."""
         return self._writer.contend(claim.scope, lambda: self._claim(claim))
 
     def _claim(self, claim: Claim) -> Hold:
@@ -52,12 +52,12 @@ class Leases:
         if other is not None:
             return other
         self._write(claim, found, claim.key)
-        # The head first, then the lease once more, then the compare-and-set of the head: who was
-        # asleep for so long that its claim has lapsed must not put out the one that came after it.
+        # Read the head, then the lease again, then compare-and-set the head: a process that was
+        # suspended until its claim expired must not displace the next holder.
         try:
             head = self._heads.read(scope, whole=True, versions=True)
         except Corrupt:
-            self.drop(scope, claim.key)  # what is damaged cannot carry a lease
+            self.drop(scope, claim.key)  # a damaged head cannot have a lease
             raise
         mine = self._read(scope).file
         if mine is None or mine.key != claim.key:
@@ -66,7 +66,7 @@ class Leases:
         return Hold(claim.key, claim.owner, claim.ttl_us)
 
     def _lasting(self, claim: Claim, found: _Found) -> Hold | None:
-        """Return the lease of another, unless it was given back or has lapsed."""
+        """Return the lease of another owner, unless it was released or has expired."""
         file = found.file
         if file is None or file.key in (None, claim.key):
             return None
@@ -84,7 +84,7 @@ class Leases:
         return seen[1]
 
     def renew(self, claim: Claim) -> Hold:
-        """Let a lease last from now on, as `Backend.renew` promises."""
+        """As `Backend.renew`."""
 
         def attempt() -> Hold:
             found = self._read(claim.scope)
@@ -95,10 +95,7 @@ class Leases:
         return self._writer.contend(claim.scope, attempt)
 
     def release(self, claim: Claim) -> None:
-        """Give a lease back, as `Backend.release` promises.
-
-        The head goes first: who claims the scope afterwards must not be put out by it.
-        """
+        """As `Backend.release`; the head first, so that the next holder keeps its key."""
 
         def attempt() -> None:
             found = self._read(claim.scope)
@@ -111,7 +108,7 @@ class Leases:
         self._writer.contend(claim.scope, attempt)
 
     def key_of(self, scope: ScopeKey) -> str | None:
-        """Return the key of the lease of a scope; "" for one that is damaged."""
+        """Return the key of the lease of a scope; "" for a damaged one."""
         try:
             file = self._read(scope).file
         except Corrupt:
@@ -119,7 +116,7 @@ class Leases:
         return None if file is None else file.key
 
     def drop(self, scope: ScopeKey, key: str) -> None:
-        """Let a lease end, unless it is another by now; with "" one that is damaged goes."""
+        """End a lease, unless it has changed; with "" remove a damaged one."""
 
         def attempt() -> None:
             try:
@@ -134,7 +131,7 @@ class Leases:
         self._writer.contend(scope, attempt)
 
     def read(self, scope: ScopeKey, now: int) -> Hold | None:
-        """Return the lease of a scope, as `Backend.read_lease` promises."""
+        """As `Backend.read_lease`."""
         file = self._read(scope).file
         return None if file is None else file.hold(file.updated_at + file.ttl_us - now)
 
@@ -146,7 +143,7 @@ class Leases:
         return _Found(leases.read(stored.data), stored.version, asked_s)
 
     def _write(self, claim: Claim, found: _Found, key: str | None) -> None:
-        """Put a lease in the place of what was found; None as its key gives it back."""
+        """Replace the document that was found; with None as the key the lease is released."""
         scope, before = claim.scope, found.file
         trail = () if before is None else (before.w, *before.trail)
         count = 0 if before is None else before.n
@@ -173,7 +170,7 @@ class Leases:
             self._first_seen(scope, file.w)
 
     def _stamp(self, claim: Claim, head: Head, fence: str | None) -> None:
-        """Let a head carry a lease. What it shows stays, and so does its revision."""
+        """Store the key of a lease in the head, whose snapshot and revision stay the same."""
         if head.header is not None and head.fence == fence:
             return
         scope = claim.scope
@@ -181,7 +178,7 @@ class Leases:
         body = b"{}" if header.void else self._writer.whole(scope, head).body
         doc = self._writer.swap_head(scope, head, replace(header, fence=fence), body)
         if doc.version is None:
-            raise Beaten  # it was stored and replaced: by another claim, perhaps
+            raise Beaten  # it was stored and replaced, perhaps by another claim
         known = self._heads.remembered(scope)
         if known is None or known.version != head.version:
             known = Head()
@@ -190,9 +187,9 @@ class Leases:
         self._heads.remember(scope, stamped)
 
     def _stamped(self, claim: Claim, head: Head) -> Header:
-        """Return the header of the same head, or of a void one where there is none."""
+        """Return the header of the same head, or of a void one if there is none."""
         if head.header is not None and not head.is_foreign:
-            # Its source lives, or it would not be the head: so a fork under way is settled by this.
+            # A pending fork is finished by this: its source exists, or it would not be the head.
             return self._writer.rewritten(head.header)
         life = self._writer.life(claim.scope, head, claim.stamp.now)
         header = head.header
@@ -214,7 +211,7 @@ class Leases:
 
 
 def _void(now: int, line: str) -> Header:
-    """Return a head that has never shown anything, and does not show what was only kept so far."""
+    """Return a head that has never shown a snapshot."""
     return Header(
         id="",
         line=line,
@@ -233,7 +230,7 @@ def _void(now: int, line: str) -> Header:
 
 
 def is_held(stored: Stored | None) -> bool:
-    """Tell whether a document is that of a lease that was not given back, or damaged."""
+    """Return whether a lease was not released, or is damaged."""
     try:
         return stored is not None and leases.read(stored.data).key is not None
     except Corrupt:
@@ -241,7 +238,6 @@ def is_held(stored: Stored | None) -> bool:
 
 
 def is_damaged(stored: Stored) -> bool:
-    """Tell whether a document is none of a lease."""
     try:
         leases.read(stored.data)
     except Corrupt:

@@ -1,7 +1,7 @@
-"""What every write over a bucket is made of: attempts, roll-forward, and heads that are restored.
+"""The parts of every write: attempts, roll-forward, and restored heads.
 
-The compare-and-set of the head is the commit. A kept head is copied into history before another
-takes its place, by whoever replaces it: so a writer that was killed in between is rolled forward.
+The compare-and-set of the head is the commit. A kept head is copied into history before it is
+replaced, by the writer that replaces it: so the work of a killed writer is rolled forward.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _PAUSE_S_MIN = 0.000_5
 _PAUSE_S_MAX = 0.05
 _RESENDS_MAX = 8
-_CHUNK = 16  # copies looked at for one of ours
+_CHUNK = 16  # copies read to find one of ours
 
 
 class Writer:
-    """What every write is made of: attempts, roll-forward, and heads that are restored."""
+    """The parts of every write."""
 
     def __init__(
         self,
@@ -52,11 +52,9 @@ class Writer:
 
     @property
     def monotonic(self) -> float:
-        """Seconds on a clock that only goes forward."""
         return self._clock.monotonic()
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
         self._clock.sleep(seconds)
 
     def contend(self, scope: ScopeKey, attempt: Callable[[], T]) -> T:
@@ -79,7 +77,7 @@ class Writer:
                 )
 
     def whole(self, scope: ScopeKey, head: Head) -> Doc:
-        """Return the document of a head with its state, unless it has moved."""
+        """Return the document of a head with its state; raise Beaten if it has moved."""
         if head.doc is not None and head.doc.stored is not None:
             return head.doc
         doc = self.files.read_head(scope, whole=True)
@@ -98,9 +96,9 @@ class Writer:
         return ids.mint(now, self.draw().bits, "")
 
     def life(self, scope: ScopeKey, head: Head, now: int, *, is_kept_only: bool = False) -> Life:
-        """Return the life that goes on with this head, or a new one.
+        """Return the life that continues with this head, or a new one.
 
-        For what is only kept, nobody needs to know what lies there already.
+        A save with head=False (`is_kept_only`) does not need to know what history holds.
         """
         floor, last = self.heads.given(scope)
         header = head.header
@@ -108,27 +106,27 @@ class Writer:
         if strange:
             header = self._adopted(scope, head)
         if header is None or header.line is None:
-            # Each attempt begins another line: a lost one that arrives late is then never joined.
+            # Each attempt begins another line: a delayed write of an earlier one is then ignored.
             line = self.new_line(now)
             old = 0 if header is None else header.seq
             prefix = self.files.layout.history_prefix(scope)
             if is_kept_only:
                 return Life(line, max(last, old), floor, None, True, mixed=True, foreign=True)
             listed = self.files.bucket.list(prefix, limit=_CHUNK)
-            # If all of them count without a line, there is none among them of an earlier life; that
-            # is worth a look, for otherwise every listing of ids has to read them all.
+            # If all copies count without a line, none belongs to an earlier life. It is worth these
+            # reads: otherwise every listing of ids has to read all copies.
             alike = len(listed) < _CHUNK and len(self.history.at(Head(), listed)) == len(listed)
             return Life(
                 line, max(last, old), floor, None, True, mixed=not alike, foreign=bool(listed)
             )
         last, floor = max(last, header.last, header.seq), max(floor, header.floor)
-        # Such a head carries no lease: what a copy beneath it carried may have passed since.
+        # A foreign head has no lease, and that of a copy below it may have passed on since.
         fence = None if strange else header.fence
         foreign = strange or header.foreign
         return Life(header.line, last, floor, fence, False, mixed=header.mixed, foreign=foreign)
 
     def _adopted(self, scope: ScopeKey, head: Head) -> Header | None:
-        """Return the newest copy of ours beneath a foreign head: its line goes on."""
+        """Return the newest copy of ours below a foreign head: its line continues."""
         if self.index.enabled:
             pointers = self.index.history(scope, after=None, limit=_CHUNK)
             while chunk := list(islice(pointers, _CHUNK)):
@@ -136,7 +134,7 @@ class Writer:
                 newest = _newest(self.history.copies(scope, head, ids))
                 if newest is not None:
                     return newest
-        # By the time of the storage: what we wrote may lie beneath much that others wrote.
+        # By modification time: many copies of other tools may be newer than ours.
         places = sorted(self.history.listed(scope), key=lambda each: each.modified, reverse=True)
         for start in range(0, len(places), _CHUNK):
             newest = _newest(self.history.at(head, places[start : start + _CHUNK]))
@@ -145,13 +143,13 @@ class Writer:
         return None
 
     def roll_forward(self, scope: ScopeKey, head: Head) -> None:
-        """See that a kept head is in history, before anything else takes its place."""
+        """Copy a kept head into history before it is replaced."""
         shown = head.shown
         if shown is None or shown.foreign or not shown.header.kept or head.copied:
             return
         found = self.files.read_one(self.files.copy_place(scope, shown.header.id))
         if not is_done(shown.header, found):
-            # A document whose state is damaged is kept as it is: that is for `check` to tell.
+            # A document with a damaged state is copied as it is; `check` reports it.
             stored = shown.stored or self._stored(scope, head)
             self.copy(scope, shown.header, stored)
 
@@ -162,11 +160,10 @@ class Writer:
         return found.data
 
     def copy(self, scope: ScopeKey, header: Header, stored: bytes, *, known: Found = None) -> None:
-        """Put a head into history: its pointers, then its copy. Anyone may do it, at any time.
+        """Copy a head into history: its pointers, then its copy. Any process may do so, any time.
 
-        An older version of the same line is replaced, and what is left of another line only while
-        the head is still of this one. A tombstone of its own stays. `known` is what is known to
-        stand there.
+        An older version of the same line is replaced; a copy of another line only while the head
+        still has this one. Its own tombstone stays. `known` is the present copy, if known.
         """
         beside = known.header if isinstance(known, Doc) and not known.foreign else None
         self.index.point(scope, header, beside=beside)
@@ -206,11 +203,11 @@ class Writer:
         return Doc(header, version, data)
 
     def rewritten(self, header: Header) -> Header:
-        """Return the header of another write of the same, which was just read and was there."""
+        """Return the header for writing the same snapshot again."""
         return replace(header, w=self.draw().nonce, trail=trail_after(header), pending=None)
 
     def void(self, header: Header) -> Header:
-        """Return the header of a head that shows nothing, in place of this one."""
+        """Return the header of a void head that replaces this one."""
         return Header(
             id=header.id,
             line=header.line,
@@ -236,16 +233,16 @@ class Writer:
         )
 
     def bump(self, scope: ScopeKey, head: Head, *, until: int = 0) -> None:
-        """Write a void head anew, so that nobody who read it restores what is about to change.
+        """Write a void head again, so that no writer that read it restores what will be changed.
 
-        `until` is the last place that it may show from now on.
+        `until` is the greatest `seq` that the scope may show from now on.
         """
         if head.header is not None and head.is_void:
             header = replace(head.header, last=max(head.header.last, until))
             self.swap_head(scope, head, self.rewritten(header), b"{}")
 
     def restore(self, scope: ScopeKey, head: Head) -> None:
-        """Put what a void head shows into it; always begins anew afterwards."""
+        """Make the snapshot that a void head shows the head again, and raise Beaten."""
         newest = self.history.newest(scope, head)
         if newest is None or newest.foreign or head.header is None:
             return
@@ -253,7 +250,7 @@ class Writer:
         found = self.files.read_one(place, whole=True, versions=True)
         if not isinstance(found, Doc) or found.header.revision != newest.header.revision:
             raise Beaten
-        # The copy is written anew, so that nobody who read it before changes it behind our back.
+        # The copy is written again, so that no writer that read it before can change it.
         void = head.header
         touched = replace(
             self.rewritten(found.header), line=void.line, mixed=void.mixed, foreign=void.foreign
@@ -283,7 +280,7 @@ def _line_of(found: Doc | Grave) -> str | None:
 
 
 def is_done(header: Header, found: Found) -> bool:
-    """Tell whether history already holds this version of a snapshot, a newer one, or its end."""
+    """Return whether history has this version of a snapshot, a newer one, or its tombstone."""
     if isinstance(found, Doc) and found.header.line == header.line:
         return (found.header.seq, found.header.rev) >= (header.seq, header.rev)
     if isinstance(found, Grave) and found.tombstone.line == header.line:

@@ -45,8 +45,8 @@ from limpet.backends.buckets.directory.folders import (
     parts_of,
 )
 from limpet.backends.buckets.directory.listen import FIRST_S, FolderEar, can_hear
-from limpet.backends.buckets.directory.listing import Leftover, Page, Sweeper
-from limpet.backends.buckets.protocol import Ear, Listed, Moved, Stored
+from limpet.backends.buckets.directory.listing import Page, Sweeper
+from limpet.backends.buckets.protocol import Ear, Leftover, Listed, Moved, Stored
 from limpet.backends.support.polling import Poller
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import InvalidInput, Unavailable, Unsupported
@@ -319,11 +319,9 @@ class DirectoryBucket:
     # What killed processes and foreign tools leave
 
     def leftovers(self, *, limit: int) -> Sequence[Leftover]:
-        """Return what is not an object and will not become one, foreign files included."""
         return self._sweeper.leftovers(limit=limit)
 
     def sweep(self) -> int:
-        """Remove temporary files of processes killed long ago; return how many."""
         return self._sweeper.sweep()
 
 

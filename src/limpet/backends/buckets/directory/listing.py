@@ -5,7 +5,6 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
 
 from limpet.backends.buckets.directory.folders import (
     DEPTH_MAX,
@@ -16,7 +15,7 @@ from limpet.backends.buckets.directory.folders import (
     failure,
     is_text,
 )
-from limpet.backends.buckets.protocol import Listed
+from limpet.backends.buckets.protocol import Leftover, Listed
 
 _SCAN_ITEMS_MIN = 256  # names that one scan of a folder looks for, at least
 _SPARE_ITEMS = 1024  # names beyond its page that a scan collects before it sorts
@@ -105,17 +104,6 @@ class Page:
             self.visit(inner, path + order, "")
         finally:
             os.close(inner)
-
-
-class Leftover(NamedTuple):
-    """Something below the root that is not an object, and why. The key is for messages.
-
-    `sweep` removes what is `stale`.
-    """
-
-    key: str
-    reason: str
-    stale: bool
 
 
 class Sweeper:
