@@ -316,18 +316,10 @@ def test_the_default_parent_is_one_that_stays(
     found: str | None,
 ) -> None:
     ask = never if newest == "never" else lambda: newest
-    head_id, head_kept, head_parent_id = head or (None, False, None)
-    answer = default_parent(
-        own_id=own_id,
-        head_id=head_id,
-        head_kept=head_kept,
-        head_parent_id=head_parent_id,
-        newest_kept=ask,
-    )
-    assert answer == found
     row = None
     if head is not None:
         row = ROW._replace(id=head[0], kept=head[1], parent_id=head[2])
+    assert default_parent(own_id, row, ask) == found
     made = new_row(COMMIT._replace(id=own_id), ScopeState(head=row), size=1, newest_kept=ask)
     assert made.parent_id == found
 

@@ -16,12 +16,7 @@ from limpet.protocol import Append, AppendOffsets, Commit
 
 
 def default_parent(
-    *,
-    own_id: str | None,
-    head_id: str | None,
-    head_kept: bool,
-    head_parent_id: str | None,
-    newest_kept: Callable[[], str | None],
+    own_id: str | None, head: Row | None, newest_kept: Callable[[], str | None]
 ) -> str | None:
     """Return the parent of a new snapshot for which the caller named none.
 
@@ -29,8 +24,8 @@ def default_parent(
     else the newest kept snapshot of the scope. It is never the snapshot itself: a draft may have a
     parent that was deleted and is now saved again.
     """
-    if head_id is not None:
-        named = head_id if head_kept else head_parent_id
+    if head is not None:
+        named = head.id if head.kept else head.parent_id
         if named is not None and named != own_id:
             return named
     newest = newest_kept()
@@ -141,14 +136,7 @@ def new_row(
     """Return the row of a new snapshot; `newest_kept` is called only if its parent needs it."""
     parent_id = commit.parent
     if parent_id is HEAD:
-        head = line.head
-        parent_id = default_parent(
-            own_id=commit.id,
-            head_id=None if head is None else head.id,
-            head_kept=head is not None and bool(head.kept),
-            head_parent_id=None if head is None else head.parent_id,
-            newest_kept=newest_kept,
-        )
+        parent_id = default_parent(commit.id, line.head, newest_kept)
     now, nonce, bits = commit.stamp
     return Row(
         seq=line.next_seq,

@@ -18,7 +18,7 @@ from limpet.backends.objects.roll_forward import Writer
 from limpet.core import commits, document, ids
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.document import Header
-from limpet.core.layout import is_clipped
+from limpet.core.layout import clipped_ids
 from limpet.core.rows import info_of, unpack_ref
 from limpet.errors import (
     AlreadyExists,
@@ -81,6 +81,7 @@ class Replacer:
         row = commits.replaced_row(commit, existing.row, size=len(commit.body))
         header = replaced_header(existing.header, row)
         if life is not None and is_head:
+            session_id, scope_id = clipped_ids(scope)
             header = replace(
                 header,
                 line=life.line,
@@ -88,8 +89,8 @@ class Replacer:
                 floor=life.floor,
                 mixed=life.mixed,
                 foreign=life.foreign,
-                session_id=scope.session_id if is_clipped(scope.session_id) else None,
-                scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+                session_id=session_id,
+                scope_id=scope_id,
             )
         if is_head:
             self._replace_head(scope, head, header, copy, commit.body)

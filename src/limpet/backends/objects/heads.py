@@ -13,7 +13,7 @@ from limpet.backends.objects.documents import Doc, Files, Found, trail_after
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import ids
 from limpet.core.document import Header
-from limpet.core.layout import is_clipped
+from limpet.core.layout import clipped_ids
 from limpet.core.rows import Row, unpack_ref
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
@@ -172,7 +172,7 @@ class Life(NamedTuple):
 
 def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Header:
     """Return the header of a new snapshot."""
-    scope = commit.scope
+    session_id, scope_id = clipped_ids(commit.scope)
     return Header(
         id=row.id,
         line=line,
@@ -191,8 +191,8 @@ def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Hea
         foreign=life.foreign,
         floor=life.floor if commit.id is not None else row.id,
         fence=life.fence,
-        session_id=scope.session_id if is_clipped(scope.session_id) else None,
-        scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+        session_id=session_id,
+        scope_id=scope_id,
         parent=row.parent_id,
         forked_from=row.forked_from,
         status=row.status,

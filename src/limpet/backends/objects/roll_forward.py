@@ -208,28 +208,16 @@ class Writer:
 
     def void(self, header: Header) -> Header:
         """Return the header of a void head that replaces this one."""
-        return Header(
-            id=header.id,
-            line=header.line,
-            seq=header.seq,
-            rev=header.rev,
-            nonce=header.nonce,
-            born=header.born,
-            w=self.draw().nonce,
-            created_at=header.created_at,
-            updated_at=header.updated_at,
-            at=header.at,
+        return replace(
+            self.rewritten(header),
             size=0,
-            last=header.last,
             kept=False,
             void=True,
-            mixed=header.mixed,
-            foreign=header.foreign,
-            trail=trail_after(header),
-            floor=header.floor,
-            fence=header.fence,
-            session_id=header.session_id,
-            scope_id=header.scope_id,
+            parent=None,
+            forked_from=None,
+            status="",
+            labels=b"{}",
+            metadata=b"{}",
         )
 
     def bump(self, scope: ScopeKey, head: Head, *, until: int = 0) -> None:

@@ -10,6 +10,7 @@ As bytes a delta is a JSON array of integers, three for each step (where to copy
 bytes, and how many new bytes follow), and right after its `]` all the new bytes.
 """
 
+from collections.abc import Callable
 from itertools import accumulate
 from operator import add
 from typing import NamedTuple
@@ -95,57 +96,50 @@ def apply(base: bytes, delta: Delta) -> bytes:
 def diff(old: bytes, new: bytes) -> Delta:
     """Return a delta from `old` to `new`; it takes at most 64 bytes more than `new`."""
     shorter = min(len(old), len(new))
-    prefix = _same_ahead(old, 0, new, 0, shorter)
+    prefix = expected = _same_ahead(old, 0, new, 0, shorter)
     suffix = _same_behind(old, len(old), new, len(new), shorter - prefix)
-    script = _Script(new)
-    if prefix >= _MATCH_MIN:
-        script.copy(0, prefix, 0)
-        at = prefix
-    else:
-        at = 0
-    if suffix < _MATCH_MIN:
-        suffix = 0
+    prefix = prefix if prefix >= _MATCH_MIN else 0
+    suffix = suffix if suffix >= _MATCH_MIN else 0
     end = len(new) - suffix
-    if at < end:
-        _Search(old, new, end).into(script, at, prefix)
-    if suffix:
-        script.copy(len(old) - suffix, suffix, end)
-    return script.finished()
+    draft = Draft()
+    draft.copy(0, prefix)
+    done = prefix
+    if prefix < end:
+        done = _Search(old, new, end).into(draft, prefix, expected)
+    draft.write(new[done:end])
+    draft.copy(len(old) - suffix, suffix)
+    return draft.finished()
 
 
-class _Script:
-    """A delta under construction; what lies between two copies becomes new bytes."""
+class Draft:
+    """A delta under construction."""
 
-    def __init__(self, new: bytes) -> None:
-        self._new = new
-        self._done = 0
+    def __init__(self) -> None:
         self._ops: list[int] = []
         self._parts: list[bytes] = []
 
-    def copy(self, start: int, count: int, at: int) -> None:
-        """Make `count` bytes at `at` of the new string a copy."""
-        self._fresh(at)
+    def copy(self, start: int, size: int) -> None:
+        if not size:
+            return
         ops = self._ops
         if ops and not ops[-1] and ops[-3] + ops[-2] == start:
-            ops[-2] += count
+            ops[-2] += size  # it continues the copy before
         else:
-            ops += (start, count, 0)
-        self._done = at + count
+            ops += (start, size, 0)
 
-    def _fresh(self, until: int) -> None:
-        if until > self._done:
-            if not self._ops:
-                self._ops += (0, 0, 0)
-            self._ops[-1] = until - self._done
-            self._parts.append(self._new[self._done : until])
-            self._done = until
+    def write(self, literal: bytes) -> None:
+        if not literal:
+            return
+        if not self._ops:
+            self._ops += (0, 0, 0)
+        self._ops[-1] += len(literal)
+        self._parts.append(literal)
 
     @property
     def is_full(self) -> bool:
         return len(self._ops) >= 3 * _STEPS_MAX
 
     def finished(self) -> Delta:
-        self._fresh(len(self._new))
         return Delta(self._ops, b"".join(self._parts))
 
 
@@ -158,16 +152,21 @@ class _Search:
         self._end = end
         self._left = min(4 * (len(old) + len(new)) + _BLOCK_MAX, _SEARCHED_MAX)
 
-    def into(self, script: _Script, at: int, expected: int) -> None:
-        """Add copies to a script, from `at` on; `expected` is where the old string may continue."""
-        while at < self._end and not script.is_full:
+    def into(self, draft: Draft, at: int, expected: int) -> int:
+        """Add what is found to a draft, from `at` on; return the end of the last match.
+
+        `expected` is where the old string may continue.
+        """
+        while at < self._end and not draft.is_full:
             found = self._next(at, expected)
             if found is None:
-                return
-            start, count, at = found
-            script.copy(start, count, at)
-            at += count
+                break
+            start, count, target = found
+            draft.write(self._new[at:target])
+            draft.copy(start, count)
+            at = target + count
             expected = start + count
+        return at
 
     def _next(self, at: int, expected: int) -> tuple[int, int, int] | None:
         for reach, spread in _SEARCHES:
@@ -210,41 +209,26 @@ class _Search:
 def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     """Return how many bytes are equal from two positions on, up to a limit."""
     view = memoryview(old)  # whose slices copy nothing
-    done, block = 0, _BLOCK_MIN
-    while done < limit:
-        size = min(block, limit - done)
-        if not new.startswith(view[i + done : i + done + size], j + done):
-            break
-        done += size
-        block = min(block * 4, _BLOCK_MAX)
-    else:
-        return limit
-    low, high = done, done + size  # the same up to `low`, not up to `high`
-    while high - low > 1:
-        middle = (low + high) // 2
-        if new.startswith(view[i + low : i + middle], j + low):
-            low = middle
-        else:
-            high = middle
-    return low
+    return _extent(limit, lambda low, high: new.startswith(view[i + low : i + high], j + low))
 
 
 def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     """Return how many bytes are equal before two positions, up to a limit."""
     view = memoryview(old)
-    done, block = 0, _BLOCK_MIN
-    while done < limit:
-        size = min(block, limit - done)
-        if not new.endswith(view[i - done - size : i - done], 0, j - done):
-            break
-        done += size
+    return _extent(limit, lambda low, high: new.endswith(view[i - high : i - low], 0, j - low))
+
+
+def _extent(limit: int, is_same: Callable[[int, int], bool]) -> int:
+    """Return how far things are the same: by growing blocks, then by bisection."""
+    low, block = 0, _BLOCK_MIN
+    while low < limit and is_same(low, high := min(low + block, limit)):
+        low = high
         block = min(block * 4, _BLOCK_MAX)
-    else:
+    if low >= limit:
         return limit
-    low, high = done, done + size
-    while high - low > 1:
+    while high - low > 1:  # the same up to `low`, not up to `high`
         middle = (low + high) // 2
-        if new.endswith(view[i - middle : i - low], 0, j - low):
+        if is_same(low, middle):
             low = middle
         else:
             high = middle

@@ -9,7 +9,7 @@ parts two texts share, without comparing a byte: that is how the deltas of a gro
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from limpet.core.deltas.delta import Delta
+from limpet.core.deltas.delta import Delta, Draft
 from limpet.errors import Corrupt
 
 BASE = 0  # the number of the source that is a group's anchor; its bytes need not be known
@@ -102,33 +102,9 @@ class Splices:
         return b"".join(parts)
 
 
-class _Draft:
-    """A delta under construction."""
-
-    def __init__(self) -> None:
-        self._ops: list[int] = []
-        self._parts: list[bytes] = []
-
-    def copy(self, start: int, size: int) -> None:
-        ops = self._ops
-        if ops and not ops[-1] and ops[-3] + ops[-2] == start:
-            ops[-2] += size
-        else:
-            ops += (start, size, 0)
-
-    def write(self, literal: bytes) -> None:
-        if not self._ops:
-            self._ops += (0, 0, 0)
-        self._ops[-1] += len(literal)
-        self._parts.append(literal)
-
-    def finished(self) -> Delta:
-        return Delta(self._ops, b"".join(self._parts))
-
-
 def flatten(text: Splices, sources: Sequence[bytes]) -> Delta:
     """Return a text as one delta against the source BASE."""
-    draft = _Draft()
+    draft = Draft()
     begin = 0
     for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
         if source == BASE:
@@ -156,14 +132,14 @@ class Inverse:
             slices.sort()
 
     def delta_of(self, text: Splices) -> Delta:
-        draft = _Draft()
+        draft = Draft()
         begin = 0
         for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
             self._express(draft, source, offset, offset + end - begin)
             begin = end
         return draft.finished()
 
-    def _express(self, draft: _Draft, source: int, at: int, end: int) -> None:
+    def _express(self, draft: Draft, source: int, at: int, end: int) -> None:
         slices = self._slices.get(source, [])
         index = max(0, bisect_right(slices, (at, 2**63, 0)) - 1)
         while at < end:
@@ -182,7 +158,7 @@ class Inverse:
                 at = upto
                 index += 1
 
-    def _missing(self, draft: _Draft, source: int, at: int, end: int) -> None:
+    def _missing(self, draft: Draft, source: int, at: int, end: int) -> None:
         """Write what the later text lacks; BASE is copied, as its bytes may not be known."""
         if source == BASE:
             draft.copy(self._size + at, end - at)
