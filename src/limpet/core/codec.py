@@ -297,8 +297,6 @@ class Seal(Protocol):
 
 
 class NoSeal:
-    """The identity: bytes are stored as they are."""
-
     def seal(self, body: bytes) -> bytes:
         return body
 
@@ -336,6 +334,24 @@ def checksum_of(*parts: bytes) -> int:
     return unsigned - 2**64 if unsigned >= 2**63 else unsigned
 
 
+_SUMMED = b'{"limpet":{"sum":"'
+
+
+def write_summed(rest: bytes) -> bytes:
+    """Return a small document `{"limpet":{"sum":"<checksum>",<rest>`."""
+    rest = b'",' + rest
+    return b"%s%016x%s" % (_SUMMED, checksum_of(rest) % 2**64, rest)
+
+
+def read_summed(stored: bytes, *, what: str) -> bytes:
+    """Return what `write_summed` was given, or raise Corrupt."""
+    start, end = len(_SUMMED), len(_SUMMED) + 16
+    rest = stored[end:]
+    if stored[:start] != _SUMMED or b"%016x" % (checksum_of(rest) % 2**64) != stored[start:end]:
+        raise Corrupt(f"a {what} fails its checksum. bytes=`{len(stored)}`")
+    return rest[2:]
+
+
 def squeeze(
     payload: bytes, form: int = WHOLE, *, pack: bool = False, seal: Seal = NO_SEAL
 ) -> tuple[int, bytes]:
@@ -353,7 +369,6 @@ def squeeze(
 
 
 def form_of(encoding: int) -> int:
-    """Return WHOLE, DELTA or SEALED."""
     return encoding & ~ZSTD
 
 

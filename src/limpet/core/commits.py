@@ -198,6 +198,5 @@ def appended(append: Append, head_body: bytes | None) -> tuple[bytes, AppendOffs
 
 
 def check_size(size: int, append: Append) -> None:
-    """Raise InvalidInput if an append makes a state that is too large."""
     if size > append.state_bytes_max:
         raise InvalidInput(f"the state is too large. bytes=`{size}` max=`{append.state_bytes_max}`")

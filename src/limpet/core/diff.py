@@ -241,7 +241,6 @@ class _Tokens:
             known[id(each)] = self._by_content.setdefault(content, object())
 
     def of(self, value: JSON) -> Token:
-        """Return the token of a value that was read, or of a part of one."""
         kind = type(value)
         if kind is str or kind is int or value is None:
             return value
@@ -383,7 +382,6 @@ def _moves(kept: dict[int, int], moved: dict[int, int]) -> Iterator[tuple[int, i
 
 
 def _identity(value: JSON) -> tuple[str, str | int] | None:
-    """Return the identity of an element, if it has one."""
     if type(value) is dict:
         for name in _IDENTITY_FIELDS:
             if type(value.get(name)) in (str, int):

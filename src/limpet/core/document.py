@@ -352,7 +352,6 @@ def is_tombstone_size(size: int) -> bool:
 
 
 def read_tombstone(stored: bytes) -> Tombstone | None:
-    """Return the tombstone, or None if the bytes are not one."""
     if len(stored) > TOMBSTONE_BYTES_MAX or not stored.startswith(_DELETED):
         return None
     try:

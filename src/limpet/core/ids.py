@@ -70,12 +70,10 @@ def place_at(now_us: int) -> int:
 
 
 def place_us(seq: int) -> int:
-    """Return the microseconds of a place."""
     return seq >> _PLACE_BITS
 
 
 def time_ms_of(text: str) -> int | None:
-    """Return the time in a UUIDv7, or None if the text is not one."""
     return int(text.replace("-", "")[:12], 16) if _UUID7.fullmatch(text) else None
 
 

@@ -137,8 +137,6 @@ def _digest(id: str) -> str:
 
 
 class File(Enum):
-    """What a document is, by its key."""
-
     HEAD = "the current document of a scope"
     COPY = "a snapshot in history"
     MANIFEST = "the manifest of a scope"
@@ -201,7 +199,6 @@ class Layout:
         return f"{self.scope_prefix(scope)}immutable_history/"
 
     def copy_key(self, scope: ScopeKey, id: str) -> str:
-        """Return the key of a snapshot in history."""
         return f"{self.history_prefix(scope)}snapshot_{_name(id)}.json"
 
     def beside_head(self, head_key: str, id: str) -> str:
@@ -309,7 +306,6 @@ def order_prefix(scope: ScopeKey) -> str:
 
 
 def session_order_prefix(session_id: str) -> str:
-    """Return the prefix of the pointers to a session's history."""
     return f"{INDEX}order/{_short(session_id)}/"
 
 
@@ -330,7 +326,6 @@ def orders_prefix(prefix: str) -> str:
 
 
 def order_key(ref: SnapshotRef, *, seq: int, born: str) -> str:
-    """Return the pointer to a snapshot by its `seq`."""
     return f"{order_prefix(ref.scope)}{_SEQ_LAST - seq:016x}.{_short(ref.id)}.{born}"
 
 
@@ -353,7 +348,6 @@ def label_key(ref: SnapshotRef, label: str, value: str, *, at_ms: int, born: str
 
 
 def parse_pointer(key: str) -> Pointer | None:
-    """Parse a key of the index; None if it is not one."""
     found = next((found for each in _POINTERS if (found := each.fullmatch(key))), None)
     if found is None:
         return None

@@ -42,8 +42,6 @@ def renewed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
 # this write, `trail` has those of the writes before, and the ids are set if the key has them
 # clipped, as in a snapshot's document.
 
-_OPENING = b'{"limpet":{"sum":"'
-_CLOSING = b"}}"
 _KINDS: dict[str, tuple[type, ...]] = {
     "n": (int,),
     "key": (str, type(None)),
@@ -78,15 +76,11 @@ def write(file: LeaseFile) -> bytes:
     facts: dict[str, Any] = {name: getattr(file, name) for name in _KINDS}
     more = {"trail": file.trail, "session_id": file.session_id, "scope_id": file.scope_id}
     facts |= {name: value for name, value in more.items() if value}
-    rest = b'",%s%s' % (orjson.dumps(facts)[1:-1], _CLOSING)
-    return b"%s%s%s" % (_OPENING, _sum(rest), rest)
+    return codec.write_summed(orjson.dumps(facts)[1:] + b"}")
 
 
 def read(stored: bytes) -> LeaseFile:
-    """Parse the document of a lease, or raise Corrupt."""
-    behind = stored[len(_OPENING) + 16 :]
-    if not stored.startswith(_OPENING) or _sum(behind) != stored[len(_OPENING) :][:16]:
-        raise Corrupt(f"a lease fails its checksum. bytes=`{len(stored)}`")
+    codec.read_summed(stored, what="lease")
     try:
         facts = orjson.loads(stored)["limpet"]
         trail = tuple(facts.get("trail", ()))
@@ -102,7 +96,3 @@ def read(stored: bytes) -> LeaseFile:
         raise Corrupt(f"a lease has an unknown form. bytes=`{len(stored)}`") from cause
     given = {name: facts[name] for name in _KINDS}
     return LeaseFile(**given, trail=trail, session_id=names[0], scope_id=names[1])
-
-
-def _sum(rest: bytes) -> bytes:
-    return b"%016x" % (codec.checksum_of(rest) % 2**64)

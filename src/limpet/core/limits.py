@@ -60,7 +60,6 @@ def check_id(name: str, value: object) -> str:
 
 
 def check_scope(session_id: object, scope_id: object, kind: object) -> ScopeKey:
-    """Return the address of a scope after checking its three parts."""
     kind = check_text("kind", kind, chars_max=KIND_CHARS_MAX, chars_min=1)
     # Kinds are folder names, so two must not differ by case alone.
     if kind != _KIND_MIXED and (not _KIND.fullmatch(kind) or kind == _KIND_MIXED.lower()):
@@ -84,7 +83,6 @@ def check_labels(labels: object) -> dict[str, str]:
 
 
 def check_status(status: object) -> str:
-    """Return a status: free text of up to 256 characters."""
     return check_text("status", status, chars_max=STATUS_CHARS_MAX)
 
 

@@ -50,7 +50,6 @@ def unsqueezed(stored: bytes) -> bytes:
 
 
 def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
-    """Return the row, or raise Corrupt if it is not what was stored."""
     try:
         if note_checksum(row, owner) == checksum:
             return row
@@ -60,7 +59,6 @@ def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
 
 
 def note_checksum(row: NoteRow, owner: int) -> int:
-    """Return the checksum over the row and the key of the scope that owns it."""
     facts = orjson.dumps((owner, row.on, row.name, row.rev, row.nonce, row.updated_at))
     return checksum_of(facts, row.value)
 
@@ -94,7 +92,6 @@ def note_of(row: NoteRow) -> Note:
 # (see `codec`). `trail` has the nonces of the last writes, and the ids are set if the key has them
 # clipped, as in a snapshot's document.
 
-_OPENING = b'{"limpet":{"sum":"'
 _SPLIT = b'},"value":'
 
 
@@ -118,17 +115,12 @@ def write(file: NoteFile) -> bytes:
         "scope_id": file.scope_id,
     }
     given = orjson.dumps({key: value for key, value in facts.items() if value is not None})
-    rest = b'",%s%s%s}' % (given[1:-1], _SPLIT, row.value)
-    return b"%s%s%s" % (_OPENING, _sum(rest), rest)
+    return codec.write_summed(b"%s%s%s}" % (given[1:-1], _SPLIT, row.value))
 
 
 def read(stored: bytes) -> NoteFile:
-    """Parse the document of a note, or raise Corrupt."""
-    behind = stored[len(_OPENING) + 16 :]
-    if not stored.startswith(_OPENING) or _sum(behind) != stored[len(_OPENING) :][:16]:
-        raise Corrupt(f"a note fails its checksum. bytes=`{len(stored)}`")
     # Inside a text the quotes of the split would be escaped, so its first occurrence is the split.
-    given, _, value = behind[2:-1].partition(_SPLIT)
+    given, _, value = codec.read_summed(stored, what="note")[:-1].partition(_SPLIT)
     try:
         facts = orjson.loads(b"{%s}" % given)
         row = NoteRow(
@@ -148,7 +140,3 @@ def read(stored: bytes) -> NoteFile:
         raise Corrupt(f"a note has an unknown form. bytes=`{len(stored)}`") from cause
     trail = tuple(facts.get("trail", ()))
     return NoteFile(row, trail, facts.get("session_id"), facts.get("scope_id"))
-
-
-def _sum(rest: bytes) -> bytes:
-    return b"%016x" % (codec.checksum_of(rest) % 2**64)

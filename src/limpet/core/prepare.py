@@ -144,7 +144,6 @@ def note_write(
     stamp: Stamp,
     state_bytes_max: int,
 ) -> NoteWrite:
-    """Return the write of a note, its value encoded."""
     encoded = codec.encode(value, what="note")
     _check_size("the note", encoded, state_bytes_max)
     return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
@@ -174,7 +173,6 @@ def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffset
 
 
 def encode_labels(labels: Mapping[str, str] | None) -> bytes:
-    """Return labels encoded in the order of their names."""
     plain = limits.check_labels(labels)
     return codec.encode(plain, what="labels") if plain else b"{}"
 
@@ -207,7 +205,6 @@ def check_expect(expect: Expect) -> Expect:
 
 
 def check_ref(name: str, ref: object) -> SnapshotRef:
-    """Return the checked address of a snapshot."""
     match ref:
         case ((session_id, scope_id, kind), snapshot_id):
             scope = limits.check_scope(session_id, scope_id, kind)

@@ -36,7 +36,6 @@ class Row(NamedTuple):
 
 
 def verify_row(row: Row, owner: int, checksum: int) -> Row:
-    """Return the row, or raise Corrupt if it is not what was stored."""
     try:
         if row_checksum(row, owner) == checksum:
             return row

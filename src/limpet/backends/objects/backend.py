@@ -113,7 +113,6 @@ class ObjectBackend:
         return found
 
     def _read_shown(self, scope: ScopeKey, head: Head, id: str | None) -> Doc | None:
-        """Return the snapshot that a head shows, or has shown, with its state."""
         for _ in range(_READS_MAX):
             shown = self._history.shown(scope, head)
             if shown is None or shown.stored is not None:

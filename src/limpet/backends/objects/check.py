@@ -53,8 +53,6 @@ class _Entry(NamedTuple):
 
 
 class Checker:
-    """Checks and repairs a bucket."""
-
     def __init__(self, writer: Writer, places: Places, *, grace_us: int) -> None:
         self._writer = writer
         self._files = writer.files
@@ -141,7 +139,6 @@ class Checker:
         )
 
     def _freed(self, key: str, version: str | None) -> bool:
-        """Replace a damaged lease by a released one."""
         stamp = self._writer.draw()
         free = LeaseFile(0, None, "", 0, stamp.now, stamp.nonce)
         try:

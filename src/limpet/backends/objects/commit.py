@@ -138,8 +138,6 @@ class Replacer:
 
 
 class Saver:
-    """Carries out commits."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._files = writer.files
@@ -383,7 +381,6 @@ class Saver:
         return info_of(scope, row)
 
     def _put_into_history(self, scope: ScopeKey, doc: Doc, *, begun: bool) -> None:
-        """Copy a head that was just committed; only then is it acknowledged."""
         if not doc.header.kept:
             return
         self._writer.copy(scope, doc.header, doc.stored or b"")

@@ -38,8 +38,6 @@ _NOTES_MAX = 10_000  # of a deleted scope; with more, new ones are deleted too
 
 
 class Deleter:
-    """Deletes snapshots, scopes and sessions."""
-
     def __init__(self, writer: Writer, notes: Notes, leases: Leases) -> None:
         self._writer = writer
         self._notes = notes
@@ -53,7 +51,6 @@ class Deleter:
     def delete_snapshots(
         self, scope: ScopeKey, names: Sequence[str], *, spare_head: bool, fence: str | None
     ) -> Pruned:
-        """As `Backend.delete_snapshots`."""
         wanted = list(dict.fromkeys(names))
         sizes, gone = list[int](), list[str]()
         try:
@@ -210,7 +207,6 @@ class Deleter:
     # Scopes and sessions
 
     def delete_scope(self, scope: ScopeKey, *, expect: Expect, fence: str | None) -> int:
-        """As `Backend.delete_scope`."""
         if expect is ANY and fence is None:
             return self._erase(scope.session_id, scope)
 
@@ -283,7 +279,6 @@ class Deleter:
                 yield place.key
 
     def delete_session(self, session_id: str) -> int:
-        """As `Backend.delete_session`."""
         return self._erase(session_id, None)
 
     def _count(self, scope: ScopeKey) -> int:
@@ -310,7 +305,6 @@ class Deleter:
         return count
 
     def _passes(self, session_id: str, prefix: str) -> Iterator[int]:
-        """Delete a page at a time; yield how many snapshots were in it."""
         bucket, passes = self._files.bucket, 0
         while True:
             page = bucket.list(prefix, limit=PAGE)
@@ -325,7 +319,6 @@ class Deleter:
                 raise _still_written(session_id)
 
     def _count_page(self, page: Sequence[Listed], heads: Sequence[str]) -> int:
-        """Count the snapshots of a page that is about to be deleted, and of its heads."""
         places = []
         count = 0
         for each in page:

@@ -63,7 +63,6 @@ class Doc(NamedTuple):
 
     @property
     def row(self) -> Row:
-        """The row that the rules of core/commits.py work on."""
         header = self.header
         return Row(
             seq=header.seq,
@@ -103,8 +102,6 @@ class DocumentAddress(NamedTuple):
 
 
 class Files:
-    """Reads and writes documents through a bucket."""
-
     def __init__(self, bucket: Bucket, layout: Layout) -> None:
         self.bucket = bucket
         self.layout = layout
@@ -152,7 +149,6 @@ class Files:
         return found if isinstance(found, Doc) else None
 
     def parsed(self, place: DocumentAddress, stored: Stored) -> Found:
-        """Parse bytes that were read whole."""
         return self._parse(place, stored, whole=True, versions=False)
 
     def _parse(
@@ -293,7 +289,6 @@ def _bears(header: Header, id: Name | None) -> bool:
 
 
 def unknown(key: str) -> Unavailable:
-    """Return the error of a write whose outcome is not known."""
     return Unavailable(
         "an answer was lost, and it is not known whether the write was applied: read before you "
         f"write again. key=`{key}`",
@@ -302,5 +297,4 @@ def unknown(key: str) -> Unavailable:
 
 
 def trail_after(header: Header) -> tuple[str, ...]:
-    """Return the trail of the document that replaces this one."""
     return (header.w, *header.trail)[:TRAIL_MAX]

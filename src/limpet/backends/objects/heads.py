@@ -37,7 +37,6 @@ class Head(NamedTuple):
 
     @property
     def header(self) -> Header | None:
-        """Its header, also if it shows nothing."""
         return None if self.doc is None else self.doc.header
 
     @property
@@ -60,7 +59,6 @@ class Head(NamedTuple):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another tool wrote it."""
         return self.doc is not None and self.doc.foreign
 
     def counts(self, header: Header) -> bool:
@@ -171,7 +169,6 @@ class Life(NamedTuple):
 
 
 def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Header:
-    """Return the header of a new snapshot."""
     session_id, scope_id = clipped_ids(commit.scope)
     return Header(
         id=row.id,

@@ -27,8 +27,6 @@ _SPARE = 16  # pointers beyond a page, in case some are dangling
 
 
 class History:
-    """Reads copies."""
-
     def __init__(self, files: Files, index: Index, heads: Heads) -> None:
         self._files = files
         self._index = index
@@ -55,7 +53,6 @@ class History:
         return next(iter(self.page(scope, head, after=head.header.last + 1, limit=1)), None)
 
     def newest_kept(self, scope: ScopeKey, head: Head) -> str | None:
-        """Return the id of the newest kept snapshot, shown or not."""
         page = self.page(scope, head, after=None, limit=1)
         return page[0].header.id if page else None
 
@@ -70,7 +67,6 @@ class History:
         raise Unavailable(f"the head keeps changing: try again. session=`{scope.session_id}`")
 
     def walk(self, scope: ScopeKey, head: Head, after: int | None = None) -> Iterator[Doc]:
-        """Iterate over the whole history, the newest first."""
         while page := self.page(scope, head, after=after, limit=PAGE):
             yield from page
             after = page[-1].header.seq
@@ -170,7 +166,6 @@ class History:
     def _strangers(
         self, scope: ScopeKey, head: Head, listed: Sequence[Listed], known: Sequence[Pointed]
     ) -> list[Doc]:
-        """Return the copies without a pointer."""
         layout = self._files.layout
         pointed = {layout.copy_key(scope, each.ref.id) for each in known}
         if head.shown is not None:
@@ -214,7 +209,6 @@ class History:
         return self._counting(head, places)
 
     def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
-        """Return the copies that exist and count, without their states."""
         return self._counting(head, [self._files.copy_place(scope, id) for id in ids])
 
     def _counting(self, head: Head, places: Sequence[DocumentAddress]) -> list[Doc]:
@@ -222,7 +216,6 @@ class History:
         return [doc for doc in found if isinstance(doc, Doc) and head.counts(doc.header)]
 
     def sizes(self, scope: ScopeKey, head: Head) -> list[int]:
-        """Return the sizes of all states of a scope, with that of a draft."""
         sizes = [doc.header.size for doc in self.scan(scope, head)]
         if head.shown is not None and not head.shown.header.kept:
             sizes.append(head.shown.header.size)

@@ -54,7 +54,6 @@ class Index:
                 self._bucket.put(key, address, expect=ANY)
 
     def unpoint(self, scope: ScopeKey, header: Header) -> None:
-        """Remove the pointers to a deleted snapshot."""
         if self.enabled:
             self._bucket.delete(keys_of(scope, header))
 
@@ -123,7 +122,6 @@ class Index:
 
 
 def _agrees(pointer: Pointer, ref: SnapshotRef) -> bool:
-    """Return whether the address in a pointer matches its key."""
     pairs = (
         (pointer.session_id, ref.scope.session_id),
         (pointer.scope_id, ref.scope.scope_id),
@@ -142,7 +140,6 @@ def _short_ref(pointer: Pointer) -> SnapshotRef | None:
 
 
 def keys_of(scope: ScopeKey, header: Header) -> list[str]:
-    """Return the keys of all pointers to a snapshot."""
     ref, born = SnapshotRef(scope, header.id), header.born
     keys = [layout.id_key(ref, born=born), layout.order_key(ref, seq=header.seq, born=born)]
     labels = {} if header.labels == b"{}" else codec.decode(header.labels)

@@ -33,8 +33,6 @@ class _Found(NamedTuple):
 
 
 class Leases:
-    """Claims, renews and releases leases."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._files = writer.files
@@ -43,7 +41,6 @@ class Leases:
         self._seen: Recent[ScopeKey, tuple[str, float]] = Recent(_SCOPES_MAX)
 
     def claim(self, claim: Claim) -> Hold:
-        """As `Backend.claim`."""
         return self._writer.contend(claim.scope, lambda: self._claim(claim))
 
     def _claim(self, claim: Claim) -> Hold:
@@ -84,8 +81,6 @@ class Leases:
         return seen[1]
 
     def renew(self, claim: Claim) -> Hold:
-        """As `Backend.renew`."""
-
         def attempt() -> Hold:
             found = self._read(claim.scope)
             check_fence(claim.key, None if found.file is None else found.file.key, claim.scope)
@@ -131,7 +126,6 @@ class Leases:
         self._writer.contend(scope, attempt)
 
     def read(self, scope: ScopeKey, now: int) -> Hold | None:
-        """As `Backend.read_lease`."""
         file = self._read(scope).file
         return None if file is None else file.hold(file.updated_at + file.ttl_us - now)
 
@@ -211,7 +205,6 @@ class Leases:
 
 
 def _void(now: int, line: str) -> Header:
-    """Return a head that has never shown a snapshot."""
     return Header(
         id="",
         line=line,

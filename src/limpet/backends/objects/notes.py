@@ -23,8 +23,6 @@ _MANIFEST_KINDS = frozenset({"agent", "multiAgent"})
 
 
 class Notes:
-    """Reads and writes notes."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._bucket = writer.files.bucket
@@ -39,7 +37,6 @@ class Notes:
         after: str,
         limit: int,
     ) -> list[Note]:
-        """As `Backend.list_notes`."""
         if name is not None:
             wanted = [each for at, each in enumerate(on) if at > 0 or name > after]
             keys = [self._key(scope, name, each) for each in wanted][:limit]
@@ -108,7 +105,6 @@ class Notes:
         return list(found)[:limit]
 
     def write(self, write: NoteWrite) -> Note:
-        """As `Backend.write_note`."""
         key = self._key(write.scope, write.name, write.on)
         is_manifest = key == self._layout.manifest_key(write.scope)
         nonce = write.stamp.nonce
@@ -151,7 +147,6 @@ class Notes:
             check_fence(fence, self._writer.heads.read(scope).fence, scope)
 
     def clear(self, scope: ScopeKey, ids: Sequence[str]) -> None:
-        """Remove all notes on snapshot ids."""
         # One listing shows that no snapshot has notes, which is the common case.
         if not self._bucket.list(f"{self._layout.scope_prefix(scope)}notes/on/", limit=1):
             return
@@ -173,7 +168,6 @@ class Notes:
 
 
 def parse_note(layout: Layout, key: str, data: bytes, modified: int) -> NoteFile:
-    """Return the note of a key, or raise Corrupt."""
     if not key.endswith("/snapshots/manifest.json"):
         file, parsed = notes.read(data), layout.parse(key)
         if parsed is None or not (

@@ -23,8 +23,6 @@ _CHUNK = 64  # snapshots read together
 
 
 class Queries:
-    """Answers queries."""
-
     def __init__(self, files: Files, index: Index, heads: Heads, history: History) -> None:
         self._files = files
         self._index = index
@@ -32,7 +30,6 @@ class Queries:
         self._history = history
 
     def list_snapshots(self, query: Query, limit: int) -> list[SnapshotInfo]:
-        """As `Backend.list_snapshots`."""
         if query.scope is None or query.labels:
             self._index.need()
         if query.scope is None:
@@ -80,7 +77,6 @@ class Queries:
         return [keys[key] for key in sorted(keys)][:limit]
 
     def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
-        """As `Backend.find_refs`."""
         self._index.need()
         found: dict[SnapshotRef, None] = {}
         refs = (each.ref for each in self._index.beginning(id_prefix))
@@ -100,7 +96,6 @@ class Queries:
         return [keys[key] for key in sorted(keys) if key > start][:limit]
 
     def _named(self, page: Sequence[Listed]) -> dict[str, str]:
-        """Return the ids of live copies by their keys."""
         named: dict[str, str] = {}
         unclear: list[DocumentAddress] = []
         for each in page:
@@ -181,7 +176,6 @@ class Queries:
         return found[:limit]
 
     def _best(self, refs: Iterator[SnapshotRef], query: Query, limit: int) -> list[SnapshotInfo]:
-        """Return the newest that exist and match the query."""
         best: list[tuple[int, SnapshotInfo]] = []
         while chunk := list(dict.fromkeys(islice(refs, _CHUNK))):
             inside = [ref for ref in chunk if ref.scope.session_id.startswith(query.prefix)]
@@ -194,7 +188,6 @@ class Queries:
         return [info for _, info in best]
 
     def _look(self, refs: Sequence[SnapshotRef]) -> Iterator[tuple[ScopeKey, Doc]]:
-        """Read snapshots: the heads of their scopes, then the copies."""
         scopes = list(dict.fromkeys(ref.scope for ref in refs))
         docs = self._files.read([self._files.head_place(scope) for scope in scopes])
         heads = {scope: self._heads.found(doc) for scope, doc in zip(scopes, docs, strict=True)}

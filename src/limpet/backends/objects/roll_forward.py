@@ -31,8 +31,6 @@ _CHUNK = 16  # copies read to find one of ours
 
 
 class Writer:
-    """The parts of every write."""
-
     def __init__(
         self,
         files: Files,
@@ -92,7 +90,6 @@ class Writer:
         return self.whole(scope, head).body if doc is head.shown else doc.body
 
     def new_line(self, now: int) -> str:
-        """Mint the id of another life of a scope."""
         return ids.mint(now, self.draw().bits, "")
 
     def life(self, scope: ScopeKey, head: Head, now: int, *, is_kept_only: bool = False) -> Life:
@@ -207,7 +204,6 @@ class Writer:
         return replace(header, w=self.draw().nonce, trail=trail_after(header), pending=None)
 
     def void(self, header: Header) -> Header:
-        """Return the header of a void head that replaces this one."""
         return replace(
             self.rewritten(header),
             size=0,

@@ -29,8 +29,6 @@ class _Entry(NamedTuple):
 
 
 class Places:
-    """Lists sessions and scopes."""
-
     def __init__(self, files: Files, heads: Heads) -> None:
         self._files = files
         self._heads = heads

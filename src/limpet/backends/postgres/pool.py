@@ -111,8 +111,6 @@ class _Slot:
 
 
 class Pool:
-    """Up to `size` connections."""
-
     def __init__(self, connect: Callable[[], Connection], size: int, clock: Clock) -> None:
         self._connect = connect
         self._size = size

@@ -201,7 +201,6 @@ class PostgresServer:
             raise Unavailable(str(cause), outcome_known=False) from cause
 
     def answers(self) -> bool:
-        """Return whether the server answers at this moment."""
         try:
             with self._pool.connection(_ANSWER_S_MAX) as conn:
                 return self._turn(conn).one("newest_place") is not None

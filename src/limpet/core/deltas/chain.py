@@ -28,7 +28,6 @@ class BodyRow(NamedTuple):
 
     @property
     def form(self) -> int:
-        """WHOLE, DELTA or SEALED."""
         return codec.form_of(self.encoding)
 
 

@@ -72,7 +72,6 @@ class ChainState(NamedTuple):
     def after_delta(
         self, seq: int, nonce: str, size: int, payload_bytes: int, offsets: AppendOffsets | None
     ) -> "ChainState":
-        """Return the state after one more delta in the group."""
         return self._replace(
             seq=seq,
             nonce=nonce,

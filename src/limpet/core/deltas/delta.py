@@ -38,7 +38,6 @@ class Delta(NamedTuple):
 
 
 def size_of(delta: Delta) -> int:
-    """Return the size of the result."""
     return sum(delta.ops[1::3]) + len(delta.literal)
 
 
@@ -112,8 +111,6 @@ def diff(old: bytes, new: bytes) -> Delta:
 
 
 class Draft:
-    """A delta under construction."""
-
     def __init__(self) -> None:
         self._ops: list[int] = []
         self._parts: list[bytes] = []

@@ -28,7 +28,6 @@ class Splices:
 
     @classmethod
     def whole(cls, source: int, size: int) -> "Splices":
-        """Return the text that is a whole source."""
         splices = cls()
         splices._add(source, 0, size)
         return splices

@@ -348,7 +348,6 @@ def _look(place: _File) -> os.stat_result | None:
 
 
 def _trace(found: os.stat_result | None) -> tuple[int, ...]:
-    """Return what changes when a file is written to or replaced."""
     return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 

@@ -33,8 +33,6 @@ class Keys(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What a profile says about a bucket."""
-
     keys: Keys | None = None
     region: str | None = None
     endpoint_url: str | None = None

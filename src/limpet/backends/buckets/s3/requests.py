@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What a failure means."""
-
     MISSING = "there is no such object"
     MOVED = "a condition does not hold"
     RANGE = "the object is too short for the range"
@@ -117,7 +115,6 @@ _KINDS_BY_STATUS = {
 
 
 def read_failure(cause: Exception) -> Failure:
-    """Return what is known about a failure."""
     text = str(cause)
     status = _first(_STATUS, text)
     code = _first(_CODE, text)
