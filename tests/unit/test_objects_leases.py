@@ -611,5 +611,5 @@ def test_a_lease_is_exact_and_proved_byte_by_byte(file: LeaseFile) -> None:
 )
 def test_a_lease_that_is_not_known_is_damage(facts: str) -> None:
     stored = codec.write_summed(f"{facts}}}}}".encode())
-    with pytest.raises(Corrupt, match="form|range"):
+    with pytest.raises(Corrupt, match=r"form|range"):
         leases.read(stored)

@@ -421,7 +421,7 @@ def created_us(envelope: Mapping[str, JSON]) -> int | None:
 def _moment(created: int, id: str) -> int:
     """Return the time by which a foreign document is ordered in history.
 
-    They have milliseconds only, and several may share one. A UUIDv7 tells which came first; others
+    They have milliseconds only, and several may share one. A UUIDv7 shows which came first; others
     get different microseconds.
     """
     if created % 1000:

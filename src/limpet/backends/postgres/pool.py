@@ -50,7 +50,7 @@ def channel_of(schema: str) -> Channel:
     return Channel(name, int.from_bytes(digest[:8], signed=True))
 
 
-def tell(conn: Connection, channel: Channel, session_id: str) -> None:
+def notify(conn: Connection, channel: Channel, session_id: str) -> None:
     """Notify listeners of a change; the next user of the connection reads the answer.
 
     The change is committed already, so a failure only closes the connection.

@@ -19,7 +19,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from limpet.backends.postgres.errors import is_gone, is_place_taken, is_race, translated
 from limpet.backends.postgres.lost_answers import Evidence
-from limpet.backends.postgres.pool import Pool, channel_of, tell
+from limpet.backends.postgres.pool import Pool, channel_of, notify
 from limpet.backends.postgres.tables import Again, Landed, PostgresTables, Wider
 from limpet.backends.postgres.transaction import Connection, PostgresTurn, statements_of
 from limpet.backends.support.backoff import Backoff
@@ -59,7 +59,7 @@ class Settings(NamedTuple):
     lock_wait_s: float
     retry_s: float
     pooler: bool
-    tells: bool
+    notifies: bool
 
 
 class PostgresServer:
@@ -78,7 +78,7 @@ class PostgresServer:
         self._conninfo = _complete(conninfo)
         self._secrets = _secrets(self._conninfo)
         self.channel = channel_of(settings.schema)
-        self._statements = statements_of(settings.schema, tells=settings.tells)
+        self._statements = statements_of(settings.schema, tells=settings.notifies)
         self._begin = [_WRITE]
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
@@ -147,9 +147,9 @@ class PostgresServer:
         """Run statements in one read-only transaction, which all see the same snapshot."""
 
         def attempt(conn: Connection, _: int) -> T:
-            turn = self._turn(conn, _READ)
-            result = action(PostgresTables(turn))
-            turn.commit()
+            transaction = self._turn(conn, _READ)
+            result = action(PostgresTables(transaction))
+            transaction.commit()
             return result
 
         return self._until_answered(attempt)
@@ -163,9 +163,9 @@ class PostgresServer:
 
         def attempt(conn: Connection, number: int) -> T:
             nonlocal lost, wide
-            turn = self._turn(conn, *self._begin)
+            transaction = self._turn(conn, *self._begin)
             mark = bytes.fromhex(self._draw().nonce)
-            tables = PostgresTables(turn, wide=wide, attempt=number, mark=mark)
+            tables = PostgresTables(transaction, wide=wide, attempt=number, mark=mark)
             # That there is no trace is final only when this attempt has been committed.
             if lost is not None:
                 tables.doubt = lost.evidence
@@ -181,16 +181,16 @@ class PostgresServer:
                     raise
                 return lost.result
             heard = None
-            if tables.changed and self._settings.tells:
-                heard = turn.later("is_heard", {"listeners": self.channel.key})
+            if tables.changed and self._settings.notifies:
+                heard = transaction.later("is_heard", {"listeners": self.channel.key})
             try:
-                turn.commit()
+                transaction.commit()
             except psycopg.Error as cause:
-                if turn.committing and is_gone(cause) and tables.evidence is not None:
+                if transaction.committing and is_gone(cause) and tables.evidence is not None:
                     lost = Lost(tables.evidence, result)
                 raise
             if heard is not None and heard.fetchone() == (True,):
-                tell(conn, self.channel, tables.changed)
+                notify(conn, self.channel, tables.changed)
             return result
 
         try:
@@ -217,17 +217,17 @@ class PostgresServer:
         try:
             with self._pool.connection(self._settings.retry_s) as conn:
                 # Behind a pooler it needs a transaction, for the limits that SET LOCAL sets.
-                turn = self._turn(conn, *(self._begin if self._settings.pooler else ()))
+                transaction = self._turn(conn, *(self._begin if self._settings.pooler else ()))
                 values = {**values, "listeners": self.channel.key}
                 sent = True
                 if not self._settings.pooler:
-                    found = turn.one(name, values)
+                    found = transaction.one(name, values)
                 else:
-                    answer = turn.later(name, values)
-                    turn.commit()
+                    answer = transaction.later(name, values)
+                    transaction.commit()
                     found = answer.fetchone()
                 if found is not None and found[-1]:
-                    tell(conn, self.channel, session_id)
+                    notify(conn, self.channel, session_id)
                 return found is not None
         except psycopg.Error as cause:
             if is_gone(cause):

@@ -122,7 +122,7 @@ class DirectoryBucket:
         return {key: fingerprint(self._folders.path(key), now_us) for key in known}
 
     def listen(self, *, poll_s: float, clock: Clock) -> Ear:
-        """Let the system tell, if it can be asked."""
+        """Use the notifications of the operating system, if there are any."""
         if can_hear():
             return FolderEar(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
         return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
