@@ -200,7 +200,7 @@ class NativeStore:
 @asynccontextmanager
 async def open_native(dsn: str, schema: str, connections: int) -> AsyncIterator[NativeStore]:
     """Open the prototype; the tables are made by the engine itself."""
-    backend = PostgresBackend(dsn, clock=CLOCK, schema=schema)
+    backend = PostgresBackend(dsn, clock=CLOCK, draw=draw, schema=schema)
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         dsn,
         kwargs={"autocommit": True, "prepare_threshold": 2},

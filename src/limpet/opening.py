@@ -303,7 +303,7 @@ def _folder_files(address: str, options: Mapping[str, Any]) -> Callable[[], "Buc
     from limpet.backends.buckets.directory.bucket import DirectoryBucket
 
     path = _folder(address)
-    return lambda: DirectoryBucket(path, token=_token, now=_now, **options)
+    return lambda: DirectoryBucket(path, token=_token, now=_now, clock=CLOCK, **options)
 
 
 def _folder(address: str) -> str:
@@ -357,7 +357,7 @@ def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Bac
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
-    return lambda: PostgresBackend(url, clock=CLOCK, **options)
+    return lambda: PostgresBackend(url, clock=CLOCK, draw=draw, **options)
 
 
 def _objects(files: "_Files") -> "_Opener":

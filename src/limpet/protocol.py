@@ -94,7 +94,7 @@ class Clock(NamedTuple):
     jitter: Callable[[], float]
 
 
-Tails: TypeAlias = dict[str, tuple[int, bool] | None]
+AppendOffsets: TypeAlias = dict[str, tuple[int, bool] | None]
 """Where the lists of an encoded object end: the bytes from the `]` to the end of the encoding, and
 whether the list holds anything; None for a member that is no list."""
 
@@ -118,14 +118,15 @@ class Copy(NamedTuple):
 class Commit(NamedTuple):
     """One write of one snapshot: the only way in which a snapshot comes into being or changes.
 
-    `labels` and `metadata` are encoded objects, labels in the order of their names. `tails` says
-    where the lists of an encoded body end, for engines that append without reading it. `replaces`
-    makes it an update in place: the revision that the snapshot `id` must still have. `fence` is the
-    lease that the scope must still carry. `new_scope` says that the scope must not hold anything
-    yet; `source` is the revision that the snapshot in `forked_from` must still have. `again` says
-    that the same commit may already be stored, its answer lost: an engine then looks for its nonce
-    before it stores anything. `past_damage` says that it may take the place of a head that cannot
-    be read; what is left of that is kept where `check` finds it.
+    `labels` and `metadata` are encoded objects, labels in the order of their names.
+    `append_offsets` says where the lists of an encoded body end, for engines that append without
+    reading it.
+    `replaces` makes it an update in place: the revision that the snapshot `id` must still have.
+    `fence` is the lease that the scope must still carry. `new_scope` says that the scope must not
+    hold anything yet; `source` is the revision that the snapshot in `forked_from` must still have.
+    `again` says that the same commit may already be stored, its answer lost: an engine then looks
+    for its nonce before it stores anything. `past_damage` says that it may replace a head that
+    cannot be read; what is left of that is kept where `check` finds it.
     """
 
     scope: ScopeKey
@@ -146,7 +147,7 @@ class Commit(NamedTuple):
     fence: str | None = None
     new_scope: bool = False
     source: str | None = None
-    tails: Tails | None = None
+    append_offsets: AppendOffsets | None = None
     again: bool = False
     past_damage: bool = False
 

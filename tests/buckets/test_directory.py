@@ -16,6 +16,7 @@ from limpet import InvalidInput, Unavailable
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Moved, Stored
 from limpet.model import ANY
+from limpet.opening import CLOCK
 from tests.buckets.suite import BucketSuite, listed
 
 
@@ -26,7 +27,12 @@ def now_us() -> int:
 def make(root: Path | str, **options: Any) -> DirectoryBucket:
     numbers = count()
     token = f"{os.getpid()}-{id(numbers)}"
-    given = {"token": lambda: f"{token}-{next(numbers)}", "now": now_us, **options}
+    given = {
+        "token": lambda: f"{token}-{next(numbers)}",
+        "now": now_us,
+        "clock": CLOCK,
+        **options,
+    }
     return DirectoryBucket(str(root), **given)
 
 
@@ -201,7 +207,7 @@ def test_pipes_sockets_and_folders_are_left_alone(tmp_path: Path) -> None:
     assert listed(bucket) == ["a/b"]
     for key in odd:
         for expect in (None, ANY):
-            with pytest.raises(Unavailable, match="in the place of a file"):
+            with pytest.raises(Unavailable, match="not a regular file"):
                 bucket.put(key, b"1", expect=expect)
     bucket.delete(odd)
     assert files(tmp_path) == ["a", "a/b", *odd]
@@ -219,9 +225,9 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
     assert bucket.get(["file/x", "file/x/y"]) == [None, None]
     assert bucket.list("file/", limit=9) == []
     bucket.delete(["file/x"])
-    with pytest.raises(Unavailable, match="in the place of a folder"):
+    with pytest.raises(Unavailable, match="name of a folder"):
         bucket.put("file/x", b"1", expect=None)
-    with pytest.raises(Unavailable, match="in the place of a folder"):
+    with pytest.raises(Unavailable, match="name of a folder"):
         bucket.mark(["file/x"])
     with pytest.raises(InvalidInput):
         make(tmp_path / "\0")

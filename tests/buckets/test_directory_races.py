@@ -19,6 +19,7 @@ from limpet.backends.buckets.directory import bucket as directory
 from limpet.backends.buckets.directory.folders import locked
 from limpet.backends.buckets.protocol import Moved
 from limpet.model import ANY
+from limpet.opening import CLOCK
 from tests.buckets.test_directory import datas, files, make
 
 # Six processes, of which three are forks that go on with the same bucket, and draw the same names
@@ -26,8 +27,9 @@ from tests.buckets.test_directory import datas, files, make
 STORM = """
     import os, sys, time
     from itertools import count
-    from limpet.backends._bucket.directory import DirectoryBucket
-    from limpet.backends._bucket.protocol import Moved
+    from limpet.backends.buckets.directory.bucket import DirectoryBucket
+    from limpet.backends.buckets.protocol import Moved
+    from limpet.opening import CLOCK
 
     root, me = sys.argv[1:]
     name = me
@@ -36,6 +38,7 @@ STORM = """
         root,
         token=lambda: f"{name}-{next(numbers)}",
         now=lambda: time.time_ns() // 1000,
+        clock=CLOCK,
         sync=False,
     )
     bucket.get(["k/count"])
@@ -132,7 +135,7 @@ def test_a_folder_that_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return "x"
 
     bucket = make(tmp_path, token=token)
-    with pytest.raises(Unavailable, match="keeps vanishing"):
+    with pytest.raises(Unavailable, match="keeps removing the folder"):
         bucket.put("a/b", b"1", expect=None)
 
 
@@ -200,10 +203,10 @@ def test_who_compares_waits_for_the_lock_but_not_for_ever(tmp_path: Path) -> Non
     version = bucket.put("a/b", b"1", expect=None)
     with held(tmp_path / "a"):
         for expect in (version, ANY):
-            with pytest.raises(Unavailable, match="stays locked") as raised:
+            with pytest.raises(Unavailable, match="holds the lock") as raised:
                 bucket.put("a/b", b"2", expect=expect)
             assert raised.value.outcome_known
-        with pytest.raises(Unavailable, match="stays locked"):
+        with pytest.raises(Unavailable, match="holds the lock"):
             bucket.delete(["a/b"])
         # What creates does not compare, and needs no lock; nor does who reads.
         bucket.put("a/c", b"3", expect=None)
@@ -249,7 +252,7 @@ def test_a_fork_in_the_middle_does_not_keep_the_lock(tmp_path: Path) -> None:
     """A forked process shares the handles of the one that forked, here as copies of them."""
     bucket = make(tmp_path, lock_wait_s=0)
     handle = os.open(tmp_path, os.O_RDONLY)
-    with locked(handle, "", wait_s=0):
+    with locked(handle, "", clock=CLOCK, wait_s=0):
         copy = os.dup(handle)
         with pytest.raises(Unavailable):
             bucket.put("a", b"1", expect=ANY)

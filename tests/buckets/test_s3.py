@@ -293,7 +293,7 @@ def test_bad_credentials_are_an_error_at_once(seaweedfs: Service, wrong: str) ->
 
 FORK = """
     import json, os, sys
-    from limpet.backends._bucket.s3 import s3_bucket
+    from limpet.backends.buckets.s3.open import s3_bucket
     from limpet.errors import Unsupported
     from limpet.opening import CLOCK
 

@@ -1,13 +1,17 @@
 """Object stores that lose replies, are busy, go away, or do not do what they say."""
 
+import builtins
 import time
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
+import obstore
 import pytest
 
 from limpet.backends.buckets.protocol import Moved
+from limpet.backends.buckets.s3 import requests
 from limpet.backends.buckets.s3.open import ObjectStoreBucket
+from limpet.backends.buckets.s3.requests import Kind
 from limpet.errors import Unavailable, Unsupported
 from limpet.model import ANY
 from limpet.protocol import Clock
@@ -287,7 +291,7 @@ def test_a_service_that_ignores_conditions_is_refused(ignores: tuple[str, ...]) 
             lambda: bucket.delete(["k"]),
         ]
         for call in calls:
-            with pytest.raises(Unsupported, match="ignores conditions"):
+            with pytest.raises(Unsupported, match="ignores conditional writes"):
                 call()
         assert stub.objects == {}
         assert len(stub.requests) <= 5
@@ -313,3 +317,29 @@ def test_a_service_that_fails_while_proving(stub: Stub) -> None:
     bucket.put("k", b"1", expect=None)
     assert stub.objects == {"p/k": b"1"}
     bucket.close()
+
+
+# What obstore calls things: none of it is promised, so a new release must fail here first
+
+
+def test_obstore_still_has_the_exceptions_that_are_told_apart_by_name() -> None:
+    known = {*dir(builtins), *dir(obstore.exceptions)}
+    assert set(requests._KINDS_BY_CLASS) <= known
+
+
+def test_obstore_still_writes_errors_as_they_are_parsed() -> None:
+    """The status, the service's code and the kind of network error are in the text alone."""
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    assert failure_at(nowhere) == (Kind.BUSY, "Connect ConnectionRefused")
+
+
+def failure_at(endpoint_url: str) -> tuple[Kind, str]:
+    store = obstore.store.S3Store(
+        "bucket",
+        config={"endpoint": endpoint_url, "region": "us-east-1", "skip_signature": True},
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+    with pytest.raises(requests.driver_errors()) as raised:
+        store.get("key")
+    return requests.read_failure(raised.value)

@@ -30,7 +30,10 @@ def commit_of(number: int, fence: str | None) -> Commit:
 @pytest.fixture
 def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[PostgresBackend]]:
     """Two engines over one store, as two processes have them."""
-    made = [PostgresBackend(postgres.url, clock=CLOCK, schema=schemas.name()) for _ in range(2)]
+    made = [
+        PostgresBackend(postgres.url, clock=CLOCK, draw=draw, schema=schemas.name())
+        for _ in range(2)
+    ]
     yield made
     for each in made:
         each.close()
@@ -141,7 +144,7 @@ def test_what_a_lost_answer_said_may_be_so_no_more(
 ) -> None:
     """Its answer comes when another holds the lease: that is what is told."""
     one, two = (
-        PostgresBackend(url, clock=CLOCK, schema=schemas.name())
+        PostgresBackend(url, clock=CLOCK, draw=draw, schema=schemas.name())
         for url in (pg_proxy.url, postgres.url)
     )
     if verb == "renew":

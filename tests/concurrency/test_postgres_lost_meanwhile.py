@@ -17,7 +17,7 @@ import pytest
 
 from limpet import Conflict, Scope, Store, Unavailable
 from limpet.backends.postgres.backend import PostgresBackend
-from limpet.opening import store_over
+from limpet.opening import draw, store_over
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened
 from tests.servers.pg_proxy import PgProxy
@@ -37,9 +37,9 @@ def direct(postgres: Postgres, schemas: Schemas) -> Iterator[Store]:
 class Pausing:
     """A clock; what `meanwhile` is set to is run in the next pause."""
 
-    def __init__(self) -> None:
+    def __init__(self, jitter: Callable[[], float]) -> None:
         self.meanwhile: Callable[[], object] | None = None
-        self.clock = Clock(time.monotonic, self._sleep, random.random)
+        self.clock = Clock(time.monotonic, self._sleep, jitter)
 
     def _sleep(self, seconds: float) -> None:
         meanwhile, self.meanwhile = self.meanwhile, None
@@ -49,11 +49,18 @@ class Pausing:
 
 
 @contextmanager
-def pausing(proxy: PgProxy, schemas: Schemas) -> Iterator[tuple[Store, Pausing]]:
+def pausing(
+    proxy: PgProxy, schemas: Schemas, jitter: Callable[[], float] = random.random
+) -> Iterator[tuple[Store, Pausing]]:
     """Open a store behind the proxy, with the clock of its pauses."""
-    pauses = Pausing()
+    pauses = Pausing(jitter)
     backend = PostgresBackend(
-        proxy.url, clock=pauses.clock, schema=schemas.name(), connections=1, retry_s=20
+        proxy.url,
+        clock=pauses.clock,
+        draw=draw,
+        schema=schemas.name(),
+        connections=1,
+        retry_s=20,
     )
     with store_over(backend) as store:
         yield store, pauses
@@ -169,6 +176,38 @@ def test_others_move_on_before_it_is_asked_what_became(
             assert outcome != "conflict" or work == "expect"
             assert outcome != "doubt" or others > REMEMBERED
             if left == 2:
+                assert at > 1
+                return
+    raise AssertionError("there is no end to it")
+
+
+def test_a_rival_with_the_same_jitter_is_not_taken_for_me(
+    pg_proxy: PgProxy, postgres: Postgres, schemas: Schemas
+) -> None:
+    """What identifies a write has nothing to do with the pauses between attempts.
+
+    Processes may share a seed, or a test clock: then a rival's write must not pass for mine, which
+    never arrived.
+    """
+    mine, theirs, times_done = WORK["counter"]
+    same = Clock(time.monotonic, time.sleep, lambda: 0.5)
+    with (
+        store_over(
+            PostgresBackend(postgres.url, clock=same, draw=draw, schema=schemas.name())
+        ) as direct,
+        pausing(pg_proxy, schemas, same.jitter) as (store, pauses),
+    ):
+        for at in range(1, 30):
+            scope, rival = store.scope(f"s{at}"), direct.scope(f"s{at}")
+            prepare(scope)
+            pg_proxy.drop_request(text=SAYS, nth=at)
+            pauses.meanwhile = lambda rival=rival: theirs(rival)
+            mine(scope)
+            left = pg_proxy.faults_left()
+            pg_proxy.forget()
+            pauses.meanwhile = None
+            assert times_done(rival) == 1, f"batch {at}"
+            if left:
                 assert at > 1
                 return
     raise AssertionError("there is no end to it")

@@ -41,13 +41,13 @@ def test_append_without_a_head_makes_the_object() -> None:
 
 @pytest.mark.parametrize("state", [[], [1], "text", 1, 1.5, True, None])
 def test_append_needs_an_object(state: Any) -> None:
-    with pytest.raises(InvalidInput, match=f"no object. type=`{type(state).__name__}`"):
+    with pytest.raises(InvalidInput, match=f"not an object. type=`{type(state).__name__}`"):
         appended(append(), encode(state))
 
 
 @pytest.mark.parametrize("value", [{}, "text", 1, 1.5, True, None])
 def test_append_needs_a_list(value: Any) -> None:
-    with pytest.raises(InvalidInput, match=f"no list. key=`k` type=`{type(value).__name__}`"):
+    with pytest.raises(InvalidInput, match=f"not a list. key=`k` type=`{type(value).__name__}`"):
         appended(append(), encode({"k": value}))
 
 

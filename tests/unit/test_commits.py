@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from limpet.core.commits import (
-    Line,
+    ScopeState,
     Verdict,
     check_expect,
     check_fence,
@@ -55,7 +55,7 @@ ROW = Row(
 )
 DRAFT = ROW._replace(kept=False)
 HEAD_ROW = ROW._replace(seq=9, id="h", nonce="00000000000000cc")
-LINE = Line(head=HEAD_ROW, fence="lease-1")
+LINE = ScopeState(head=HEAD_ROW, fence="lease-1")
 STALE = "1.0.dd"
 
 
@@ -148,7 +148,7 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
 )
 @pytest.mark.parametrize("id", [None, "new"])
 def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, id: str) -> None:
-    commit, line = COMMIT._replace(id=id, expect=expect), Line(head=head)
+    commit, line = COMMIT._replace(id=id, expect=expect), ScopeState(head=head)
     if agrees:
         assert judge(commit, line, None, never) is Verdict.INSERT
         check_expect(expect, head, SCOPE)
@@ -176,7 +176,7 @@ def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, i
 def test_a_fence_must_be_that_of_the_scope(
     fence: str | None, found: str | None, agrees: bool
 ) -> None:
-    line = Line(fence=found)
+    line = ScopeState(fence=found)
     fresh = COMMIT._replace(fence=fence)
     update = fresh._replace(replaces=ROW.revision)
     if agrees:
@@ -286,7 +286,7 @@ def test_a_parent_that_is_given_counts(
     parent: str | None, head: Row | None, newest: Any, found: str | None
 ) -> None:
     commit = COMMIT._replace(parent=parent)
-    assert new_row(commit, Line(head=head), size=1, newest_kept=newest).parent_id == found
+    assert new_row(commit, ScopeState(head=head), size=1, newest_kept=newest).parent_id == found
 
 
 # Head (id, kept, its parent), own id, newest kept, answer. "never": it must not be asked.
@@ -316,19 +316,11 @@ def test_the_default_parent_is_one_that_stays(
     found: str | None,
 ) -> None:
     ask = never if newest == "never" else lambda: newest
-    head_id, head_kept, head_parent_id = head or (None, False, None)
-    answer = default_parent(
-        own_id=own_id,
-        head_id=head_id,
-        head_kept=head_kept,
-        head_parent_id=head_parent_id,
-        newest_kept=ask,
-    )
-    assert answer == found
     row = None
     if head is not None:
         row = ROW._replace(id=head[0], kept=head[1], parent_id=head[2])
-    made = new_row(COMMIT._replace(id=own_id), Line(head=row), size=1, newest_kept=ask)
+    assert default_parent(own_id, row, ask) == found
+    made = new_row(COMMIT._replace(id=own_id), ScopeState(head=row), size=1, newest_kept=ask)
     assert made.parent_id == found
 
 

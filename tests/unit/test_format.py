@@ -222,7 +222,7 @@ def test_what_the_page_says_of_every_file_holds(filled: Filled, statement: str) 
     assert filled.rows(statement) == []
 
 
-def test_the_trail_is_as_the_page_says(filled: Filled) -> None:
+def test_the_chain_state_is_as_the_page_says(filled: Filled) -> None:
     head = """
         SELECT s.pk, s.codec, n.seq, n.nonce, n.size FROM scopes AS s
           JOIN snapshots AS n ON n.seq = s.head_seq WHERE s.scope_id = 'planner'"""
@@ -232,14 +232,14 @@ def test_the_trail_is_as_the_page_says(filled: Filled) -> None:
     )
 
     assert codec[-8:] == xxhash.xxh3_64_digest(b"%d:" % pk + codec[:-8])
-    trail = dict(zip(names, json.loads(codec[:-8]), strict=True))
-    assert [trail[name] for name in ("seq", "nonce", "size")] == last
-    state = filled.states[trail["seq"]]
-    for key, tail in trail["tails"].items():
+    chain = dict(zip(names, json.loads(codec[:-8]), strict=True))
+    assert [chain[name] for name in ("seq", "nonce", "size")] == last
+    state = filled.states[chain["seq"]]
+    for key, offset in chain["append_offsets"].items():
         value = json.loads(state)[key]
-        assert (tail is None) == (not isinstance(value, list))
-        if tail is not None:
-            behind, nonempty = tail
+        assert (offset is None) == (not isinstance(value, list))
+        if offset is not None:
+            behind, nonempty = offset
             assert state[-behind:].startswith(b"]")
             assert nonempty == bool(value)
 

@@ -41,6 +41,7 @@ def engine(root: Path, *, root_name: str = "sessions/", **options: Any) -> Objec
         str(root),
         token=lambda: os.urandom(8).hex(),
         now=lambda: time.time_ns() // 1000,
+        clock=CLOCK,
         sync=False,
     )
     index = root_name == "sessions/"

@@ -307,7 +307,9 @@ class Meddled(DirectoryBucket):
 
 @pytest.fixture
 def meddled(root: Path) -> Meddled:
-    return Meddled(str(root), token=lambda: os.urandom(8).hex(), now=lambda: 0, sync=False)
+    return Meddled(
+        str(root), token=lambda: os.urandom(8).hex(), now=lambda: 0, clock=CLOCK, sync=False
+    )
 
 
 @pytest.fixture

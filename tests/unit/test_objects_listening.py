@@ -42,7 +42,9 @@ def now_us() -> int:
 
 
 def folder(path: Path) -> DirectoryBucket:
-    return DirectoryBucket(str(path), token=lambda: uuid.uuid4().hex, now=now_us, sync=False)
+    return DirectoryBucket(
+        str(path), token=lambda: uuid.uuid4().hex, now=now_us, clock=CLOCK, sync=False
+    )
 
 
 def engine(bucket: Bucket, *, poll_s: float = POLL_S) -> ObjectBackend:

@@ -16,7 +16,7 @@ from limpet.backends.postgres.backend import PostgresBackend
 from limpet.backends.postgres.listen import PostgresListener, poller
 from limpet.backends.postgres.pool import channel_of
 from limpet.backends.support.polling import Poller
-from limpet.opening import CLOCK
+from limpet.opening import CLOCK, draw
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened, run_script
 from tests.concurrency.pg_verbs import VERBS, prepare
@@ -36,7 +36,7 @@ UNTOLD = {
 
 
 def open_backend(server_url: str, schemas: Schemas, **options: Any) -> PostgresBackend:
-    return PostgresBackend(server_url, clock=CLOCK, schema=schemas.name(), **options)
+    return PostgresBackend(server_url, clock=CLOCK, draw=draw, schema=schemas.name(), **options)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_many_changes_are_heard_at_once(listener: PostgresListener, postgres_url
 def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
     schema = f"{schemas.prefix}_".ljust(63, "x")
     names = ["\U0001f600" * 512, "x"]
-    backend = PostgresBackend(postgres.url, clock=CLOCK, schema=schema)
+    backend = PostgresBackend(postgres.url, clock=CLOCK, draw=draw, schema=schema)
     listener = backend.listen()
     assert isinstance(listener, PostgresListener)
     with limpet.open(postgres.url, schema=schema) as store:

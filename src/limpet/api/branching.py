@@ -9,7 +9,7 @@ from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
 from limpet.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Backend, Commit, Copy, Found, Query, Stamp, Tails
+from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query, Stamp
 
 _NAME_TRIES_MAX = 8
 
@@ -147,7 +147,7 @@ def restore(
     return work
 
 
-_State = tuple[bytes | Copy, Tails | None]
+_State = tuple[bytes | Copy, AppendOffsets | None]
 
 
 def fork(
@@ -218,7 +218,7 @@ def _first(
     return Commit(
         scope=scope,
         body=state[0],
-        tails=state[1],
+        append_offsets=state[1],
         status=source.status,
         labels=codec.encode(source.labels) if labels is None else labels,
         metadata=codec.encode(source.metadata) if metadata is None else metadata,

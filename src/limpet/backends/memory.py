@@ -15,7 +15,7 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 
 from limpet.core import commits
-from limpet.core.commits import Line, Verdict
+from limpet.core.commits import ScopeState, Verdict
 from limpet.core.leases import LeaseRow, claimed, renewed
 from limpet.core.notes import NoteRow, note_of, written_note
 from limpet.core.rows import Row, info_of
@@ -171,7 +171,7 @@ class MemoryBackend:
                         return info_of(commit.scope, row)
             existing = None if commit.id is None else scope.row(commit.id)
             self._check_source(commit)
-            line = Line(
+            line = ScopeState(
                 scope.head_row,
                 scope.floor,
                 scope.fence,
@@ -213,7 +213,7 @@ class MemoryBackend:
             source = self._scopes.get(commit.forked_from.scope) or MemoryScope()
             commits.check_source(commit, source.row(commit.forked_from.id))
 
-    def _insert(self, commit: Commit, scope: MemoryScope, line: Line, body: bytes) -> Row:
+    def _insert(self, commit: Commit, scope: MemoryScope, line: ScopeState, body: bytes) -> Row:
         newest = scope.newest_kept()
         row = commits.new_row(
             commit, line, size=len(body), newest_kept=lambda: None if newest is None else newest.id

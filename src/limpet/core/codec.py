@@ -1,17 +1,16 @@
 """Exact JSON, and the pipeline that turns an encoded state into stored bytes and back.
 
-Encoding. A value is one byte string: what `orjson` writes. Integers beyond 64 bits are written by
-the standard library instead, behind one leading space: legal JSON, and the mark that such bytes
-must be read by a parser that keeps them exact.
+Encoding. A value is encoded by `orjson`. If it holds integers beyond 64 bits it is encoded by the
+standard library instead, after one leading space: still legal JSON, and the sign that these bytes
+need a parser that keeps such integers exact.
 
-Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. So before it
-sees a value, the garbage collector's view of what refers to what gives all parts of it, level by
-level, whose types are looked at; that costs little for each part and nothing for each byte. Of a
-value with very many parts `marshal` tells the same faster: it accepts no type but the built-in
-ones, and the floats in its output show whether one of them is not finite. All of that runs in C.
-Only what does not get through is walked, to be refused with its path or taken.
+Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. So the types
+of all parts are checked first, level by level, with `gc.get_referents`: that costs little per part
+and nothing per byte. For a value with very many parts `marshal` is faster: it accepts only built-in
+types, and its output shows whether a float is not finite. All of that runs in C. Only a value that
+fails these checks is walked in Python, to be encoded with care or refused with the path.
 
-Pipeline. A body is the encoding itself, or a delta (core/deltas/delta.py); `squeeze` compresses and seals
+Pipeline. A body is an encoding, or a delta (core/deltas/delta.py). `squeeze` compresses and seals
 it, `address_body` adds a checksum. `unpack` is their exact inverse.
 """
 
@@ -28,9 +27,9 @@ import zstandard
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
-from limpet.protocol import Tails
+from limpet.protocol import AppendOffsets
 
-# A dataclass that is also a buffer would get through marshal.
+# A dataclass that is also a buffer would pass marshal.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
 
 _MARSHAL_VERSION = 4
@@ -38,30 +37,31 @@ _MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged 
 _FALSE_ALARMS_MAX = 1_000
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
-_PARTS_MAX = 16 * 1024  # of a value that is looked at level by level
+_PARTS_MAX = 16 * 1024  # of a value that is checked level by level
 _WIDE = b" "
 _SHORT_CHARS = 1024
-_MEMBERS_MAX = 64  # whose places are remembered: an agent's state has a handful
+_MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
 
 
 def encode(value: JSON, *, what: str = "state") -> bytes:
-    """Return the bytes of a JSON value; they depend on nothing that happens to it afterwards.
+    """Return the bytes of a JSON value. Later changes to the value do not affect them.
 
     Raises:
-        InvalidInput: something in it is not JSON; the message has its path (a JSON Pointer).
+        InvalidInput: a part of it is not JSON; the message has its path (a JSON Pointer).
     """
     try:
         if _is_plain(value):
             return orjson.dumps(value, option=_OPTIONS)
     except (TypeError, ValueError):
-        pass  # not JSON, or JSON that needs care: the walk tells which
+        pass  # not JSON, or JSON that needs care: the walk finds out
     return _encode_walking(value, what)
 
 
-def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
-    """Return the bytes that `encode` gives, and where the top-level lists end in them.
+def encode_state(state: JSON) -> tuple[bytes, AppendOffsets | None]:
+    """Return the bytes that `encode` gives, and the offsets at which its lists can be appended to.
 
-    None if it is no object, has very many members, or holds integers beyond 64 bits.
+    The offsets are None if the state is not an object, has very many members, or holds integers
+    beyond 64 bits.
     """
     if type(state) is not dict or len(state) > _MEMBERS_MAX:
         return encode(state), None
@@ -73,38 +73,36 @@ def encode_state(state: JSON) -> tuple[bytes, Tails | None]:
     return _encode_walking(state, "state"), None
 
 
-def _encode_members(state: dict[str, JSON]) -> tuple[bytes, Tails]:
-    """Encode an object so that the places of its members are known."""
-    kinds = [type(value) in (list, tuple) for value in state.values()]
-    lists = sum(kinds)
-    if not lists:
+def _encode_members(state: dict[str, JSON]) -> tuple[bytes, AppendOffsets]:
+    are_lists = [type(value) in (list, tuple) for value in state.values()]
+    if not any(are_lists):
         return orjson.dumps(state, option=_OPTIONS), dict.fromkeys(state)
-    behind = list(state.items())[kinds.index(True) + 1 :]
-    if lists == 1 and all(_is_short(value) for _, value in behind):
-        # Only what stands behind the list has to be measured. To encode all of it once, and not in
-        # parts that are then joined, spares a copy of the state.
-        (key,) = (key for key, is_list in zip(state, kinds, strict=True) if is_list)
-        tail = len(orjson.dumps(dict(behind))) if behind else 1
-        tails: Tails = dict.fromkeys(state)
-        tails[key] = (tail + 1, bool(state[key]))
-        return orjson.dumps(state, option=_OPTIONS), tails
-    return _joined_members(state, kinds)
+    behind = list(state.items())[are_lists.index(True) + 1 :]
+    if sum(are_lists) == 1 and all(_is_short(value) for _, value in behind):
+        # Only the members after the list have to be measured. Encoding the state in one go, instead
+        # of joining encoded members, saves a copy of it.
+        key = next(key for key, is_list in zip(state, are_lists, strict=True) if is_list)
+        behind_bytes = len(orjson.dumps(dict(behind))) if behind else 1
+        offsets: AppendOffsets = dict.fromkeys(state)
+        offsets[key] = (behind_bytes + 1, bool(state[key]))
+        return orjson.dumps(state, option=_OPTIONS), offsets
+    return _joined_members(state, are_lists)
 
 
-def _joined_members(state: dict[str, JSON], kinds: list[bool]) -> tuple[bytes, Tails]:
+def _joined_members(state: dict[str, JSON], are_lists: list[bool]) -> tuple[bytes, AppendOffsets]:
     parts: list[bytes] = []
     for key, value in state.items():
         parts += (b",", orjson.dumps(key), b":", orjson.dumps(value, option=_OPTIONS))
     parts[0] = b"{"
     parts.append(b"}")
-    tails: Tails = {}
+    offsets: AppendOffsets = {}
     behind = 1
     for at, key, is_list in zip(
-        range(len(parts) - 2, 0, -4), reversed(state), reversed(kinds), strict=True
+        range(len(parts) - 2, 0, -4), reversed(state), reversed(are_lists), strict=True
     ):
-        tails[key] = (behind + 1, parts[at] != b"[]") if is_list else None
+        offsets[key] = (behind + 1, parts[at] != b"[]") if is_list else None
         behind += sum(map(len, parts[at - 3 : at + 1]))
-    return b"".join(parts), tails
+    return b"".join(parts), offsets
 
 
 def _is_short(value: JSON) -> bool:
@@ -114,10 +112,10 @@ def _is_short(value: JSON) -> bool:
 
 
 def _is_plain(value: JSON) -> bool:
-    """Tell whether orjson writes a value exactly; True is certain.
+    """Return whether orjson encodes a value exactly; True is certain.
 
-    Level by level, all parts must be of JSON's own types, their floats finite, and the levels few:
-    orjson does not count tuples, and overruns its memory when they are nested too deep.
+    All parts must have JSON's own types, floats must be finite, and the levels few: orjson does not
+    count tuples, and overflows the stack when they are nested too deep.
     """
     level, left = [value], _PARTS_MAX
     for _ in range(DEPTH_MAX):
@@ -129,12 +127,12 @@ def _is_plain(value: JSON) -> bool:
         if left < 0:
             return _is_plain_and_large(value)
     kinds = set(map(type, level))
-    # The last level may hold no container; a float there is not worth a second look.
+    # The last level may hold no container; a float there is left to the walk.
     return kinds <= _KINDS and kinds.isdisjoint(_CONTAINERS | {float})
 
 
 def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[type]) -> bool | None:
-    """Tell whether some values are of these kinds, and finite; None if their parts tell more."""
+    """Return whether values have these types and are finite; None if their parts decide."""
     found = set(map(type, level))
     if not found <= kinds:
         return False
@@ -144,16 +142,16 @@ def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[ty
 
 
 def _is_plain_and_large(value: JSON) -> bool:
-    """Tell the same of a value of many parts, which `marshal` looks at faster one by one.
+    """As `_is_plain`, for a value of many parts, which `marshal` visits faster one by one.
 
-    It also ends where parts are met again and again: it refuses what is nested without end.
+    It also ends for cycles: marshal refuses what is nested without end.
     """
     shape = marshal.dumps(value, _MARSHAL_VERSION)
     return _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape)
 
 
 def decode(encoded: bytes) -> JSON:
-    """Return a new value from the bytes that `encode` gave.
+    """Return the value of encoded bytes.
 
     Raises:
         Corrupt: the bytes are not JSON.
@@ -171,10 +169,10 @@ def _refuse_constant(name: str) -> None:
 
 
 def _is_shallow(value: JSON, parts_max: int) -> bool:
-    """Tell whether a value that marshal took is nested within the limit; True is certain.
+    """Return whether a value that marshal accepted is nested within the limit; True is certain.
 
-    marshal writes at least one byte for each part. More parts than that are parts met again and
-    again (a cycle), or something that is no JSON and leads all over the interpreter.
+    marshal writes at least one byte per part. If there are more parts than that, some are met again
+    and again (a cycle), or one is not JSON and refers to half of the interpreter.
     """
     level = [value]
     for _ in range(DEPTH_MAX):
@@ -188,9 +186,9 @@ def _is_shallow(value: JSON, parts_max: int) -> bool:
 
 
 def _may_hold_nonfinite(shape: bytes) -> bool:
-    """Tell whether marshal's output may hold NaN or an infinity; False is certain.
+    """Return whether marshal's output may hold NaN or an infinity; False is certain.
 
-    The last two bytes of such a float are F0..FF, then 7F or FF, which never meet in UTF-8 text.
+    The last two bytes of such a float are F0..FF, then 7F or FF: a pair that UTF-8 never has.
     """
     alarms = 0
     for last in (b"\x7f", b"\xff"):
@@ -214,7 +212,7 @@ def _encode_walking(value: JSON, what: str) -> bytes:
 
 
 class _Walk:
-    """A pass over a value that refuses what is not JSON and says where it stands."""
+    """A pass over a value in Python. It refuses what is not JSON, with its path."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -233,7 +231,7 @@ class _Walk:
         return InvalidInput(f"{self._what} {why}. path=`{shown}`")
 
     def _visit(self, value: Any, depth: int) -> JSON:
-        # One frame a level, so that a caller deep inside a framework does not run out of stack.
+        # One frame per level, so that a caller deep inside a framework does not overflow the stack.
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -289,11 +287,9 @@ class _Walk:
 
 
 class Seal(Protocol):
-    """What protects stored bytes at rest; it sits below compression and deltas."""
+    """Encryption at rest: below compression and deltas, which sealed bytes would defeat."""
 
-    def seal(self, body: bytes) -> bytes:
-        """Return the bytes to store."""
-        ...
+    def seal(self, body: bytes) -> bytes: ...
 
     def unseal(self, body: bytes) -> bytes:
         """Return what `seal` was given, or raise Corrupt."""
@@ -301,35 +297,31 @@ class Seal(Protocol):
 
 
 class NoSeal:
-    """The identity: bytes are stored as they are."""
-
     def seal(self, body: bytes) -> bytes:
-        """Return the bytes unchanged."""
         return body
 
     def unseal(self, body: bytes) -> bytes:
-        """Return the bytes unchanged."""
         return body
 
 
 NO_SEAL = NoSeal()
 
 WHOLE = 0  # the encoding itself
-DELTA = 2  # a delta against the body it builds on
-SEALED = 4  # a delta against the body it builds on, continued by the one that builds on
-ZSTD = 1  # added: one zstd frame of it
+DELTA = 2  # a delta against its base
+SEALED = 4  # a delta against its base, followed by the base of that
+ZSTD = 1  # added to one of the others: compressed as one zstd frame
 
 _ENCODINGS = frozenset(form + packing for form in (WHOLE, DELTA, SEALED) for packing in (0, ZSTD))
 
-# A whole body below this takes a few pages at most and stays readable in any SQL shell. To compress
+# A whole body below this takes a few pages at most and stays readable in any SQL shell. Compressing
 # it would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
 _COMPRESSED_MIN = {WHOLE: 16 * 1024, DELTA: 96, SEALED: 96}
 _LEVEL = {WHOLE: 1, DELTA: 1, SEALED: 3}
-_LEVEL_PACK = 7  # of a delta that stays: one in 33 saves
+_LEVEL_PACK = 7  # for one in 33 saves, whose bytes stay
 
 
 class Packed(NamedTuple):
-    """One stored body: how it is written, the bytes, and a checksum over both and its address."""
+    """One stored body: its encoding, its bytes, and a checksum over both and its address."""
 
     encoding: int
     body: bytes
@@ -342,10 +334,28 @@ def checksum_of(*parts: bytes) -> int:
     return unsigned - 2**64 if unsigned >= 2**63 else unsigned
 
 
+_SUMMED = b'{"limpet":{"sum":"'
+
+
+def write_summed(rest: bytes) -> bytes:
+    """Return a small document `{"limpet":{"sum":"<checksum>",<rest>`."""
+    rest = b'",' + rest
+    return b"%s%016x%s" % (_SUMMED, checksum_of(rest) % 2**64, rest)
+
+
+def read_summed(stored: bytes, *, what: str) -> bytes:
+    """Return what `write_summed` was given, or raise Corrupt."""
+    start, end = len(_SUMMED), len(_SUMMED) + 16
+    rest = stored[end:]
+    if stored[:start] != _SUMMED or b"%016x" % (checksum_of(rest) % 2**64) != stored[start:end]:
+        raise Corrupt(f"a {what} fails its checksum. bytes=`{len(stored)}`")
+    return rest[2:]
+
+
 def squeeze(
     payload: bytes, form: int = WHOLE, *, pack: bool = False, seal: Seal = NO_SEAL
 ) -> tuple[int, bytes]:
-    """Return how a body of some form is written, and its bytes: compressed if shorter, and sealed.
+    """Return the encoding and the bytes of a payload: compressed if that is shorter, then sealed.
 
     The payload is an encoded state or a delta as bytes; `pack` compresses it more thoroughly.
     """
@@ -359,17 +369,16 @@ def squeeze(
 
 
 def form_of(encoding: int) -> int:
-    """Return WHOLE, DELTA or SEALED."""
     return encoding & ~ZSTD
 
 
 def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
-    """Return squeezed bytes with a checksum that holds at this address only."""
+    """Add a checksum that holds at this address only."""
     return Packed(encoding, body, checksum_of(address, bytes((encoding,)), body))
 
 
 def check_body(packed: Packed, address: bytes) -> None:
-    """Raise Corrupt unless bytes are those that were stored there, in an encoding we know."""
+    """Raise Corrupt unless these are the bytes stored at the address, in a known encoding."""
     encoding, body, checksum = packed
     if encoding not in _ENCODINGS:
         raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
@@ -384,10 +393,10 @@ def unpack(
     address: bytes = b"",
     unzip: zstandard.ZstdDecompressor | None = None,
 ) -> bytes:
-    """Return the payload again. Who unpacks many rows in a row passes what unzips them.
+    """Return the payload. To unpack many bodies, pass one decompressor for all of them.
 
     Raises:
-        Corrupt: the bytes are not those that were stored there, or their encoding is unknown.
+        Corrupt: these are not the bytes stored at the address, or their encoding is unknown.
     """
     check_body(packed, address)
     encoding, body, _ = packed

@@ -1,7 +1,7 @@
-"""What a commit does to a scope: the decision, without the storage.
+"""The rules of a commit, without the storage.
 
-An engine reads what the decision needs, asks `judge`, and carries the verdict out in the same
-atomic step. Keeping the rules here is what makes all engines agree on them.
+An engine reads what the rules need, calls `judge`, and carries out the verdict in the same atomic
+step. All engines agree because the rules are here.
 """
 
 from collections.abc import Callable
@@ -12,37 +12,31 @@ from limpet.core import codec, ids
 from limpet.core.rows import Row, pack_ref
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from limpet.model import ANY, HEAD, Expect, ScopeKey
-from limpet.protocol import Append, Commit, Tails
-
-# Which snapshot follows which: the rules of parents.
+from limpet.protocol import Append, AppendOffsets, Commit
 
 
 def default_parent(
-    *,
-    own_id: str | None,
-    head_id: str | None,
-    head_kept: bool,
-    head_parent_id: str | None,
-    newest_kept: Callable[[], str | None],
+    own_id: str | None, head: Row | None, newest_kept: Callable[[], str | None]
 ) -> str | None:
-    """Return the parent of a new snapshot whose caller named none.
+    """Return the parent of a new snapshot for which the caller named none.
 
-    Always one that stays: the head if it is kept; else the parent of the draft that is the head;
-    else the newest kept snapshot of the scope. Never the snapshot itself, which a draft may name
-    when the snapshot it began from was deleted and is saved again.
+    It is always a kept one: the head if it is kept; else the parent of the draft that is the head;
+    else the newest kept snapshot of the scope. It is never the snapshot itself: a draft may have a
+    parent that was deleted and is now saved again.
     """
-    if head_id is not None:
-        named = head_id if head_kept else head_parent_id
+    if head is not None:
+        named = head.id if head.kept else head.parent_id
         if named is not None and named != own_id:
             return named
     newest = newest_kept()
     return None if newest == own_id else newest
 
 
-class Line(NamedTuple):
-    """What an engine knows of a scope when it commits: its head, and what it must exceed.
+class ScopeState(NamedTuple):
+    """What an engine knows about a scope when it commits.
 
-    `taken` says that the scope holds a snapshot, a note or a lease.
+    A minted id must be greater than `floor`. `taken`: the scope holds a snapshot, a note or a
+    lease.
     """
 
     head: Row | None = None
@@ -56,21 +50,21 @@ class Line(NamedTuple):
 class Verdict(Enum):
     """What to do with a commit that is not refused."""
 
-    UNCHANGED = "it is already there"
+    UNCHANGED = "already stored"
     INSERT = "a new snapshot"
     REPLACE = "a new version of an existing one"
 
 
 def judge(
-    commit: Commit, line: Line, existing: Row | None, same_body: Callable[[], bool]
+    commit: Commit, line: ScopeState, existing: Row | None, same_body: Callable[[], bool]
 ) -> Verdict:
-    """Return what a commit does, or raise why it may not.
+    """Return what a commit does, or raise the error for which it is refused.
 
-    `existing` is what stands under the commit's own id; `same_body` is asked only when all its
-    other facts are those of the commit.
+    `existing` is the snapshot with the commit's id. `same_body` is called only if everything else
+    about it equals the commit.
     """
     if commit.new_scope and line.taken:
-        raise AlreadyExists(f"there is such a scope already. {_where(commit.scope)}")
+        raise AlreadyExists(f"the scope exists already: choose another. {_where(commit.scope)}")
     if commit.replaces is not None:
         check_fence(commit.fence, line.fence, commit.scope)
         if existing is None:
@@ -80,7 +74,7 @@ def judge(
         return Verdict.REPLACE
     if existing is not None:
         same = _same_facts(commit, existing) and same_body()
-        # A draft that is saved again to be kept is not a repetition: it is promoted in place.
+        # A draft that is saved again with keep=True is not a repetition: it is promoted in place.
         if same and (existing.kept or not commit.keep):
             return Verdict.UNCHANGED
         if not same and not commit.overwrite:
@@ -91,20 +85,20 @@ def judge(
 
 
 def needs_head(commit: Commit) -> bool:
-    """Tell whether a commit cannot be carried out where the head cannot be read."""
+    """Return whether a commit is impossible while the head cannot be read."""
     if commit.past_damage:
         return False
     return commit.head or commit.expect is not ANY or commit.fence is not None
 
 
 def check_fence(fence: str | None, found: str | None, scope: ScopeKey) -> None:
-    """Raise Conflict unless the scope still carries the lease under which a write is made."""
+    """Raise Conflict unless the lease of a write is still the lease of the scope."""
     if fence is not None and fence != found:
-        raise Conflict(f"the lease has passed to somebody else. {_where(scope)}")
+        raise Conflict(f"the lease was lost: another owner may hold it. {_where(scope)}")
 
 
 def check_source(commit: Commit, found: Row | None) -> None:
-    """Raise unless the snapshot that a fork begins at is still what it was made of."""
+    """Raise unless the source of a fork still has the revision that the fork was made from."""
     if commit.source is None or commit.forked_from is None:
         return
     if found is None:
@@ -136,18 +130,13 @@ def _where(scope: ScopeKey, snapshot_id: str | None = None) -> str:
     return f"session=`{scope.session_id}` scope=`{scope.scope_id}` kind=`{scope.kind}`{named}"
 
 
-def new_row(commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], str | None]) -> Row:
-    """Return the row of a new snapshot; `newest_kept` is asked only when its parent needs it."""
+def new_row(
+    commit: Commit, line: ScopeState, *, size: int, newest_kept: Callable[[], str | None]
+) -> Row:
+    """Return the row of a new snapshot; `newest_kept` is called only if its parent needs it."""
     parent_id = commit.parent
     if parent_id is HEAD:
-        head = line.head
-        parent_id = default_parent(
-            own_id=commit.id,
-            head_id=None if head is None else head.id,
-            head_kept=head is not None and bool(head.kept),
-            head_parent_id=None if head is None else head.parent_id,
-            newest_kept=newest_kept,
-        )
+        parent_id = default_parent(commit.id, line.head, newest_kept)
     now, nonce, bits = commit.stamp
     return Row(
         seq=line.next_seq,
@@ -168,7 +157,7 @@ def new_row(commit: Commit, line: Line, *, size: int, newest_kept: Callable[[], 
 
 
 def replaced_row(commit: Commit, existing: Row, *, size: int) -> Row:
-    """Return the row of a new version; it keeps its place, its `created_at`, and being kept."""
+    """Return the row of a new version, with the old `seq` and `created_at`. Kept stays kept."""
     return existing._replace(
         rev=existing.rev + 1,
         nonce=commit.stamp.nonce,
@@ -183,32 +172,31 @@ def replaced_row(commit: Commit, existing: Row, *, size: int) -> Row:
     )
 
 
-def floor_after(commit: Commit, line: Line, row: Row) -> str:
+def floor_after(commit: Commit, line: ScopeState, row: Row) -> str:
     """Return the greatest id minted in the scope once `row` is stored."""
     return line.floor if commit.id is not None else row.id
 
 
-def appended(append: Append, head_body: bytes | None) -> tuple[bytes, Tails | None]:
-    """Return the encoded state that an append makes of the head's, and where its lists end.
+def appended(append: Append, head_body: bytes | None) -> tuple[bytes, AppendOffsets | None]:
+    """Return the head's state with the items appended, encoded, and its append offsets.
 
     Raises:
-        InvalidInput: the head is no object, the value is no list, or the result is too large.
+        InvalidInput: the state is not an object, the value not a list, or the result too large.
     """
     state = {} if head_body is None else codec.decode(head_body)
     if not isinstance(state, dict):
-        raise InvalidInput(f"the state of the head is no object. type=`{type(state).__name__}`")
+        raise InvalidInput(f"the state of the head is not an object. type=`{type(state).__name__}`")
     current = state.setdefault(append.key, [])
     if not isinstance(current, list):
         raise InvalidInput(
-            f"the value is no list. key=`{append.key}` type=`{type(current).__name__}`"
+            f"the value is not a list. key=`{append.key}` type=`{type(current).__name__}`"
         )
     current.extend(codec.decode(append.items))
-    encoded, tails = codec.encode_state(state)
+    encoded, offsets = codec.encode_state(state)
     check_size(len(encoded), append)
-    return encoded, tails
+    return encoded, offsets
 
 
 def check_size(size: int, append: Append) -> None:
-    """Raise InvalidInput if an append makes a state that is too large."""
     if size > append.state_bytes_max:
         raise InvalidInput(f"the state is too large. bytes=`{size}` max=`{append.state_bytes_max}`")

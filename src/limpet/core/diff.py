@@ -2,24 +2,24 @@
 
 Equality is exact: 1, 1.0 and True differ, and so do 0.0 and -0.0.
 
-Lists. Elements that carry an `id`, `uuid` or `tool_call_id` are matched by it, where it occurs
-once in each of the lists; others by content, along a longest common subsequence. Elements matched
-out of their order are moved. What is left between two neighbours that stay is paired by likeness,
-so that an edited text is one change inside its message; never two elements of different ids.
+Lists. Elements with an `id`, `uuid` or `tool_call_id` are matched by it if it occurs once in each
+list; others by content, along a longest common subsequence. Elements matched out of order are
+moved. What is left between two kept neighbours is paired by similarity, so that an edited text is
+one change inside its message; elements with different ids are never paired.
 
-Order of keys. Limpet keeps it, so two objects that differ in nothing else are not equal: a
-member out of order is "moved" from its pointer to the same pointer. The patch restores the order
-exactly wherever new members come last, as in a dict: what must follow a later member is taken out
-and put back, large values by way of a free name, so that the patch does not repeat them.
+Order of keys. Limpet preserves it, so two objects that differ only in order are not equal: a member
+out of order is "moved" from its pointer to the same pointer. The patch restores the order exactly
+if the patching tool adds new members last, as a dict does: what must follow a later member is
+removed and added again, large values through a temporary name, so that they are not repeated.
 
-Order of the patch. From the outside in: a container gets its removals from the back, its moves,
-its additions from the front, and then its members are looked into. So every pointer leads through
-containers that are in their new shape already.
+Order of the patch. From the outside in: a container gets its removals from the back, its moves, its
+additions from the front, and then its members are compared. So every pointer leads through
+containers that already have their new shape.
 
-Bounds. Nothing recurses. Work that grows faster than the input is counted for the whole diff, and
-beyond the numbers below the match gets coarser, never wrong: the k-th occurrence of an element is
-matched with the k-th, left-over elements are paired in order, many moves in a long list are
-removals and additions, and a container whose pointers would be huge is changed as a whole.
+Limits. Nothing recurses. Work that grows faster than the input has a budget for the whole diff.
+Beyond it the match gets coarser, never wrong: the k-th occurrence of an element is matched with the
+k-th, left-over elements are paired in order, many moves in a long list become removals and
+additions, and a container whose pointers would be huge is replaced as a whole.
 """
 
 from bisect import bisect_left
@@ -33,22 +33,22 @@ from limpet.model import JSON, Change, Diff
 _IDENTITY_FIELDS = ("id", "uuid", "tool_call_id")
 _WORK_MAX = {
     "cells": 2**28,  # of common subsequences, a bit each: 0.1 s, 32 MB; two lists of 16,000
-    "pairs": 4_096,  # of elements compared for likeness, at up to 0.1 ms; 64 with 64
-    "shifts": 2**29,  # of places in a list, by moves, at 1 ns; 20,000 moves in as many elements
+    "pairs": 4_096,  # of elements compared for similarity, at up to 0.1 ms; 64 with 64
+    "shifts": 2**29,  # of list positions, by moves, at 1 ns; 20,000 moves in as many elements
     "pointer chars": 2**27,  # a huge key is repeated in every pointer below it
 }
 _LIKENESS_MIN = 0.15  # below, two objects have too little in common to be one that was edited
-_PARTS_MAX = 16  # members of an object or elements of a list that are looked at
-_CHARS_MAX = 1_000  # of the ends of a text that are looked at
-_REPEATED_CHARS_MAX = 64  # of a value that is put back in the patch itself
+_PARTS_MAX = 16  # members of an object or elements of a list that are compared
+_CHARS_MAX = 1_000  # of the ends of a text that are compared
+_REPEATED_CHARS_MAX = 64  # of a value that the patch may repeat
 
 Token: TypeAlias = object  # equal tokens of one comparison mean exactly equal values
 
 
 def diff(before: JSON, after: JSON) -> Diff:
-    """Return what changed from `before` to `after`, in the order of the new state.
+    """Return the changes from `before` to `after`, in the order of the new state.
 
-    Takes any two values of JSON's own types, as a load gives them, and changes neither.
+    Takes any two JSON values, as `load` returns them, and changes neither.
     """
     return _Comparison().run(before, after)
 
@@ -63,7 +63,7 @@ class _Step(NamedTuple):
 
 
 class _Comparison:
-    """One comparison: its tokens, the work left to it, and what it found so far."""
+    """One comparison: its tokens, its remaining budget, and the result so far."""
 
     def __init__(self) -> None:
         self._tokens = _Tokens()
@@ -75,7 +75,7 @@ class _Comparison:
         self._tokens.read(before)
         self._tokens.read(after)
         start = _Step(before, after, "", "")
-        # A stack of our own, so that depth costs no frames; it holds what is still to be reported.
+        # An explicit stack, so that depth costs no frames; it holds what is still to be reported.
         todo: list[_Step | Change] = [start] if self._differ(before, after) else []
         while todo:
             step = todo.pop()
@@ -136,7 +136,7 @@ class _Comparison:
         return inner
 
     def _put_last(self, member: _Step, aside: str) -> bool:
-        """Make a member the last of its object; tell whether it has its new value by that."""
+        """Make a member the last of its object; return whether that also set its new value."""
         old, new, _, path = member
         by_value = self._differ(old, new) or len(str(new)) <= _REPEATED_CHARS_MAX
         if by_value and not _same_container(old, new):
@@ -157,8 +157,8 @@ class _Comparison:
             self._move(f"{now}/{source}", f"{now}/{target}")
         gone = [Change(f"{was}/{i}", "removed", old[i], None) for i in leaving]
         stops = iter([*sorted(kept.values()), len(old)])
-        told = bisect_left(leaving, next(stops))
-        inner: list[_Step | Change] = [*gone[:told]]
+        reported = bisect_left(leaving, next(stops))
+        inner: list[_Step | Change] = [*gone[:reported]]
         for j, value in enumerate(new):
             path = f"{now}/{j}"
             i = kept.get(j, moved.get(j, -1))
@@ -170,13 +170,13 @@ class _Comparison:
                 inner.append(Change(path, "moved", f"{was}/{i}", path))
             if self._differ(old[i], value):
                 inner.append(_Step(old[i], value, f"{was}/{i}", path))
-            if j in kept:  # what is gone after it is told before what came after it
-                since, told = told, bisect_left(leaving, next(stops))
-                inner += gone[since:told]
+            if j in kept:  # removals after it are reported before additions after it
+                since, reported = reported, bisect_left(leaving, next(stops))
+                inner += gone[since:reported]
         return inner
 
     def _match(self, old: list[JSON], new: list[JSON]) -> tuple[dict[int, int], dict[int, int]]:
-        """Return new index to old index of what stays in order, and of what is moved."""
+        """Return (new index to old index) of what stays in order, and of what is moved."""
         a, b = self._tokens.of_elements(old, new)
         kept = _common(a, b, self._afford)
         taken = set(kept.values())
@@ -197,7 +197,7 @@ class _Comparison:
         return kept, moved
 
     def _alike(self, gone: dict[int, JSON], come: dict[int, JSON]) -> Iterator[tuple[int, int]]:
-        """Yield pairs (new, old) of elements in one gap that look like one, edited; in order."""
+        """Yield pairs (new, old) of similar elements in one gap, in order."""
         like = self._tokens.likeness
         if not self._afford("pairs", len(gone) * len(come)):
             pairs = zip(gone, come, strict=False)
@@ -222,14 +222,14 @@ class _Comparison:
 
 
 class _Tokens:
-    """Exact content, made comparable at constant cost by one pass over both values."""
+    """Makes content exactly comparable at constant cost, after one pass over both values."""
 
     def __init__(self) -> None:
         self._by_address: dict[int, Token] = {}  # the values outlive the comparison
         self._by_content: dict[Token, Token] = {}
 
     def read(self, value: JSON) -> None:
-        """Learn a value, its inner containers first."""
+        """Assign tokens to a value, its inner containers first."""
         known = self._by_address
         found = [value] if type(value) in (dict, list) else []
         for each in found:  # grows while it is read
@@ -241,7 +241,6 @@ class _Tokens:
             known[id(each)] = self._by_content.setdefault(content, object())
 
     def of(self, value: JSON) -> Token:
-        """Return the token of a value that was read, or of a part of one."""
         kind = type(value)
         if kind is str or kind is int or value is None:
             return value
@@ -250,7 +249,7 @@ class _Tokens:
         return kind, repr(value)  # Python holds True equal to 1 and 1.0, and 0.0 to -0.0
 
     def of_elements(self, *lists: list[JSON]) -> list[list[Token]]:
-        """Return what to match the elements by: their identity if unique in each, else content."""
+        """Return the tokens to match elements by: the identity if unique, else the content."""
         names = [[_identity(value) for value in values] for values in lists]
         counts = [Counter(each) for each in names]
         usable = {name for name in counts[0] if name and all(each[name] == 1 for each in counts)}
@@ -260,7 +259,7 @@ class _Tokens:
         ]
 
     def likeness(self, old: JSON, new: JSON, *, inside: bool = True) -> float:
-        """Return how much two elements look like one, edited; 0 if they are to stay apart."""
+        """Return how similar two elements are; 0 if they must not be paired."""
         if self.of(old) == self.of(new):
             return 1.0
         if type(old) is str and type(new) is str:
@@ -281,7 +280,7 @@ class _Tokens:
 
 
 def _text_likeness(old: str, new: str) -> float:
-    """Return which part of two texts is a common beginning and end; a little even if none is."""
+    """Return the share of two texts that is a common prefix and suffix; never quite 0."""
     ends_max = min(len(old), len(new), _CHARS_MAX)
     start = bisect_left(range(ends_max), True, key=lambda n: old[: n + 1] != new[: n + 1])
     end = bisect_left(range(ends_max - start), True, key=lambda n: old[~n:] != new[~n:])
@@ -310,7 +309,7 @@ def _common(a: list[Token], b: list[Token], afford: Callable[[str, int], bool]) 
 
 
 def _longest(x: list[Token], y: list[Token]) -> list[tuple[int, int]]:
-    """Return a longest common subsequence as places (in y, in x), by whole rows of bits.
+    """Return a longest common subsequence as positions (in y, in x), by whole rows of bits.
 
     Bit m of row n is 0 where x[:m + 1] has more in common with y[:n + 1] than x[:m] has.
     """
@@ -340,7 +339,7 @@ def _longest(x: list[Token], y: list[Token]) -> list[tuple[int, int]]:
 
 
 def _occurrences(x: list[Token], y: list[Token]) -> list[tuple[int, int]]:
-    """Return the places (in y, in x) of each k-th occurrence in both, in the order of y."""
+    """Return the positions (in y, in x) of each k-th occurrence in both, in the order of y."""
     places: dict[Token, list[int]] = defaultdict(list)
     for m in reversed(range(len(x))):
         places[x[m]].append(m)
@@ -348,8 +347,8 @@ def _occurrences(x: list[Token], y: list[Token]) -> list[tuple[int, int]]:
 
 
 def _rising(numbers: list[int]) -> list[int]:
-    """Return the places of a longest rising subsequence of different numbers."""
-    tops: list[int] = []  # for each length, the place of the lowest number that ends such a rise
+    """Return the positions of a longest rising subsequence of distinct numbers."""
+    tops: list[int] = []  # by length: the position of the lowest number that ends such a rise
     previous: list[int] = []
     for at, number in enumerate(numbers):
         length = bisect_left(tops, number, key=numbers.__getitem__)
@@ -364,10 +363,10 @@ def _rising(numbers: list[int]) -> list[int]:
 
 
 def _moves(kept: dict[int, int], moved: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield moves (from, to), each in the list as the ones before it left it.
+    """Yield moves (from, to), each in the list that the moves before it left.
 
-    Every element moves, from the front, to right behind what precedes it in the new order. Its
-    old place and its new one stand in one row of slots; an index counts the taken slots before.
+    Every element moves, from the front, to right after its predecessor in the new order. Old and
+    new positions share one row of slots; an index is the number of taken slots before it.
     """
     olds, news = sorted(kept.values()), sorted(kept)
     slots = [(bisect_left(olds, i), 1, i) for i in moved.values()]
@@ -383,7 +382,6 @@ def _moves(kept: dict[int, int], moved: dict[int, int]) -> Iterator[tuple[int, i
 
 
 def _identity(value: JSON) -> tuple[str, str | int] | None:
-    """Return what an element calls itself, if it does."""
     if type(value) is dict:
         for name in _IDENTITY_FIELDS:
             if type(value.get(name)) in (str, int):

@@ -3,20 +3,20 @@
     {"scope":<kind>,"schemaVersion":"1.0","createdAt":<text>,
      "appData":{"limpet":{"n":<n>,"sum":<hex>,"data_sum":<hex>,<header>}},"data":<state>}
 
-without white space. The first `n` bytes are all but `"data":<state>}`, so that the beginning of a
-document lists it. `sum` covers those bytes except itself, `data_sum` the ones after them: a header
-is proved by itself, and both together prove the whole. Header fields at their default are left out;
-fields that are not known are ignored.
+without white space. The first `n` bytes are all but `"data":<state>}`, so that a listing reads only
+the beginning of a document. `sum` covers those bytes except itself, `data_sum` the ones after them:
+a header can be verified alone. Header fields at their default are left out; unknown fields are
+ignored.
 
-What the Strands interface was given around a state is in the metadata of the header, and that is
-what counts. Once more it stands where the Strands tools look for it: the version and the time in
-their places, entries of `appData` behind `limpet`, fields that only others know behind `appData`.
+The envelope that the Strands interface was given is in the metadata of the header, and that copy
+counts. It is repeated where the Strands tools expect it: the version and the time at the top, the
+entries of `appData` after `limpet`, all other fields after `appData`.
 
 An encoded value that begins with a space holds integers beyond 64 bits (see `codec`). A state keeps
-that space behind `"data":`; a header with such metadata gets one before its own brace.
+that space after `"data":`; a header with such metadata gets one before its own brace.
 
-A live document is never shorter than `LIVE_BYTES_MIN`, its frame alone is longer, and a tombstone
-never longer than `TOMBSTONE_BYTES_MAX`: the sizes in a listing tell them apart.
+A live document is never shorter than `LIVE_BYTES_MIN`, and a tombstone never longer than
+`TOMBSTONE_BYTES_MAX`: the sizes in a listing distinguish them.
 """
 
 import re
@@ -34,9 +34,9 @@ from limpet.model import JSON
 
 LIVE_BYTES_MIN: Final = 128
 TOMBSTONE_BYTES_MAX: Final = 120
-FACADE: Final = "strands"  # the key of the metadata that holds what stood around the state
-OPENING_BYTES_MAX: Final = 256  # by then every document of ours has said how long its header is
-WHOLE_BYTES: Final = 2**63 - 1  # asked for where only the whole document tells
+FACADE: Final = "strands"  # the key of the metadata that holds the envelope of the state
+OPENING_BYTES_MAX: Final = 256  # enough to know how long the header is
+WHOLE_BYTES: Final = 2**63 - 1  # the whole document is needed
 
 _DATA = b'"data":'
 _NAMED = b'"%s"' % FACADE.encode()
@@ -61,12 +61,11 @@ class Header:
 
     `labels`, `metadata` and `forked_from` are encoded, as in `rows.Row`. `created_at` and
     `updated_at` are microseconds; `at` is the logical commit time in milliseconds. `nonce` is that
-    of the revision, `w` that of this very write, `trail` those of the last ones. `last` is the
-    greatest `seq` given in the line, `pending` the line that must still live at `forked_from`.
-    `mixed` says that copies of an earlier line may lie beside those of this one, `foreign` that
-    copies of other tools may, to which no pointer leads.
-    `session_id` and `scope_id` are there where the key has them clipped. A document without a
-    snapshot to show is `void`.
+    of the revision, `w` that of this write, `trail` has those of the writes before. `last` is the
+    greatest `seq` assigned in the line. `pending` is the line that `forked_from` must still have.
+    `mixed`: the scope may hold copies of an earlier line. `foreign`: it may hold copies of other
+    tools, which the index does not have. `session_id` and `scope_id` are set if the key has them
+    clipped. `void`: the document shows no snapshot.
     """
 
     id: str
@@ -99,7 +98,6 @@ class Header:
 
     @property
     def revision(self) -> str:
-        """The token that compare-and-set compares."""
         return ids.revision(self.seq, self.rev, self.nonce)
 
 
@@ -130,7 +128,7 @@ class Document:
 
 
 class Tombstone(NamedTuple):
-    """What stands in the place of a deleted copy, so that no late writer brings it back."""
+    """Replaces a deleted copy, so that a delayed writer does not bring it back."""
 
     line: str | None
     seq: int
@@ -138,9 +136,9 @@ class Tombstone(NamedTuple):
 
 
 def write(header: Header, kind: str, body: bytes) -> bytes:
-    """Return the document of a snapshot: the same bytes for the same arguments, always.
+    """Return the document of a snapshot: always the same bytes for the same arguments.
 
-    `body` is an encoded state; `read` gives it back byte for byte.
+    `body` is an encoded state; `read` returns it byte for byte.
     """
     data = b"".join((_DATA, body, b"}"))
     facts, wide = _encode(header), header.metadata.startswith(b" ")
@@ -157,7 +155,7 @@ def write(header: Header, kind: str, body: bytes) -> bytes:
 
 
 class _Shown(NamedTuple):
-    """What other tools are shown; the last two are further members of an object."""
+    """What other tools see. The last two are further members of an object, encoded."""
 
     version: str
     created: str
@@ -181,7 +179,7 @@ def _shown(header: Header) -> _Shown:
 
 
 def _members(found: JSON, *, but: Collection[str]) -> bytes:
-    """Return members of an object as they stand behind others in it."""
+    """Encode members of an object, to follow others in it."""
     if not isinstance(found, dict):
         return b""
     rest = {name: value for name, value in found.items() if name not in but}
@@ -189,7 +187,7 @@ def _members(found: JSON, *, but: Collection[str]) -> bytes:
 
 
 def _counted(others: int) -> int:
-    """Return the length of a text that has `others` characters and that length in digits."""
+    """Return the length of a text that has `others` characters and its own length in digits."""
     total = others + 1
     while total != others + len(str(total)):
         total += 1
@@ -212,11 +210,11 @@ def _encode(header: Header) -> bytes:
 
 
 def read(stored: bytes) -> Document:
-    """Return what a whole document holds.
+    """Parse a whole document.
 
     Raises:
-        Corrupt: the bytes are not those that were written, or they are no document at all: empty,
-            cut short, not JSON, not an object, without `data`, a tombstone.
+        Corrupt: the bytes are not those that were written, or not a document at all: empty, cut
+            short, not JSON, not an object, without `data`, a tombstone.
     """
     opening = _OPENING.match(stored)
     if opening is None:
@@ -230,10 +228,10 @@ def read(stored: bytes) -> Document:
 
 
 def read_header(first: bytes) -> Header | int:
-    """Return the header from the first bytes of a document, or how many of them it takes.
+    """Return the header from the first bytes of a document, or how many bytes it needs.
 
-    The data is neither needed nor looked at. `WHOLE_BYTES` means that the document is not of our
-    making. Whoever has no more bytes to give has the whole document, and lets `read` decide.
+    The state is neither needed nor checked. `WHOLE_BYTES`: the document was not written by Limpet;
+    a caller that has no more bytes passes them to `read`.
 
     Raises:
         Corrupt: the header is not the one that was written.
@@ -246,15 +244,15 @@ def read_header(first: bytes) -> Header | int:
 
 
 def _read_header(first: bytes, opening: re.Match[bytes]) -> Header:
-    n, place = int(opening[3]), opening.span(4)
-    if _sum(first[: place[0]], first[place[1] : n]) != opening[4]:
+    n, (start, end) = int(opening[3]), opening.span(4)
+    if _sum(first[:start], first[end:n]) != opening[4]:
         raise Corrupt(f"the header of a document fails its checksum. bytes=`{len(first)}`")
-    # What is proved was written by `write`: only a later version can have made it differently.
+    # The checksum holds, so `write` made it: only a later version can have another header.
     try:
         frame = codec.decode(b"%s%s}" % (opening[2], first[: n - 1]))
         return _header_of(frame["appData"]["limpet"])
     except (KeyError, TypeError, ValueError, AttributeError, InvalidInput) as cause:
-        raise Corrupt("the header of a document is not one that is known") from cause
+        raise Corrupt("the header of a document has an unknown form: a newer limpet?") from cause
 
 
 def _header_of(found: dict[str, JSON]) -> Header:
@@ -272,7 +270,7 @@ def _header_of(found: dict[str, JSON]) -> Header:
 
 
 def _check(header: Header) -> None:
-    """Raise unless every field is what it must be: anybody can write a checksum that fits."""
+    """Raise TypeError unless every field has its type: any tool can write a valid checksum."""
     for name, kinds in _KINDS.items():
         if type(getattr(header, name)) not in kinds:
             raise TypeError(name)
@@ -284,12 +282,12 @@ def _check(header: Header) -> None:
 
 
 def decode_foreign(encoded: bytes) -> JSON:
-    """Return a value from JSON that others wrote: it bears no mark of integers beyond 64 bits.
+    """Return a value from JSON of other tools, which do not mark integers beyond 64 bits.
 
     Raises:
         Corrupt: it is not JSON.
     """
-    # The fast parser would round them.
+    # The fast parser would round such integers.
     return codec.decode(b" " + encoded if _MAYBE_WIDE.search(encoded) else encoded)
 
 
@@ -297,12 +295,12 @@ def _read_foreign(stored: bytes) -> Document:
     try:
         envelope = decode_foreign(stored)
         if not isinstance(envelope, dict) or "data" not in envelope:
-            raise Corrupt(f"stored bytes are no snapshot. bytes=`{len(stored)}`")
+            raise Corrupt(f"the document is not a snapshot. bytes=`{len(stored)}`")
         body = codec.encode(envelope.pop("data"))
     except (InvalidInput, RecursionError) as cause:
-        raise Corrupt(f"a foreign document is not exact JSON. bytes=`{len(stored)}`") from cause
-    # One of ours that was damaged or rewritten must not pass for foreign, which nothing checks.
-    # No single damage hides both the place of the header and its first fields.
+        raise Corrupt(f"a foreign document is not valid JSON. bytes=`{len(stored)}`") from cause
+    # A damaged document of ours must not pass for a foreign one, which has no checksum. No single
+    # damage hides both the key of the header and its first fields.
     app_data = envelope.get("appData")
     named = isinstance(app_data, dict) and "limpet" in app_data
     if named and isinstance(app_data, dict):
@@ -310,16 +308,16 @@ def _read_foreign(stored: bytes) -> Document:
         if respaced is not None:
             return respaced
     if named or _OURS.search(stored, 0, OPENING_BYTES_MAX):
-        raise Corrupt(f"a document is not as it was written. bytes=`{len(stored)}`")
+        raise Corrupt(f"a document was changed after it was written. bytes=`{len(stored)}`")
     kind = envelope.get("scope")
     return Document(kind if isinstance(kind, str) else "", body, None, envelope)
 
 
 def _respaced(envelope: dict[str, JSON], found: JSON, body: bytes) -> Document | None:
-    """Return a document of ours that another tool wrote with other white space, and no more.
+    """Return a document of ours in which another tool changed white space and nothing else.
 
-    Tools that copy sessions do that. With everything around the state as we would write it, both
-    checksums among it, nothing else can have been changed.
+    Tools that copy sessions do that. If all but the state is as `write` makes it, including both
+    checksums, nothing else can have changed.
     """
     kind = envelope.get("scope")
     if not isinstance(kind, str) or not isinstance(found, dict):
@@ -336,10 +334,10 @@ def _respaced(envelope: dict[str, JSON], found: JSON, body: bytes) -> Document |
 
 
 def write_tombstone(tombstone: Tombstone) -> bytes:
-    """Return the bytes of a tombstone: at most 120, which a UUID, 63 bits and 16 digits fit.
+    """Return the bytes of a tombstone: at most 120, so that it cannot pass for a live document.
 
     Raises:
-        InvalidInput: its parts are longer than that, so that it might pass for a live document.
+        InvalidInput: the line is longer than a UUID.
     """
     facts = {**tombstone._asdict(), "seq": f"{tombstone.seq:x}"}
     stored = orjson.dumps({"limpet": "deleted", **facts})
@@ -349,12 +347,11 @@ def write_tombstone(tombstone: Tombstone) -> bytes:
 
 
 def is_tombstone_size(size: int) -> bool:
-    """Tell whether a listed size is that of a tombstone, as nearly as a size can tell."""
+    """Return whether a listed size is one that a tombstone of ours has."""
     return size in _TOMBSTONE_SIZES
 
 
 def read_tombstone(stored: bytes) -> Tombstone | None:
-    """Return the tombstone, or None if the bytes are not one; then they are for `read`."""
     if len(stored) > TOMBSTONE_BYTES_MAX or not stored.startswith(_DELETED):
         return None
     try:
@@ -374,18 +371,16 @@ _TOMBSTONE_SIZES = frozenset(
 )
 
 
-# Documents that another tool wrote: what they say, in the words of our own header.
-#
-# They have no line, so they count in whatever life of the scope; no place, so they stand in history
-# by their own time; no revision, so that is the hash of their bytes.
+# Foreign documents get a header too. They have no line, so they belong to every life of the scope;
+# no `seq`, so they are ordered by their own time; no revision, so it is the hash of their bytes.
 
-STATUS = "completed"  # what a save says by default
+STATUS = "completed"  # the default of `save`
 
 
 def header_of(document: Document, *, id: str | None, digest: str, modified: int) -> Header:
-    """Return the header that a foreign document would have; `id` is None for a head.
+    """Return a header for a foreign document; `id` is None for a head.
 
-    `digest` is 16 hexadecimal digits of a hash of its bytes, `modified` when it was stored.
+    `digest` is 16 hexadecimal digits of a hash of its bytes, `modified` the time it was stored.
     """
     created = created_us(document.envelope)
     created = modified if created is None else created
@@ -411,7 +406,7 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
 
 
 def created_us(envelope: Mapping[str, JSON]) -> int | None:
-    """Return when a document says that it was made: the two SDKs spell it differently."""
+    """Return the creation time in an envelope, which the two SDKs spell differently."""
     text = envelope.get("createdAt", envelope.get("created_at"))
     if not isinstance(text, str):
         return None
@@ -419,15 +414,15 @@ def created_us(envelope: Mapping[str, JSON]) -> int | None:
         moment = datetime.fromisoformat(text)
         aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
         return times.to_us("createdAt", aware)
-    except (ValueError, OverflowError, InvalidInput):  # whatever it may be, it is not a time
+    except (ValueError, OverflowError, InvalidInput):
         return None
 
 
 def _moment(created: int, id: str) -> int:
-    """Return when it takes its place in history.
+    """Return the time by which a foreign document is ordered in history.
 
-    They bear milliseconds, in which many may be made. A UUIDv7 says which came first; others are
-    kept apart.
+    They have milliseconds only, and several may share one. A UUIDv7 shows which came first; others
+    get different microseconds.
     """
     if created % 1000:
         return created

@@ -1,4 +1,4 @@
-"""Findings of `check`: a fact, and the values that name where it is."""
+"""Findings of `check`: a fact, and the values that locate it."""
 
 from limpet.model import Finding, ScopeKey
 
@@ -15,13 +15,13 @@ def finding(
     repaired: bool = False,
     **values: object,
 ) -> Finding:
-    """Return a finding whose message is a fact and the values that name where it is."""
+    """Return a finding whose message is a fact and the values that locate it."""
     named = " ".join(f"{name}=`{shown(value)}`" for name, value in values.items())
     message = f"{fact}. {named}" if named else fact
     return Finding(severity, code, message, scope, id, repaired)
 
 
 def shown(value: object) -> str:
-    """Return a short text of a value that can be printed, whatever bytes it was read from."""
+    """Return a short printable text of a value, whatever bytes it was read from."""
     text = str(value).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"

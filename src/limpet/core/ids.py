@@ -18,8 +18,8 @@ _STEP_MASK = (1 << 32) - 1
 def mint(now_us: int, bits: int, floor: str) -> str:
     """Return a UUIDv7 that is greater than `floor`, the greatest one minted before ("" for none).
 
-    It carries the time given, unless that does not exceed the floor (equal clocks, a clock that
-    stepped back): then it is a random little more than the floor.
+    It carries the given time, unless that does not exceed the floor (equal clocks, a clock that
+    stepped back): then it is a small random step above the floor.
     """
     now_ms = min(max(0, now_us // 1000), _TIME_MAX)
     text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
@@ -47,17 +47,18 @@ def _text_of(value: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-# On objects a place is a time: microseconds, and in the last ten bits what keeps equal ones apart.
+# Where no counter is shared, a place in history (`seq`) is a time: microseconds, and ten more bits
+# that keep equal times apart.
 _PLACE_BITS = 10
 _PLACE_HALF = 1 << (_PLACE_BITS - 1)
 _PLACE_US_MAX = 8 * 10**15  # the year 2223, so that there is always a greater one
 
 
 def place(now_us: int, last: int, bits: int, *, aside: bool = False) -> int:
-    """Return a place in history that is greater than `last`, of the time given if that is.
+    """Return a place greater than `last`: that of the given time if it is greater.
 
-    Those that are only kept (`aside`) are given by nobody in particular; they and the heads take
-    different halves of a microsecond, so that at least those never share one.
+    Snapshots saved with head=False (`aside`) are not ordered by the head's compare-and-set. They
+    and the heads use different halves of a microsecond, so that at least those two never collide.
     """
     time_us = max(0, min(now_us, _PLACE_US_MAX), (last >> _PLACE_BITS) + 1)
     return (time_us << _PLACE_BITS) | (bits % _PLACE_HALF) | (_PLACE_HALF if aside else 0)
@@ -69,12 +70,10 @@ def place_at(now_us: int) -> int:
 
 
 def place_us(seq: int) -> int:
-    """Return the microseconds of a place."""
     return seq >> _PLACE_BITS
 
 
 def time_ms_of(text: str) -> int | None:
-    """Return the milliseconds that a UUIDv7 carries, or None if it is not one."""
     return int(text.replace("-", "")[:12], 16) if _UUID7.fullmatch(text) else None
 
 
@@ -102,9 +101,9 @@ def rev_of(token: str) -> int:
 
 
 def seq_of(token: str) -> int:
-    """Return the place in history that a snapshot's revision holds, or raise InvalidInput.
+    """Return the place in history of a snapshot's revision, or raise InvalidInput.
 
-    It lets a listing go on behind a snapshot that has been deleted meanwhile.
+    So a listing can continue after a snapshot that was deleted meanwhile.
     """
     place, dot, _ = token.partition(".")
     try:
@@ -116,15 +115,15 @@ def seq_of(token: str) -> int:
     return seq
 
 
-# Prefixes as ranges of text in code-point order, which every index can serve.
-
-
 def prefix_end(prefix: str) -> str | None:
-    """Return the least text that is greater than all that begin with `prefix`; None: no end."""
+    """Return the least text, in code-point order, above all that begin with `prefix`.
+
+    None: there is none. An index serves a prefix as the range from it to its end.
+    """
     for at in range(len(prefix) - 1, -1, -1):
         following = ord(prefix[at]) + 1
         if following == 0xD800:
-            following = 0xE000  # surrogates are not characters and cannot be stored
+            following = 0xE000  # surrogates cannot be stored
         if following <= 0x10FFFF:
             return prefix[:at] + chr(following)
     return None

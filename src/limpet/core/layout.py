@@ -1,12 +1,12 @@
-"""Where things stand in a bucket or a directory: ids to keys, and back.
+"""The keys of documents and index pointers in a bucket or a directory: from ids, and back.
 
 A name in a key is an escaped id: `+` and two hex digits for every UTF-8 byte outside `[a-z0-9_-]`.
-So no name holds a capital (file systems that ignore case cannot mix two up), a `/` or a `.` (none
-leads elsewhere, and `.` is free to separate names), a `=` (it stands between a label and its value)
-or a `~`, which marks a name that was clipped because it is too long: its beginning, in whole
-characters, then `~` and half of the id's sha256. Kinds are written as they are.
+So no name holds a capital (file systems that ignore case cannot confuse two), a `/` or a `.` (none
+leads elsewhere, and `.` can separate names), a `=` (it separates a label and its value) or a `~`.
+`~` marks a name that was clipped because it is too long: it is preceded by the beginning of the id,
+in whole characters, and followed by half of the id's sha256. Kinds are written as they are.
 
-Clipped names cannot be turned back: whoever finds one reads the full id from the document.
+The id cannot be recovered from a clipped name: the document has it in full.
 """
 
 import re
@@ -19,12 +19,12 @@ from typing import NamedTuple, TypeAlias
 from limpet.errors import InvalidInput
 from limpet.model import ScopeKey, SnapshotRef
 
-# A key has at most 1,024 bytes on S3, and a file name 255. The numbers are chosen so that the
-# longest key of each sort still fits.
+# A key has at most 1,024 bytes on S3, and a file name 255. With these numbers the longest key of
+# each sort still fits.
 ROOT_BYTES_MAX = 300
 NAME_BYTES_MAX = 200
-NOTED_NAME_BYTES_MAX = 100  # the two last names of a note on a snapshot share the room of one
-INDEX_NAME_BYTES_MAX = 48  # up to five names stand in one file name
+NOTED_NAME_BYTES_MAX = 100  # the last two names of a snapshot's note share the room of one
+INDEX_NAME_BYTES_MAX = 48  # up to five names are in one file name
 
 INDEX = ".limpet/index/"
 
@@ -58,30 +58,29 @@ _POINTERS = tuple(
 
 
 class Clipped(NamedTuple):
-    """What a clipped name still tells of its id: how it begins, and its digest."""
+    """What a clipped name has of its id: the beginning, and a digest."""
 
     start: str
     digest: str
 
     def matches(self, id: str) -> bool:
-        """Tell whether the name is that of this id."""
         return id.startswith(self.start) and _digest(id) == self.digest
 
 
 Name: TypeAlias = str | Clipped
-"""An id as a key tells it: in full, or clipped."""
+"""An id as a key has it: in full, or clipped."""
 
 
 def escape(id: str) -> str:
-    """Return an id in the letters of keys: no two ids alike, and a prefix stays a prefix."""
+    """Escape an id for a key. Different ids stay different, and a prefix stays a prefix."""
     return _UNSAFE.sub(lambda found: b"+%02x" % found[0][0], id.encode()).decode()
 
 
 def unescape(name: str, bytes_max: int = NAME_BYTES_MAX) -> Name | None:
-    """Return the id of a name in a key, `Clipped` if it is cut, None if it is nobody's name.
+    """Return the id of a name in a key, `Clipped` if it was clipped, None if it is not valid.
 
-    Exactly one name stands for an id. Whatever else would decode to it (another way to write the
-    same bytes, a name that should have been clipped) is nobody's, so that no id is listed twice.
+    Each id has exactly one valid name, so that no id is listed twice: another spelling of the same
+    bytes, or a name that should have been clipped, is not valid.
     """
     start, mark, digest = name.partition("~")
     try:
@@ -96,7 +95,7 @@ def unescape(name: str, bytes_max: int = NAME_BYTES_MAX) -> Name | None:
 
 
 def is_clipped(id: str) -> bool:
-    """Tell whether an id is too long for the key of a document, which then does not tell it."""
+    """Return whether an id is too long for the key of a document, which then lacks part of it."""
     return len(escape(id)) > NAME_BYTES_MAX
 
 
@@ -110,7 +109,7 @@ def clipped_ids(scope: ScopeKey) -> tuple[str | None, str | None]:
 
 
 def listing_order(id: str) -> str:
-    """Return what ids are sorted by where listings are in the order of keys."""
+    """Return the sort key of ids where listings are in the order of keys."""
     return f"{_name(id)}."
 
 
@@ -123,7 +122,7 @@ def _name(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
 
 
 def _cut(id: str, bytes_max: int) -> str:
-    """Return as many whole characters, escaped, as a clipped name has room for."""
+    """Return the escaped beginning of an id, in whole characters, that a clipped name has."""
     kept = ""
     for character in id:
         longer = kept + escape(character)
@@ -138,8 +137,6 @@ def _digest(id: str) -> str:
 
 
 class File(Enum):
-    """What a document is, by its key."""
-
     HEAD = "the current document of a scope"
     COPY = "a snapshot in history"
     MANIFEST = "the manifest of a scope"
@@ -148,7 +145,7 @@ class File(Enum):
 
 
 class DocumentKey(NamedTuple):
-    """A document's key, taken apart. `id` is the snapshot's, or the one that a note stands on."""
+    """A parsed document key. `id` is that of the snapshot, also for a note of a snapshot."""
 
     file: File
     session_id: Name
@@ -159,7 +156,6 @@ class DocumentKey(NamedTuple):
 
     @property
     def clipped(self) -> bool:
-        """Whether an id in it is clipped, so that only the document has it in full."""
         return any(isinstance(part, Clipped) for part in self)
 
 
@@ -180,9 +176,9 @@ class Layout:
             raise InvalidInput(f"a root is too long. max=`{ROOT_BYTES_MAX}` root=`{self.root}`")
 
     def sessions_prefix(self, prefix: str = "") -> str:
-        """Return what the keys of all sessions begin with whose ids begin with `prefix`.
+        """Return the key prefix of all sessions whose ids begin with `prefix`.
 
-        Others may begin with it too if the prefix is long: compare the ids as well.
+        If the prefix is long, other sessions share it: compare the ids as well.
         """
         escaped = escape(prefix)
         if len(escaped) > NAME_BYTES_MAX - _MARK_BYTES:
@@ -190,63 +186,56 @@ class Layout:
         return self.root + escaped
 
     def session_prefix(self, session_id: str) -> str:
-        """Return what the keys of one session begin with, and of no other."""
         return f"{self.root}{_name(session_id)}/"
 
     def scope_prefix(self, scope: ScopeKey) -> str:
-        """Return what the keys of one scope begin with, and of no other."""
         session = self.session_prefix(scope.session_id)
         return f"{session}scopes/{scope.kind}/{_name(scope.scope_id)}/snapshots/"
 
     def head_key(self, scope: ScopeKey) -> str:
-        """Return the key of a scope's current document."""
         return f"{self.scope_prefix(scope)}snapshot_latest.json"
 
     def history_prefix(self, scope: ScopeKey) -> str:
-        """Return what the keys of a scope's copies begin with."""
         return f"{self.scope_prefix(scope)}immutable_history/"
 
     def copy_key(self, scope: ScopeKey, id: str) -> str:
-        """Return the key of a snapshot in history."""
         return f"{self.history_prefix(scope)}snapshot_{_name(id)}.json"
 
     def beside_head(self, head_key: str, id: str) -> str:
-        """Return the key of a snapshot in history from that of its scope's head."""
+        """Return the key of a snapshot in history, from the key of its scope's head."""
         folder = head_key.removesuffix("snapshot_latest.json")
         return f"{folder}immutable_history/snapshot_{_name(id)}.json"
 
     def manifest_key(self, scope: ScopeKey) -> str:
-        """Return the key of a scope's manifest."""
         return f"{self.scope_prefix(scope)}manifest.json"
 
     def lease_key(self, scope: ScopeKey) -> str:
-        """Return the key of a scope's lease."""
         return f"{self.scope_prefix(scope)}lease.json"
 
     def notes_prefix(self, scope: ScopeKey, on: str | None = None) -> str:
-        """Return what the keys of the notes beside a scope, or on a snapshot id, begin with."""
+        """Return the key prefix of the notes of a scope, or of one of its snapshots."""
         where = "scope" if on is None else f"on/{_name(on, NOTED_NAME_BYTES_MAX)}"
         return f"{self.scope_prefix(scope)}notes/{where}/"
 
     def all_notes_prefix(self, scope: ScopeKey) -> str:
-        """Return what the keys of all notes of a scope begin with, but that of the manifest."""
+        """Return the key prefix of all notes of a scope, except the manifest."""
         return f"{self.scope_prefix(scope)}notes/"
 
     def noted_prefix(self, scope: ScopeKey) -> str:
-        """Return what the keys of all notes on snapshot ids begin with."""
+        """Return the key prefix of the notes of all snapshots of a scope."""
         return f"{self.scope_prefix(scope)}notes/on/"
 
     def noted_end(self, scope: ScopeKey, on: str) -> str:
-        """Return what lies between the keys of the notes on an id and those that follow."""
+        """Return a text between the keys of a snapshot's notes and the keys that follow."""
         return self.notes_prefix(scope, on)[:-1] + chr(ord("/") + 1)
 
     def note_key(self, scope: ScopeKey, name: str, on: str | None = None) -> str:
-        """Return the key of a note, wherever `manifest_key` does not stand for it."""
+        """Return the key of a note, unless it is stored under `manifest_key`."""
         bytes_max = NAME_BYTES_MAX if on is None else NOTED_NAME_BYTES_MAX
         return f"{self.notes_prefix(scope, on)}{_name(name, bytes_max)}.json"
 
     def parse(self, key: str) -> DocumentKey | None:
-        """Return what a key says of its document, or None if it is not the key of one."""
+        """Parse the key of a document; None if it is not one."""
         found = _DOCUMENT.fullmatch(key[len(self.root) :]) if key.startswith(self.root) else None
         if found is None:
             return None
@@ -274,7 +263,7 @@ class Layout:
 
 
 class Pointer(NamedTuple):
-    """A key of the index, taken apart: which snapshot it points to, and what it is sorted by."""
+    """A parsed key of the index: the snapshot it points to, and what it is sorted by."""
 
     session_id: Name
     kind: str
@@ -294,42 +283,41 @@ def _address(scope: ScopeKey, between: str) -> str:
 
 
 def id_prefix(id: str) -> str:
-    """Return what the pointers to the snapshots of one id begin with, whatever their scope."""
+    """Return the prefix of the pointers to snapshots with this id, in all scopes."""
     return f"{INDEX}snapshots/{_short(id)}/"
 
 
 def ids_prefix(id_prefix: str) -> str:
-    """Return what the pointers to all ids that begin with a text begin with, and some others.
+    """Return the prefix of the pointers to all ids with a prefix, and maybe to others.
 
-    A long id is clipped in a pointer, so that no more of the text is used than is left of one.
+    A long id is clipped in a pointer, so no more of the text is used than a clipped id keeps.
     """
     return f"{INDEX}snapshots/{_cut(id_prefix, INDEX_NAME_BYTES_MAX)}"
 
 
 def id_key(ref: SnapshotRef, *, born: str) -> str:
-    """Return the pointer by which a snapshot is found by its id; `born` makes it unique."""
+    """Return the pointer to a snapshot by its id; `born` makes it unique."""
     return f"{id_prefix(ref.id)}{_address(ref.scope, '.')}.{born}"
 
 
 def order_prefix(scope: ScopeKey) -> str:
-    """Return what the pointers to the history of a scope begin with; the newest sorts first."""
+    """Return the prefix of the pointers to a scope's history; the newest sorts first."""
     return f"{INDEX}order/{_address(scope, '/')}/"
 
 
 def session_order_prefix(session_id: str) -> str:
-    """Return what the pointers to the history of a session begin with."""
     return f"{INDEX}order/{_short(session_id)}/"
 
 
 def order_start(scope: ScopeKey, seq: int) -> str:
-    """Return what stands behind the pointers down to a place, and before all lower ones."""
+    """Return a text after the pointers down to `seq`, and before all lower ones."""
     return f"{order_prefix(scope)}{_SEQ_LAST - seq:016x}.~"
 
 
 def orders_prefix(prefix: str) -> str:
-    """Return what the pointers to the history of all sessions begin with that begin with a text.
+    """Return the prefix of the pointers to the history of all sessions with a prefix.
 
-    Others may begin with it too if the text is long: compare the ids as well.
+    If it is long, other sessions share it: compare the ids as well.
     """
     escaped = escape(prefix)
     if len(escaped) > INDEX_NAME_BYTES_MAX - _MARK_BYTES:
@@ -338,17 +326,16 @@ def orders_prefix(prefix: str) -> str:
 
 
 def order_key(ref: SnapshotRef, *, seq: int, born: str) -> str:
-    """Return the pointer to a snapshot by its place in history."""
     return f"{order_prefix(ref.scope)}{_SEQ_LAST - seq:016x}.{_short(ref.id)}.{born}"
 
 
 def label_prefix(label: str, value: str) -> str:
-    """Return what the pointers to the snapshots with a label begin with; the newest sorts first."""
+    """Return the prefix of the pointers to snapshots with a label; the newest sorts first."""
     return f"{INDEX}labels/{_short(label)}={_short(value)}/"
 
 
 def label_start(label: str, value: str, *, at_ms: int) -> str:
-    """Return what stands before the pointers of a moment and all earlier ones."""
+    """Return a text before the pointers of a time and all earlier ones."""
     return f"{label_prefix(label, value)}{_AT_LAST - max(1, at_ms):015d}"
 
 
@@ -356,12 +343,11 @@ def label_key(ref: SnapshotRef, label: str, value: str, *, at_ms: int, born: str
     """Return the pointer to a snapshot by one of its labels. `at_ms` counts from 1970."""
     # Fifteen digits hold milliseconds, not microseconds. A clock at 1970 would need a sixteenth.
     left = _AT_LAST - max(1, at_ms)
-    place = f"{left:015d}.{_address(ref.scope, '.')}"
-    return f"{label_prefix(label, value)}{place}.{_short(ref.id)}.{born}"
+    address = _address(ref.scope, ".")
+    return f"{label_prefix(label, value)}{left:015d}.{address}.{_short(ref.id)}.{born}"
 
 
 def parse_pointer(key: str) -> Pointer | None:
-    """Return what a key of the index points to, or None if it is not one."""
     found = next((found for each in _POINTERS if (found := each.fullmatch(key))), None)
     if found is None:
         return None

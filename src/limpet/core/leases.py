@@ -1,4 +1,4 @@
-"""Leases: who may hold one, without the storage."""
+"""The rules of leases, without the storage, and their document in object stores."""
 
 from typing import Any, NamedTuple
 
@@ -11,40 +11,37 @@ from limpet.protocol import Claim, Hold
 
 
 class LeaseRow(NamedTuple):
-    """A lease as an engine with a clock of its own keeps it; `until` is in microseconds."""
+    """A lease as SQL engines store it; `until` is in microseconds of the engine's clock."""
 
     key: str
     owner: str
     until: int
 
     def hold(self, now: int) -> Hold:
-        """Return it as it stands at a time."""
         return Hold(self.key, self.owner, self.until - now)
 
 
 def claimed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
-    """Return the lease that holds after a claim: that of the claim, or another that still lasts."""
+    """Return the lease after a claim: that of the claim, or another one that has not expired."""
     if found is not None and found.key != claim.key and found.until > now:
         return found
     return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)
 
 
 def renewed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
-    """Return a lease that lasts anew, or raise Conflict if it is not held any more."""
+    """Return the extended lease, or raise Conflict if it is not held any more."""
     check_fence(claim.key, None if found is None else found.key, claim.scope)
     return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)
 
 
-# The document of a lease on directories and object stores.
+# The document of a lease in directories and object stores:
 #
 #     {"limpet":{"sum":<hex>,"n":…,"key":…,"owner":…,"ttl_us":…,"updated_at":…,"w":…,…}}
 #
-# `sum` covers everything behind it. `key` is null once the lease was given back. `w` is the nonce of
-# this write and `trail` holds those of the last ones, as in a snapshot's document; the ids are there
-# where the key has them clipped.
+# `sum` covers everything after it. `key` is null once the lease was released. `w` is the nonce of
+# this write, `trail` has those of the writes before, and the ids are set if the key has them
+# clipped, as in a snapshot's document.
 
-_OPENING = b'{"limpet":{"sum":"'
-_CLOSING = b"}}"
 _KINDS: dict[str, tuple[type, ...]] = {
     "n": (int,),
     "key": (str, type(None)),
@@ -56,9 +53,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class LeaseFile(NamedTuple):
-    """A lease as its document tells it. `n` counts the claims; `updated_at` is its writer's time.
+    """The document of a lease. `n` counts the claims; `updated_at` is its writer's time.
 
-    `key` is None once it was given back: then the rest tells who held it last.
+    `key` is None once it was released; the rest then describes the last holder.
     """
 
     n: int
@@ -72,24 +69,18 @@ class LeaseFile(NamedTuple):
     scope_id: str | None = None
 
     def hold(self, left_us: int) -> Hold | None:
-        """Return it as one that lasts for some time, or None if it was given back."""
         return None if self.key is None else Hold(self.key, self.owner, left_us)
 
 
 def write(file: LeaseFile) -> bytes:
-    """Return the document of a lease."""
     facts: dict[str, Any] = {name: getattr(file, name) for name in _KINDS}
     more = {"trail": file.trail, "session_id": file.session_id, "scope_id": file.scope_id}
     facts |= {name: value for name, value in more.items() if value}
-    rest = b'",%s%s' % (orjson.dumps(facts)[1:-1], _CLOSING)
-    return b"%s%s%s" % (_OPENING, _sum(rest), rest)
+    return codec.write_summed(orjson.dumps(facts)[1:] + b"}")
 
 
 def read(stored: bytes) -> LeaseFile:
-    """Return the lease, or raise Corrupt if the bytes are not those that were written."""
-    behind = stored[len(_OPENING) + 16 :]
-    if not stored.startswith(_OPENING) or _sum(behind) != stored[len(_OPENING) :][:16]:
-        raise Corrupt(f"a lease fails its checksum. bytes=`{len(stored)}`")
+    codec.read_summed(stored, what="lease")
     try:
         facts = orjson.loads(stored)["limpet"]
         trail = tuple(facts.get("trail", ()))
@@ -102,10 +93,6 @@ def read(stored: bytes) -> LeaseFile:
             raise TypeError
         times.from_us(facts["updated_at"])
     except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as cause:
-        raise Corrupt(f"a lease is not one that is known. bytes=`{len(stored)}`") from cause
+        raise Corrupt(f"a lease has an unknown form. bytes=`{len(stored)}`") from cause
     given = {name: facts[name] for name in _KINDS}
     return LeaseFile(**given, trail=trail, session_id=names[0], scope_id=names[1])
-
-
-def _sum(rest: bytes) -> bytes:
-    return b"%016x" % (codec.checksum_of(rest) % 2**64)

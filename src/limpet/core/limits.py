@@ -1,4 +1,4 @@
-"""The numbers that bound everything, each with its reason, and the checks of names against them."""
+"""The limits, each with its reason, and the checks of names and options against them."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from limpet.model import ScopeKey
 KIB = 1024
 MIB = 1024 * KIB
 
-ID_CHARS_MAX = 512  # room for a tenant, a user and a conversation; still a short index row
+ID_CHARS_MAX = 512  # a tenant, a user and a conversation fit; still a short index row
 KIND_CHARS_MAX = 64
 LABELS_MAX = 64  # labels are indexed one by one; more facts than this belong in metadata
 LABEL_CHARS_MAX = 256
@@ -22,14 +22,14 @@ INTEGER_DIGITS_MAX = 4300  # what Python itself converts to and from text by def
 
 PAGE_ITEMS_MAX = 256  # one page of a listing: a bounded amount of memory, few round trips
 PAGE_STATES_MAX = 16  # one page of whole states
-CACHE_BYTES_MAX = 64 * MIB  # of last states, so that the next are compared without being read
-LOCK_WAIT_S_MAX = 30.0  # how long a writer waits for its turn
-RETRY_S_MAX = 30.0  # how long a server that went away is waited for
+CACHE_BYTES_MAX = 64 * MIB  # of last states, so that the next save need not read them
+LOCK_WAIT_S_MAX = 30.0  # how long a writer waits for a lock
+RETRY_S_MAX = 30.0  # how long an unreachable server is retried
 WAIT_S_MAX = 86_400.0  # what an option may ask for
-CONTENTION_WAIT_S_MAX = 30.0  # contention is waited out in time; counting attempts loses updates
+CONTENTION_WAIT_S_MAX = 30.0  # a limit on attempts instead would lose updates
 
-# What a facade keeps under its own key of the metadata is foreign data kept word for word, and may
-# be as large as a state.
+# Keys of the metadata under which facades store foreign data unchanged; it may be as large as a
+# state.
 FACADE_KEYS = frozenset({"strands", "genkit", "agentos", "runs", "langgraph"})
 
 _KIND = re.compile(r"[a-z0-9_-]{1,64}")
@@ -60,16 +60,15 @@ def check_id(name: str, value: object) -> str:
 
 
 def check_scope(session_id: object, scope_id: object, kind: object) -> ScopeKey:
-    """Return the address of a scope after checking its three parts."""
     kind = check_text("kind", kind, chars_max=KIND_CHARS_MAX, chars_min=1)
-    # Kinds are folder names as they are, so that two must not differ by case alone.
+    # Kinds are folder names, so two must not differ by case alone.
     if kind != _KIND_MIXED and (not _KIND.fullmatch(kind) or kind == _KIND_MIXED.lower()):
         raise InvalidInput(f"kind must match [a-z0-9_-] or be multiAgent. kind=`{kind}`")
     return ScopeKey(check_id("session_id", session_id), check_id("scope_id", scope_id), kind)
 
 
 def check_labels(labels: object) -> dict[str, str]:
-    """Return labels as plain text in the order of their names, so that equal labels look equal."""
+    """Return labels sorted by name, so that equal labels have equal encodings."""
     if labels is None:
         return {}
     if not isinstance(labels, Mapping):
@@ -84,19 +83,18 @@ def check_labels(labels: object) -> dict[str, str]:
 
 
 def check_status(status: object) -> str:
-    """Return a status: free text of up to 256 characters."""
     return check_text("status", status, chars_max=STATUS_CHARS_MAX)
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return True or False, and nothing that merely looks like it."""
+    """Return a bool; 0 and 1 are refused."""
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be True or False. type=`{type(value).__name__}`")
     return value
 
 
 def check_seconds(name: str, value: Any) -> float:
-    """Return a time to wait: seconds from 0 to those of a day."""
+    """Return a time to wait: from 0 seconds to one day."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidInput(f"{name} must be a number of seconds. type=`{type(value).__name__}`")
     if not 0 <= value <= WAIT_S_MAX:
@@ -105,7 +103,7 @@ def check_seconds(name: str, value: Any) -> float:
 
 
 def check_count(name: str, value: Any) -> int | None:
-    """Return a limit: None (no limit) or a whole number from 0 on."""
+    """Return a limit: None (no limit) or an integer from 0 on."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:

@@ -1,4 +1,4 @@
-"""One note as an engine keeps it."""
+"""One note, as a row of SQL engines and as a document of object stores."""
 
 from typing import Any, NamedTuple
 
@@ -11,13 +11,13 @@ from limpet.errors import Conflict, Corrupt
 from limpet.model import ANY, Note
 from limpet.protocol import NoteWrite
 
-# Those below stay readable in any SQL shell, and would gain little.
+# Smaller values stay readable in any SQL shell, and would gain little.
 _SQUEEZED_MIN = 512
-_FRAME = b"\x28\xb5\x2f\xfd"  # how a zstd frame begins, and JSON never
+_FRAME = b"\x28\xb5\x2f\xfd"  # begins a zstd frame, and never JSON
 
 
 class NoteRow(NamedTuple):
-    """The facts of one note. `on` is "" for a note of the scope itself."""
+    """One note. `on` is the snapshot it is attached to, "" for a note of the scope itself."""
 
     on: str
     name: str
@@ -28,7 +28,6 @@ class NoteRow(NamedTuple):
 
     @property
     def revision(self) -> str:
-        """The token that compare-and-set compares."""
         return f"{self.rev:x}.{self.nonce}"
 
 
@@ -41,7 +40,7 @@ def squeezed(value: bytes) -> bytes:
 
 
 def unsqueezed(stored: bytes) -> bytes:
-    """Return what was given to `squeezed`, or raise Corrupt. Verify it first: a frame can lie."""
+    """Undo `squeezed`, or raise Corrupt. Verify the row first: a damaged frame may be a bomb."""
     if not stored.startswith(_FRAME):
         return stored
     try:
@@ -51,23 +50,21 @@ def unsqueezed(stored: bytes) -> bytes:
 
 
 def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
-    """Return the row, or raise Corrupt if it is not what was stored."""
     try:
         if note_checksum(row, owner) == checksum:
             return row
     except TypeError:
-        pass  # text that is not UTF-8 does not even encode
+        pass  # text that is not UTF-8 cannot be encoded
     raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
 
 
 def note_checksum(row: NoteRow, owner: int) -> int:
-    """Return the checksum over everything in the row and the key of the scope that owns it."""
     facts = orjson.dumps((owner, row.on, row.name, row.rev, row.nonce, row.updated_at))
     return checksum_of(facts, row.value)
 
 
 def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
-    """Return the row that a write makes, or raise Conflict if the note is not at `expect`."""
+    """Return the row after a write, or raise Conflict if the note is not at `expect`."""
     found = None if existing is None else existing.revision
     if write.expect is not ANY and write.expect != found:
         on = "" if write.on is None else f" on=`{write.on}`"
@@ -78,7 +75,6 @@ def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
 
 
 def note_of(row: NoteRow) -> Note:
-    """Return the public record of a row, with a value of its own."""
     return Note(
         name=row.name,
         value=decode(row.value),
@@ -88,21 +84,18 @@ def note_of(row: NoteRow) -> Note:
     )
 
 
-# The document of a note on directories and object stores.
+# The document of a note in directories and object stores:
 #
 #     {"limpet":{"sum":<hex>,"name":…,"rev":…,"nonce":…,"updated_at":…,…},"value":<value>}
 #
-# `sum` covers everything behind it. A value with integers beyond 64 bits keeps the space that marks
-# it (see `codec`). `trail` holds the nonces of the last writes, as in a snapshot's document; the ids
-# are there where the key has them clipped.
+# `sum` covers everything after it. A value with integers beyond 64 bits keeps its leading space
+# (see `codec`). `trail` has the nonces of the last writes, and the ids are set if the key has them
+# clipped, as in a snapshot's document.
 
-_OPENING = b'{"limpet":{"sum":"'
 _SPLIT = b'},"value":'
 
 
 class NoteFile(NamedTuple):
-    """A note with what its document adds: the last nonces, and ids that the key has clipped."""
-
     row: NoteRow
     trail: tuple[str, ...] = ()
     session_id: str | None = None
@@ -110,7 +103,6 @@ class NoteFile(NamedTuple):
 
 
 def write(file: NoteFile) -> bytes:
-    """Return the document of a note."""
     row = file.row
     facts: dict[str, Any] = {
         "name": row.name,
@@ -123,17 +115,12 @@ def write(file: NoteFile) -> bytes:
         "scope_id": file.scope_id,
     }
     given = orjson.dumps({key: value for key, value in facts.items() if value is not None})
-    rest = b'",%s%s%s}' % (given[1:-1], _SPLIT, row.value)
-    return b"%s%s%s" % (_OPENING, _sum(rest), rest)
+    return codec.write_summed(b"%s%s%s}" % (given[1:-1], _SPLIT, row.value))
 
 
 def read(stored: bytes) -> NoteFile:
-    """Return the note, or raise Corrupt if the bytes are not those that were written."""
-    behind = stored[len(_OPENING) + 16 :]
-    if not stored.startswith(_OPENING) or _sum(behind) != stored[len(_OPENING) :][:16]:
-        raise Corrupt(f"a note fails its checksum. bytes=`{len(stored)}`")
-    # Inside a text the quotes of the split would be escaped, so the first one is the one written.
-    given, _, value = behind[2:-1].partition(_SPLIT)
+    # Inside a text the quotes of the split would be escaped, so its first occurrence is the split.
+    given, _, value = codec.read_summed(stored, what="note")[:-1].partition(_SPLIT)
     try:
         facts = orjson.loads(b"{%s}" % given)
         row = NoteRow(
@@ -150,10 +137,6 @@ def read(stored: bytes) -> NoteFile:
         times.from_us(row.updated_at)
         codec.decode(value)
     except (KeyError, TypeError, orjson.JSONDecodeError) as cause:
-        raise Corrupt(f"a note is not one that is known. bytes=`{len(stored)}`") from cause
+        raise Corrupt(f"a note has an unknown form. bytes=`{len(stored)}`") from cause
     trail = tuple(facts.get("trail", ()))
     return NoteFile(row, trail, facts.get("session_id"), facts.get("scope_id"))
-
-
-def _sum(rest: bytes) -> bytes:
-    return b"%016x" % (codec.checksum_of(rest) % 2**64)

@@ -1,6 +1,6 @@
-"""From what a caller passes to what an engine takes: every check that needs no storage.
+"""From a caller's arguments to a `Commit`: every check that needs no storage.
 
-All of it happens before anything is written, so that bad input leaves no trace.
+All checks happen before anything is written, so bad input leaves no trace.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from limpet.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from limpet.protocol import Append, Commit, NoteWrite, Stamp, Tails
+from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
 
 
 def save(
@@ -52,11 +52,11 @@ def save(
         parent = limits.check_id("parent", parent)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
-    body, tails = encode_state(state, state_bytes_max)
+    body, offsets = encode_state(state, state_bytes_max)
     return Commit(
         scope=scope,
         body=body,
-        tails=tails,
+        append_offsets=offsets,
         status=limits.check_status(status),
         labels=encode_labels(labels),
         metadata=encode_metadata(metadata, state_bytes_max),
@@ -87,13 +87,12 @@ def append(
     stamp: Stamp,
     state_bytes_max: int,
 ) -> Commit:
-    """Return the commit of an append; the engine joins it to the head's state."""
+    """Return the commit of an append; the engine adds the items to the head's state."""
     if not isinstance(key, str):
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):
         raise InvalidInput(f"the items must be a list. type=`{type(items).__name__}`")
-    # Encoded as the state they will stand in, so that the path of a bad value and the depth of
-    # nesting are those that the caller sees.
+    # Encoded inside a state, so that an error has the path and the depth that the caller sees.
     codec.encode({key: items})
     return Commit(
         scope=scope,
@@ -111,7 +110,7 @@ def append(
 def replacement(
     before: Snapshot, after: object, *, fence: str | None, stamp: Stamp, state_bytes_max: int
 ) -> Commit:
-    """Return the commit of an update: what a caller's function made of the snapshot it got."""
+    """Return the commit of an update, from what the caller's function returned for `before`."""
     if not isinstance(after, Snapshot):
         raise InvalidInput(
             f"the function must return a Snapshot or None. type=`{type(after).__name__}`"
@@ -119,11 +118,11 @@ def replacement(
     for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
         if getattr(before, name) != getattr(after, name):
             raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
-    body, tails = encode_state(after.state, state_bytes_max)
+    body, offsets = encode_state(after.state, state_bytes_max)
     return Commit(
         scope=before.scope,
         body=body,
-        tails=tails,
+        append_offsets=offsets,
         status=limits.check_status(after.status),
         labels=encode_labels(after.labels),
         metadata=encode_metadata(after.metadata, state_bytes_max),
@@ -145,19 +144,18 @@ def note_write(
     stamp: Stamp,
     state_bytes_max: int,
 ) -> NoteWrite:
-    """Return the write of a note, its value encoded."""
     encoded = codec.encode(value, what="note")
     _check_size("the note", encoded, state_bytes_max)
     return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
 
 
 def note_address(name: object, on: object) -> tuple[str, str | None]:
-    """Return the name of a note and the snapshot id it stands on, checked."""
+    """Check the name of a note, and the id of the snapshot it is attached to."""
     return limits.check_id("note name", name), None if on is None else limits.check_id("on", on)
 
 
 def note_places(on: str | Iterable[str] | None) -> list[str | None]:
-    """Return where to look for notes: the scope itself, one id, or several, each once."""
+    """Check which notes to list: of the scope itself (None), of one snapshot, or of several."""
     if on is None:
         return [None]
     if isinstance(on, str):
@@ -167,24 +165,20 @@ def note_places(on: str | Iterable[str] | None) -> list[str | None]:
     return list(dict.fromkeys(limits.check_id("on", each) for each in on))
 
 
-def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, Tails | None]:
-    """Return the encoded state and where its lists end, or raise InvalidInput.
-
-    It may not be JSON, or be too large.
-    """
-    encoded, tails = codec.encode_state(state)
+def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffsets | None]:
+    """Return the encoded state and its append offsets; InvalidInput if not JSON or too large."""
+    encoded, offsets = codec.encode_state(state)
     _check_size("the state", encoded, state_bytes_max)
-    return encoded, tails
+    return encoded, offsets
 
 
 def encode_labels(labels: Mapping[str, str] | None) -> bytes:
-    """Return labels encoded in the order of their names."""
     plain = limits.check_labels(labels)
     return codec.encode(plain, what="labels") if plain else b"{}"
 
 
 def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -> bytes:
-    """Return encoded metadata; what stands under a facade's own key may be as large as a state."""
+    """Return encoded metadata. What a facade stores under its key may be as large as a state."""
     if metadata is None:
         return b"{}"
     if not isinstance(metadata, Mapping):
@@ -204,14 +198,13 @@ def _check_size(what: str, encoded: bytes, bytes_max: int) -> None:
 
 
 def check_expect(expect: Expect) -> Expect:
-    """Return a revision to compare, None or ANY; whole snapshots are a common mistake."""
+    """Return a revision, None or ANY. Passing a whole snapshot is a common mistake."""
     if expect is ANY or expect is None or isinstance(expect, str):
         return expect
     raise InvalidInput(f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`")
 
 
 def check_ref(name: str, ref: object) -> SnapshotRef:
-    """Return the checked address of a snapshot."""
     match ref:
         case ((session_id, scope_id, kind), snapshot_id):
             scope = limits.check_scope(session_id, scope_id, kind)
@@ -220,7 +213,7 @@ def check_ref(name: str, ref: object) -> SnapshotRef:
 
 
 def check_cursor(after: object, scope: ScopeKey | None) -> str | SnapshotInfo | None:
-    """Return the last one seen of a history: an id, or its info from the same scope."""
+    """Return the cursor of a history: an id, or the info of a snapshot in the same scope."""
     if after is None:
         return None
     if isinstance(after, SnapshotInfo):

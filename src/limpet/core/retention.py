@@ -1,4 +1,4 @@
-"""Which snapshots a prune drops. A policy is a value; the clock comes in as an argument."""
+"""Which snapshots a prune drops."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from limpet.model import SnapshotInfo
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Keep the newest `keep_last`, and everything made after `cutoff`; drop what is neither."""
+    """Keep the newest `keep_last` and everything created after `cutoff`; drop the rest."""
 
     keep_last: int
     cutoff: datetime | None
@@ -19,10 +19,10 @@ class Retention:
     def droppable(
         self, newest_first: Iterable[SnapshotInfo], *, seen: int, head_id: str | None
     ) -> Iterator[SnapshotInfo]:
-        """Yield what may go of a page of history, of which `seen` newer ones came before."""
-        for place, info in enumerate(newest_first, start=seen):
+        """Yield what to drop of a page of history, after `seen` newer snapshots."""
+        for rank, info in enumerate(newest_first, start=seen):
             old = self.cutoff is None or info.created_at < self.cutoff
-            if place >= self.keep_last and old and info.id != head_id:
+            if rank >= self.keep_last and old and info.id != head_id:
                 yield info
 
 

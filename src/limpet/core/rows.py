@@ -1,4 +1,4 @@
-"""One snapshot as an engine keeps it: bytes and numbers only, and a checksum over all of them."""
+"""One snapshot as SQL engines store it: bytes and numbers only, with a checksum over all."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ EMPTY = b"{}"  # an encoded object without members
 
 
 class Row(NamedTuple):
-    """The facts of one snapshot. Times are microseconds; `saved_at` is its logical commit time."""
+    """One snapshot without its state. Times are microseconds; `saved_at` is the commit time."""
 
     seq: int
     id: str
@@ -32,22 +32,20 @@ class Row(NamedTuple):
 
     @property
     def revision(self) -> str:
-        """The token that compare-and-set compares."""
         return ids.revision(self.seq, self.rev, self.nonce)
 
 
 def verify_row(row: Row, owner: int, checksum: int) -> Row:
-    """Return the row, or raise Corrupt if it is not what was stored."""
     try:
         if row_checksum(row, owner) == checksum:
             return row
     except TypeError:
-        pass  # text that is not UTF-8 does not even encode
-    raise Corrupt(f"the facts of a snapshot fail their checksum. seq=`{row.seq}`")
+        pass  # text that is not UTF-8 cannot be encoded
+    raise Corrupt(f"the row of a snapshot fails its checksum: run `limpet check`. seq=`{row.seq}`")
 
 
 def row_checksum(row: Row, owner: int) -> int:
-    """Return the checksum over everything in the row and the key of the scope that owns it."""
+    """Return the checksum over the row and the key of the scope that owns it."""
     facts = orjson.dumps(
         (
             owner,
@@ -70,22 +68,22 @@ def row_checksum(row: Row, owner: int) -> int:
 
 
 def pack_ref(ref: SnapshotRef | None) -> bytes | None:
-    """Return the address of a snapshot as stored: an array of session, scope, kind and id."""
+    """Encode the address of a snapshot: an array of session, scope, kind and id."""
     return None if ref is None else orjson.dumps((*ref.scope, ref.id))
 
 
 def unpack_ref(packed: bytes | None) -> SnapshotRef | None:
-    """Return the address again, or raise Corrupt."""
+    """Decode the address of a snapshot, or raise Corrupt."""
     if packed is None:
         return None
     match decode(packed):
         case [str(session_id), str(scope_id), str(kind), str(snapshot_id)]:
             return SnapshotRef(ScopeKey(session_id, scope_id, kind), snapshot_id)
-    raise Corrupt("a stored address is not one")
+    raise Corrupt("the stored address of a snapshot is damaged: run `limpet check`")
 
 
 def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:
-    """Return the public facts of a row, in containers of their own."""
+    """Return the public record of a row, in containers of its own."""
     created_at = times.from_us(row.created_at)
     updated_at = created_at
     if row.updated_at != row.created_at:

@@ -1,4 +1,4 @@
-"""Moments as whole microseconds since 1970, which every engine stores alike."""
+"""Times as integer microseconds since 1970, as every engine stores them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +19,6 @@ def to_us(name: str, moment: object) -> int:
 
 
 def from_us(microseconds: int) -> datetime:
-    """Return the moment in UTC."""
     try:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError as cause:

@@ -1,4 +1,4 @@
-"""What a bucket must do: a few methods over keys and bytes. It knows no session and no snapshot.
+"""What a bucket must do: a few methods over keys and bytes, without sessions and snapshots.
 
 A key is text of `/`-separated names, none of them empty, `.` or `..`. Every `put` of one key is
 one step: a reader gets the bytes before or those after, never a mixture. What was written is seen
@@ -6,7 +6,7 @@ by every later `get` and `list`, in any process.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from limpet.model import Expect
 from limpet.protocol import Clock
@@ -15,13 +15,34 @@ from limpet.protocol import Clock
 class Moved(Exception):
     """The object is not at the version that a `put` expects; nothing was written by this call.
 
-    So a bucket never sends a conditional put twice by itself: were the first answer lost, the
-    second would say this of an object that is stored.
+    A bucket never repeats a conditional put by itself: if the first answer was lost, the second
+    would report Moved although the object is stored.
     """
 
 
+class Leftover(NamedTuple):
+    """Something in a bucket that is not an object, and why. `sweep` removes what is `stale`."""
+
+    key: str
+    reason: str
+    stale: bool
+
+
+@runtime_checkable
+class Sweepable(Protocol):
+    """A bucket in which killed processes may leave files."""
+
+    def leftovers(self, *, limit: int) -> Sequence[Leftover]:
+        """Return what is not an object and will not become one, foreign files included."""
+        ...
+
+    def sweep(self) -> int:
+        """Remove temporary files of processes killed long ago; return how many."""
+        ...
+
+
 class Stored(NamedTuple):
-    """An object, or its first bytes; then the version may be None. `size` is that of the whole.
+    """An object, or its first bytes; then `version` may be None. `size` is that of the whole.
 
     `modified` is in microseconds, by the clock of the storage.
     """
@@ -82,7 +103,7 @@ class Bucket(Protocol):
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Store an object durably as one step; return its new version.
 
-        `expect` is the version that stands there, None if there must be none, ANY for whatever.
+        `expect` is the current version, None if there must be no object, ANY to replace anything.
 
         Raises:
             Moved: it is not as expected. Nothing was written by this call.
@@ -90,28 +111,27 @@ class Bucket(Protocol):
         ...
 
     def mark(self, keys: Sequence[str]) -> None:
-        """Store empty objects durably, whatever stands there."""
+        """Store empty objects durably, replacing what exists."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects that exist. None of them is there when this returns, unless put since."""
+        """Remove objects. When this returns none of them exists, unless put again since."""
         ...
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
         """Return a page of keys that begin with a prefix and come after `after`, in order.
 
-        Fewer than `limit`: the end. `after` need not exist. Keys are in the order of their bytes,
-        or (some services keep trees) of the names along their paths. In both, what stands in one
-        folder stands together, and `<folder>/~` comes after all of it whose names begin with
-        ASCII.
+        Fewer than `limit` means the end. `after` need not exist. Keys are in the order of their
+        bytes, or (some services keep trees) of the names along their paths. In both orders the keys
+        of one folder are together, and `<folder>/~` comes after all of them that begin with ASCII.
         """
         ...
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return for each key a text that is another after the object has changed, None for none.
+        """Return for each key a text that differs after the object has changed; None if missing.
 
-        What was returned before is given back as `known`; that makes an answer cheap where nothing
-        has changed. Equal texts mean equal bytes; others need not mean anything.
+        `known` has the texts of the last call, so that unchanged objects cost little. Equal texts
+        mean equal bytes; different texts need not mean different bytes.
         """
         ...
 

@@ -1,7 +1,7 @@
 """The engine over buckets: directories and object stores, in documents that people can read.
 
-One document for the head of a scope, whose compare-and-set is the commit, one for each kept
-snapshot, and an index of empty objects (docs/format.md). The parts are in `_objects/`.
+There is one document for the head of a scope, whose compare-and-set is the commit, one for each
+kept snapshot, and an index of empty objects (docs/format.md).
 """
 
 import heapq
@@ -61,10 +61,10 @@ class ObjectBackend:
         grace_us: int = GRACE_US,
         poll_s: float = POLL_S,
     ) -> None:
-        """`index` says whether snapshots are found across scopes; other tools write none.
+        """With `index` snapshots are found across scopes; other tools do not write one.
 
-        `grace_us` is how long a writer may be stalled before what it left is taken for over.
-        `poll_s` is how often those who watch look, at least, where nobody tells them of changes.
+        `grace_us` is how long a writer may be stalled before `check` treats its work as abandoned.
+        `poll_s` is the interval of polling where there are no notifications.
         """
         self.capabilities = frozenset({"durable", "index"} if index else {"durable"})
         self._bucket = bucket
@@ -113,7 +113,6 @@ class ObjectBackend:
         return found
 
     def _read_shown(self, scope: ScopeKey, head: Head, id: str | None) -> Doc | None:
-        """Return what a head shows, or the snapshot that it showed, with its state."""
         for _ in range(_READS_MAX):
             shown = self._history.shown(scope, head)
             if shown is None or shown.stored is not None:
@@ -128,7 +127,7 @@ class ObjectBackend:
                 if id is not None:
                     return None
             head = self._heads.read(scope, whole=True)
-        raise Unavailable(f"the head keeps moving. session=`{scope.session_id}`")
+        raise Unavailable(f"the head keeps changing: try again. session=`{scope.session_id}`")
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
         self._check_open()
@@ -195,7 +194,7 @@ class ObjectBackend:
 
     def _head_info(self, scope: ScopeKey, found: Read) -> SnapshotInfo | None:
         if not isinstance(found, Doc):
-            return None  # if it is damaged, `check` tells
+            return None  # `check` reports a damaged one
         shown = self._history.shown(scope, self._heads.resolved(found))
         return None if shown is None else info_of(scope, shown.row)
 

@@ -1,16 +1,16 @@
-"""Inspects a bucket document by document, and mends what can be mended without losing anything.
+"""Checks a bucket document by document, and repairs what can be repaired without a loss.
 
-Copies are read before the head that they are compared with: a line never comes back, so one that
-the later head does not have is over. What was written within the grace time may belong to a writer
-that is still under way, and is left alone. Nothing is deleted that cannot be explained.
+Copies are read before the head that they are compared with: lines never return, so a line that the
+later head does not have is over. What was written within the grace time may belong to a running
+writer, and is left alone. Nothing is deleted that cannot be explained.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple
 
-from limpet.backends.buckets.protocol import Listed, Moved
-from limpet.backends.objects.documents import PAGE, Doc, Files, Found, Grave, Place, walk
+from limpet.backends.buckets.protocol import Listed, Moved, Sweepable
+from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, Found, Grave, walk
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.index import Pointed, keys_of
 from limpet.backends.objects.leases import is_damaged
@@ -38,44 +38,21 @@ SEVERITIES: Final = {
     "temporary_left": "info",
 }
 GRACE_US: Final = 24 * 3600 * 1_000_000
-_LOOKS = 4  # before a copy is taken for missing
-_LOOK_S = 0.1
+_READS = 4  # before a copy is reported as missing
+_PAUSE_S = 0.1
 _CHUNK = 16  # whole documents in memory
 _LEFTOVERS_MAX = 10_000
 _OURS = ".limpet/"
 
 
-class Leftover(Protocol):
-    """Something that is not an object, and why."""
-
-    key: str
-    reason: str
-    stale: bool
-
-
-@runtime_checkable
-class Tidied(Protocol):
-    """A bucket in which killed processes may leave things."""
-
-    def leftovers(self, *, limit: int) -> Sequence[Leftover]:
-        """Return what is not an object and will not become one."""
-        ...
-
-    def sweep(self) -> int:
-        """Remove the temporary files among it."""
-        ...
-
-
 class _Entry(NamedTuple):
     listed: Listed
     file: File | None
-    place: Place
+    place: DocumentAddress
     folder: str
 
 
 class Checker:
-    """Goes over a bucket."""
-
     def __init__(self, writer: Writer, places: Places, *, grace_us: int) -> None:
         self._writer = writer
         self._files = writer.files
@@ -84,7 +61,7 @@ class Checker:
         self._grace_us = grace_us
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        """Inspect some, as `Backend.check` promises: documents, then pointers, then leftovers."""
+        """As `Backend.check`: documents, then pointers, then leftovers."""
         part, _, key = after.partition(":")
         steps: dict[str, Callable[[str, bool, int], tuple[list[Finding], str | None]]] = {
             "": self._documents,
@@ -112,8 +89,8 @@ class Checker:
         key = self._files.layout.parse(listed.key)
         folder = f"{listed.key.partition('/snapshots/')[0]}/snapshots/"
         if key is None:
-            return _Entry(listed, None, Place(listed.key), folder)
-        return _Entry(listed, key.file, Place(listed.key, key.id), folder)
+            return _Entry(listed, None, DocumentAddress(listed.key), folder)
+        return _Entry(listed, key.file, DocumentAddress(listed.key, key.id), folder)
 
     def _chunk(self, entries: Sequence[_Entry], repair: bool) -> Iterator[Finding]:
         snapshots = [each for each in entries if each.file in (File.HEAD, File.COPY)]
@@ -132,7 +109,7 @@ class Checker:
                 yield from self._note(entry)
 
     def _read_heads(self, folders: Sequence[str]) -> list[Head]:
-        places = [Place(f"{folder}snapshot_latest.json") for folder in folders]
+        places = [DocumentAddress(f"{folder}snapshot_latest.json") for folder in folders]
         return [self._writer.heads.found(found) for found in self._files.read(places)]
 
     def _note(self, entry: _Entry) -> Iterator[Finding]:
@@ -144,10 +121,10 @@ class Checker:
             yield _finding("note_damaged", "a note fails its check", key=entry.place.key)
 
     def _lease(self, entry: _Entry, repair: bool) -> Iterator[Finding]:
-        """See that a lease can be read; else nobody can claim or renew it.
+        """Report a damaged lease, which could be neither claimed nor renewed.
 
-        It goes if no head carries one, or if nobody has renewed it for so long that its holder is
-        gone: what its holder would still write is refused by the head once another has claimed it.
+        It is released if the head has no lease, or if it is so old that its holder must be gone.
+        Writes of that holder are refused once another process has claimed the scope.
         """
         key = entry.place.key
         (stored,) = self._bucket.get([key])
@@ -162,13 +139,12 @@ class Checker:
         )
 
     def _freed(self, key: str, version: str | None) -> bool:
-        """Put a lease that was given back in the place of a damaged one."""
         stamp = self._writer.draw()
         free = LeaseFile(0, None, "", 0, stamp.now, stamp.nonce)
         try:
             self._bucket.put(key, leases.write(free), expect=version)
         except Moved:
-            return False  # somebody else has changed it meanwhile
+            return False  # it has changed meanwhile
         return True
 
     def _snapshot(self, entry: _Entry, found: Found, head: Head, repair: bool) -> Iterator[Finding]:
@@ -185,15 +161,15 @@ class Checker:
                 yield from self._copy(entry, scope, found, head, repair)
 
     def _head(self, entry: _Entry, scope: ScopeKey, head: Head, repair: bool) -> Iterator[Finding]:
-        """See that a kept head is in history: its writer may have died."""
+        """Report a kept head that is not in history: its writer may have died."""
         shown = head.shown
         if shown is None or shown.foreign or not shown.header.kept:
             return
-        for _ in range(_LOOKS):
+        for _ in range(_READS):
             found = self._files.read_one(self._files.copy_place(scope, shown.header.id))
             if isinstance(found, Corrupt) or is_done(shown.header, found):
-                return  # a damaged copy is told by itself
-            self._writer.pause(_LOOK_S)  # a writer may be just about to
+                return  # a damaged copy is reported separately
+            self._writer.pause(_PAUSE_S)  # its writer may be about to copy it
             if not self._is_there(entry.place, shown):
                 return
         mended = repair and self._mended(scope, lambda: self._roll_forward(scope))
@@ -219,13 +195,14 @@ class Checker:
             fact = "a snapshot of an earlier life of its scope"
             yield _finding("line_over", fact, scope=scope, id=id, repaired=mended, key=key)
 
-    def _bury(self, place: Place, doc: Doc) -> None:
+    def _bury(self, place: DocumentAddress, doc: Doc) -> None:
         header = doc.header
         tombstone = document.write_tombstone(Tombstone(header.line, header.seq, header.born))
         self._bucket.put(place.key, tombstone, expect=doc.version)
 
-    def _indexed(self, place: Place, scope: ScopeKey, doc: Doc, repair: bool) -> Iterator[Finding]:
-        """See that a snapshot has its pointers."""
+    def _indexed(
+        self, place: DocumentAddress, scope: ScopeKey, doc: Doc, repair: bool
+    ) -> Iterator[Finding]:
         if not self._writer.index.enabled:
             return
         keys = keys_of(scope, doc.header)
@@ -239,8 +216,8 @@ class Checker:
             fact = "a snapshot that the index does not point to"
             yield _finding("pointer_missing", fact, scope=scope, id=doc.header.id, repaired=mended)
 
-    def _is_there(self, place: Place, doc: Doc) -> bool:
-        """Tell whether a document is still the one that was read."""
+    def _is_there(self, place: DocumentAddress, doc: Doc) -> bool:
+        """Return whether a document is still the one that was read."""
         found = self._files.read_one(place)
         return isinstance(found, Doc) and found.header.w == doc.header.w
 
@@ -248,7 +225,7 @@ class Checker:
         try:
             self._writer.contend(scope, mend)
         except (Moved, Corrupt):
-            return False  # somebody else has changed it meanwhile
+            return False  # it has changed meanwhile
         return True
 
     # Pointers
@@ -291,9 +268,9 @@ class Checker:
         for pointer, copy in zip(pointers, copies, strict=True):
             head = heads[pointer.ref.scope]
             if head.damage is not None or isinstance(copy, Corrupt):
-                continue  # nobody can tell
+                continue  # not known
             if head.doc is None and isinstance(copy, Doc):
-                continue  # the head may be lost, and put back
+                continue  # the head may be lost, and restored later
             if not self._leads(pointer, copy, head):
                 dangling.append((pointer.key, pointer.ref.scope))
         return dangling
@@ -307,7 +284,7 @@ class Checker:
     # Leftovers
 
     def _leftovers(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        if not isinstance(self._bucket, Tidied):
+        if not isinstance(self._bucket, Sweepable):
             return [], None
         left = self._bucket.leftovers(limit=_LEFTOVERS_MAX)
         mended = bool(repair and left and self._bucket.sweep())
@@ -324,7 +301,7 @@ class Checker:
     # Space
 
     def compact(self) -> int:
-        """Remove tombstones that no writer can still run into; return their bytes."""
+        """Remove tombstones that are too old to be needed; return their bytes."""
         freed, after = 0, ""
         while True:
             page = self._bucket.list(self._files.layout.root, after=after, limit=PAGE)
@@ -352,13 +329,11 @@ def _finding(code: str, fact: str, **values: object) -> Finding:
     return findings.finding(SEVERITIES[code], code, fact, **values)  # type: ignore[arg-type]
 
 
-# What of a scope is so damaged that listings leave it out.
-
 _DAMAGE_CHUNK = 64
 
 
 def damage_of(files: Files, scope: ScopeKey) -> list[Finding]:
-    """Return a finding for each copy and each note that cannot be read."""
+    """Return a finding for each copy and note that listings skip because it cannot be read."""
     return [*_copies(files, scope), *_notes(files, scope)]
 
 
@@ -373,9 +348,11 @@ def _copies(files: Files, scope: ScopeKey) -> Iterator[Finding]:
                 yield findings.finding("error", "snapshot_damaged", fact, scope=scope, id=id)
 
 
-def _place(files: Files, listed: Listed) -> Place | None:
+def _place(files: Files, listed: Listed) -> DocumentAddress | None:
     key = files.layout.parse(listed.key)
-    return Place(listed.key, key.id) if key is not None and key.file is File.COPY else None
+    return (
+        DocumentAddress(listed.key, key.id) if key is not None and key.file is File.COPY else None
+    )
 
 
 def _notes(files: Files, scope: ScopeKey) -> Iterator[Finding]:

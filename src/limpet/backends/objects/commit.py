@@ -1,7 +1,9 @@
-"""How a snapshot is committed: the head first, then its pointers and its copy.
+"""Commits: the head first, then the pointers and the copy.
 
-What is read before what is compared: the head, then the copy of a caller's id (save); the copy,
-then the head (update of what is not the head). Every attempt decides anew (core/commits.py).
+A save reads the head, then the copy with the caller's id. An update reads the copy, then the head:
+a snapshot that is the head is changed there and copied afterwards, any other in its copy alone.
+Every attempt applies the rules of core/commits.py again; what they depend on is compared when it is
+written.
 """
 
 from contextlib import suppress
@@ -14,9 +16,9 @@ from limpet.backends.objects.heads import Head, Life, as_committed, new_header, 
 from limpet.backends.objects.leases import is_held
 from limpet.backends.objects.roll_forward import Writer
 from limpet.core import commits, document, ids
-from limpet.core.commits import Line, Verdict
+from limpet.core.commits import ScopeState, Verdict
 from limpet.core.document import Header
-from limpet.core.layout import is_clipped
+from limpet.core.layout import clipped_ids
 from limpet.core.rows import info_of, unpack_ref
 from limpet.errors import (
     AlreadyExists,
@@ -30,14 +32,11 @@ from limpet.errors import (
 from limpet.model import ANY, ScopeKey, SnapshotInfo
 from limpet.protocol import Append, Commit, Copy
 
-# How a snapshot is changed in place: an update, or a save that overwrites.
-#
-# The copy is read first, then the head: whoever is the head is changed there and copied afterwards,
-# anything else in its copy alone. What decides is compared when it is written.
+_RESENDS_MAX = 8
 
 
 class Replacer:
-    """Changes snapshots in place."""
+    """Changes snapshots in place: an update, or a save that overwrites."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -46,7 +45,6 @@ class Replacer:
         self._history = writer.history
 
     def replace(self, commit: Commit) -> SnapshotInfo:
-        """Replace a snapshot in place: the copy is read first, then the head."""
         scope, id = commit.scope, commit.id
         if id is None:
             raise InvalidInput("an update needs the id of its snapshot")
@@ -64,7 +62,7 @@ class Replacer:
         if not is_head and isinstance(copy, Doc) and head.counts(copy.header):
             existing = copy
         life = self._writer.life(scope, head, commit.stamp.now) if head.is_foreign else None
-        line = Line(None if shown is None else shown.row, fence=head.fence)
+        line = ScopeState(None if shown is None else shown.row, fence=head.fence)
         try:
             verdict = commits.judge(
                 commit,
@@ -77,12 +75,13 @@ class Replacer:
                 raise Beaten from None
             raise
         if existing is None or verdict is Verdict.INSERT or not isinstance(commit.body, bytes):
-            raise Beaten  # what a save was to overwrite has just gone
+            raise Beaten  # what a save was to overwrite has just been deleted
         if verdict is Verdict.UNCHANGED:
             return info_of(scope, existing.row)
         row = commits.replaced_row(commit, existing.row, size=len(commit.body))
         header = replaced_header(existing.header, row)
         if life is not None and is_head:
+            session_id, scope_id = clipped_ids(scope)
             header = replace(
                 header,
                 line=life.line,
@@ -90,8 +89,8 @@ class Replacer:
                 floor=life.floor,
                 mixed=life.mixed,
                 foreign=life.foreign,
-                session_id=scope.session_id if is_clipped(scope.session_id) else None,
-                scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+                session_id=session_id,
+                scope_id=scope_id,
             )
         if is_head:
             self._replace_head(scope, head, header, copy, commit.body)
@@ -100,10 +99,10 @@ class Replacer:
         return info_of(scope, row)
 
     def _has_changed(self, scope: ScopeKey, id: str, copy: Found) -> bool:
-        """Tell whether a copy is another than it was before the head was read.
+        """Return whether a copy has changed since before the head was read.
 
-        It may have been the head then, and have been copied since. To change it, the compare-and-
-        set is proof enough; to refuse needs another look.
+        It may have been the head then, and have been copied since. A change is protected by its
+        compare-and-set; a refusal needs this second read.
         """
         now = self._files.read_one(self._files.copy_place(scope, id), versions=True)
         versions = [each.version if isinstance(each, Doc | Grave) else None for each in (copy, now)]
@@ -138,12 +137,7 @@ class Replacer:
         )
 
 
-_RESENDS_MAX = 8
-
-
 class Saver:
-    """Carries commits out."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._files = writer.files
@@ -152,7 +146,7 @@ class Saver:
         self._replacer = Replacer(writer)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        """Carry out one commit, as `Backend.commit` promises."""
+        """As `Backend.commit`."""
         attempts = 0
         lost = False
 
@@ -172,8 +166,8 @@ class Saver:
                     return stored
             if commit.replaces is not None:
                 return self._replacer.replace(commit)
-            # What is remembered may be past. Whoever replaces the head notices that, so nobody else
-            # goes by it, and nothing is refused or found unchanged because of it.
+            # The remembered head may be outdated; then its compare-and-set fails. So it serves only
+            # a save that replaces the head, and never refuses one or finds it unchanged.
             if attempts == 1 and commit.head and not commit.again:
                 remembered = self._heads.remembered(commit.scope)
                 if remembered is not None:
@@ -183,7 +177,7 @@ class Saver:
                         pass
             head = self._read(commit)
             if (commit.again or attempts > 1) and commit.stamp.nonce in nonces(head):
-                # An answer was lost, and what was taken for not stored has arrived after all.
+                # An answer was lost, and a write that seemed lost was stored after all.
                 stored = self._stored_before(commit)
                 if stored is not None:
                     return stored
@@ -197,7 +191,7 @@ class Saver:
             raise
 
     def _is_doubtful(self, commit: Commit, error: LimpetError) -> bool:
-        """Tell whether a create whose answer was lost is stored all the same, or may still be."""
+        """Return whether a create whose answer was lost may be stored, now or later."""
         if isinstance(error, Unavailable):
             return True
         try:
@@ -216,13 +210,13 @@ class Saver:
             return self._set_aside(commit, damage) if commit.head else Head(damage=damage)
 
     def _set_aside(self, commit: Commit, damage: Corrupt) -> Head:
-        """Return a damaged head to be replaced; its bytes are kept beside it for who cares."""
+        """Return a damaged head to be replaced, after copying its bytes to a key next to it."""
         place = self._files.head_place(commit.scope)
         (stored,) = self._files.bucket.get([place.key])
         if stored is None or not isinstance(self._files.parsed(place, stored), Corrupt):
-            raise Beaten  # somebody has already replaced it
+            raise Beaten  # another writer has replaced it
         digest = blake2b(stored.data, digest_size=8).hexdigest()
-        with suppress(Moved):  # somebody else was here, and went no further
+        with suppress(Moved):  # another writer has copied it
             self._files.bucket.put(f"{place.key}.damaged-{digest}", stored.data, expect=None)
         return Head(None, stored.version, damage=damage)
 
@@ -269,10 +263,10 @@ class Saver:
     def _is_there(self, found: Doc, head: Head) -> bool:
         return found is head.shown or head.counts(found.header)
 
-    def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> Line:
+    def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> ScopeState:
         now, _, bits = commit.stamp
         taken = commit.new_scope and self._is_taken(commit.scope, head, shown)
-        return Line(
+        return ScopeState(
             head=None if shown is None else shown.row,
             floor=life.floor,
             fence=life.fence,
@@ -295,9 +289,10 @@ class Saver:
         return is_held(stored)
 
     def _source(self, commit: Commit) -> tuple[Doc | None, str | None]:
-        """Read the snapshot that a fork begins at, which must still be what it was.
+        """Read the source of a fork, which must not have changed.
 
-        Return also the line that must still live when the fork is made, in the same session.
+        Return also the line that the source must still have when the fork is stored, if it is in
+        the same session.
         """
         ref = commit.forked_from
         if ref is None or (commit.source is None and not isinstance(commit.body, Copy)):
@@ -347,18 +342,17 @@ class Saver:
         commit: Commit,
         head: Head,
         life: Life,
-        line: Line,
+        line: ScopeState,
         body: bytes,
         pending: str | None,
     ) -> SnapshotInfo:
-        """Make a new snapshot the head, and put it into history."""
         scope = commit.scope
         self._writer.roll_forward(scope, head)
         newest: list[str | None] = []
 
         def newest_kept() -> str | None:
-            # Another process may have kept something beside a bare head. A draft does not look: one
-            # that is followed by drafts alone costs one request each.
+            # Another process may have kept something next to a bare head. A draft does not check
+            # that, so that a series of drafts costs one request each.
             known = (head.bare and not commit.keep) or (life.is_new and not life.foreign)
             newest.append(None if known else self._history.newest_kept(scope, head))
             return newest[0]
@@ -387,22 +381,21 @@ class Saver:
         return info_of(scope, row)
 
     def _put_into_history(self, scope: ScopeKey, doc: Doc, *, begun: bool) -> None:
-        """Copy a head that was just committed; only then is it acknowledged."""
         if not doc.header.kept:
             return
         self._writer.copy(scope, doc.header, doc.stored or b"")
         now = self._files.read_head(scope) if begun else None
         if now is not None and now.header.line not in (None, doc.header.line):
-            # A foreign tool overwrote the first head of this line, and another line was begun.
+            # A foreign tool overwrote the first head of this line, and another line has begun.
             raise Beaten
 
     def _settle(self, scope: ScopeKey, doc: Doc, body: bytes) -> Doc:
-        """Finish a fork: if the line of its source is gone, the whole session was deleted."""
+        """Finish a fork. If the line of its source has ended, the whole session was deleted."""
         head = self._heads.resolved(doc)
         if head.doc is None:
             if doc.version is not None:
                 gone = Head(doc, doc.version)
-                with suppress(Beaten):  # somebody has already put another in its place
+                with suppress(Beaten):  # another writer has replaced it
                     self._writer.swap_head(scope, gone, self._writer.void(doc.header), b"{}")
             ref = unpack_ref(doc.header.forked_from)
             raise NotFound(f"there is no such snapshot. id=`{None if ref is None else ref.id}`")
@@ -412,14 +405,14 @@ class Saver:
         try:
             return self._writer.swap_head(scope, head, header, body)
         except Beaten:
-            return doc._replace(version=None)  # somebody has already gone on from it
+            return doc._replace(version=None)  # another writer has replaced it
 
-    # A save that is only kept
+    # A save with head=False
 
     def _aside(
-        self, commit: Commit, head: Head, life: Life, line: Line, found: Found, body: bytes
+        self, commit: Commit, head: Head, life: Life, line: ScopeState, found: Found, body: bytes
     ) -> SnapshotInfo:
-        """Keep a snapshot without making it the head: its copy is the commit."""
+        """Keep a snapshot without making it the head: writing its copy is the commit."""
         scope = commit.scope
         row = commits.new_row(
             commit,
@@ -491,11 +484,10 @@ class Saver:
                     break
         if header is not None and nonce in header.trail and commit.replaces is None:
             raise Unavailable(
-                f"it was stored, and has gone since. nonce=`{nonce}`", outcome_known=False
+                f"the snapshot was stored, and deleted since. nonce=`{nonce}`", outcome_known=False
             )
         return None
 
 
 def nonces(head: Head) -> tuple[str, ...]:
-    """Return the nonces of the last writes of a head."""
     return () if head.header is None else (head.header.w, *head.header.trail)

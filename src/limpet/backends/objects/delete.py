@@ -1,7 +1,7 @@
-"""How snapshots, scopes and sessions go.
+"""Deleting snapshots, scopes and sessions.
 
-A deleted head becomes void, then its copy a tombstone, which keeps a late writer from bringing it
-back. Of a scope or a session the heads go first: without its head no copy of a line counts.
+A deleted head becomes void, then its copy a tombstone, which keeps a delayed writer from bringing
+it back. Of a scope or a session the heads are deleted first: without its head no copy counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,16 @@ from dataclasses import replace
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Listed, Moved
-from limpet.backends.objects.documents import PAGE, Beaten, Doc, Found, Grave, Place, unknown, walk
+from limpet.backends.objects.documents import (
+    PAGE,
+    Beaten,
+    Doc,
+    DocumentAddress,
+    Found,
+    Grave,
+    unknown,
+    walk,
+)
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.leases import Leases
 from limpet.backends.objects.notes import Notes
@@ -22,15 +31,13 @@ from limpet.errors import Corrupt, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
 _CHUNK = 64  # copies read at a time
-_PASSES_MAX = 100  # over a session that others go on writing to
-_POINTERS_MAX = 10_000  # removed with a session; what is left over is for `repair`
+_PASSES_MAX = 100  # over a session that other writers keep writing to
+_POINTERS_MAX = 10_000  # removed with a session; the rest is left to `repair`
 _RESENDS_MAX = 8
-_NOTES_MAX = 10_000  # of a scope that is deleted; of more, new ones are deleted with the old
+_NOTES_MAX = 10_000  # of a deleted scope; with more, new ones are deleted too
 
 
 class Deleter:
-    """Removes things."""
-
     def __init__(self, writer: Writer, notes: Notes, leases: Leases) -> None:
         self._writer = writer
         self._notes = notes
@@ -44,7 +51,6 @@ class Deleter:
     def delete_snapshots(
         self, scope: ScopeKey, names: Sequence[str], *, spare_head: bool, fence: str | None
     ) -> Pruned:
-        """Remove snapshots and their notes, as `Backend.delete_snapshots` promises."""
         wanted = list(dict.fromkeys(names))
         sizes, gone = list[int](), list[str]()
         try:
@@ -67,7 +73,7 @@ class Deleter:
     ) -> None:
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
-            # The copies before the head: a head that is none of them then stays none of them.
+            # The copies before the head: if the head is none of them then, it cannot become one.
             copies = self._files.read(
                 [self._files.copy_place(scope, id) for id in chunk], versions=True
             )
@@ -92,7 +98,7 @@ class Deleter:
         """Delete one snapshot; return its size, None if there is none, -1 if it is spared."""
         try:
             if head.is_void or (head.shown is not None and head.shown.header.id == id):
-                raise Beaten  # that changes the head, so it is read anew for each
+                raise Beaten  # this changes the head, so it is read again each time
             return self._bury(scope, id, head, copy)
         except Beaten:
             return self._writer.contend(
@@ -120,13 +126,13 @@ class Deleter:
     def _delete_head(self, scope: ScopeKey, head: Head, shown: Doc, copy: Found) -> int | None:
         """Make the head void, then its copy a tombstone.
 
-        The copy was read before: whoever puts it back into the void head has to write it first, and
-        then it is not buried.
+        The copy was read before: a writer that restores the void head has to write the copy first,
+        and then its tombstone is refused.
         """
         header = shown.header
         if header.kept and not isinstance(copy, Corrupt) and not is_done(header, copy):
             self._writer.roll_forward(scope, head)
-            raise Beaten  # now there is a copy to be read
+            raise Beaten  # begin again, with a copy
         self._void(scope, head, None)
         return self._bury(scope, header.id, head, copy) if header.kept else header.size
 
@@ -134,7 +140,7 @@ class Deleter:
         return ids.place_at(self._writer.draw().now)
 
     def _void(self, scope: ScopeKey, head: Head, line: str | None) -> None:
-        """Put a head in place that shows nothing; of another line, if one is given."""
+        """Replace a head by one that shows nothing; with another line, if one is given."""
         life = self._writer.life(scope, head, self._writer.draw().now)
         if head.header is None:
             return
@@ -151,7 +157,7 @@ class Deleter:
         self._heads.remember(scope, None, floor=life.floor, last=life.last)
 
     def _bury(self, scope: ScopeKey, id: str, head: Head, copy: Found) -> int | None:
-        """Put a tombstone in the place of a copy; return the size of what was there."""
+        """Replace a copy by a tombstone; return the size of the state, None if there was none."""
         place = self._files.copy_place(scope, id)
         if isinstance(copy, Corrupt):
             (stored,) = self._files.bucket.get([place.key])
@@ -161,19 +167,19 @@ class Deleter:
             return None
         if not isinstance(copy, Doc) or not head.counts(copy.header):
             if self._history.copies(scope, head, [id]):
-                raise Beaten  # it was the head, and has been copied since its copy was looked for
+                raise Beaten  # it was the head, and has been copied since
             return None
         header = copy.header
         if copy.foreign:
-            # No late writer of ours brings it back, and other tools do not know tombstones.
+            # No delayed writer of ours can bring it back, and other tools know no tombstones.
             self._files.bucket.delete([place.key])
         else:
             self._entomb(place, Tombstone(header.line, header.seq, header.born), copy.version)
-        with suppress(Unavailable):  # a pointer that is left over leads nowhere
+        with suppress(Unavailable):  # a dangling pointer is harmless
             self._writer.index.unpoint(scope, header)
         return header.size
 
-    def _entomb(self, place: Place, tombstone: Tombstone, expect: str | None) -> None:
+    def _entomb(self, place: DocumentAddress, tombstone: Tombstone, expect: str | None) -> None:
         stored, lost = document.write_tombstone(tombstone), False
         for _ in range(_RESENDS_MAX):
             try:
@@ -201,7 +207,6 @@ class Deleter:
     # Scopes and sessions
 
     def delete_scope(self, scope: ScopeKey, *, expect: Expect, fence: str | None) -> int:
-        """Remove a scope, as `Backend.delete_scope` promises."""
         if expect is ANY and fence is None:
             return self._erase(scope.session_id, scope)
 
@@ -213,7 +218,7 @@ class Deleter:
             shown = self._history.shown(scope, head)
             commits.check_expect(expect, None if shown is None else shown.row, scope)
             if head.doc is not None:
-                # Another line: nothing of this one counts any more. This is the commit.
+                # This is the commit: with another line no copy of the old one counts.
                 stamp = self._writer.draw()
                 self._void(scope, head, self._writer.new_line(stamp.now))
 
@@ -231,17 +236,17 @@ class Deleter:
         return counted
 
     def _noted(self, scope: ScopeKey) -> frozenset[str] | None:
-        """Return the keys of the notes that a scope has; None if they are too many to remember."""
+        """Return the keys of the notes of a scope; None if they are too many to remember."""
         layout = self._files.layout
         listed = walk(self._files.bucket, f"{layout.scope_prefix(scope)}notes/")
         keys = frozenset(each.key for each in islice(listed, _NOTES_MAX))
         return None if len(keys) == _NOTES_MAX else keys | {layout.manifest_key(scope)}
 
     def _erase_past(self, scope: ScopeKey, notes: frozenset[str] | None) -> None:
-        """Delete what is not of the line that the head has now, until there is nothing left.
+        """Delete what does not belong to the present line of the head, until nothing is left.
 
-        Of notes only those that were there before: others may be of one who went on since. The same
-        is true of a lease, which was given back.
+        Notes are deleted only if they existed before: newer ones may belong to a new life of the
+        scope. So may a lease, and the old one was released.
         """
         layout, bucket = self._files.layout, self._files.bucket
         for _ in range(_PASSES_MAX):
@@ -257,16 +262,16 @@ class Deleter:
                 removed += len(past)
             if not removed:
                 return
-        raise Unavailable(f"others go on writing. session=`{scope.session_id}`")
+        raise _still_written(scope.session_id)
 
     def _is_newer(self, key: str, notes: frozenset[str]) -> bool:
         at = self._files.layout.parse(key)
         return at is not None and at.file in (File.NOTE, File.MANIFEST) and key not in notes
 
     def _present(self, scope: ScopeKey, listed: Sequence[Listed]) -> Iterator[str]:
-        """Yield the keys of the copies among these that are of the line the head has now."""
+        """Yield the keys of the copies that belong to the present line of the head."""
         keys = ((each.key, self._files.layout.parse(each.key)) for each in listed)
-        places = [Place(key, at.id) for key, at in keys if at and at.file is File.COPY]
+        places = [DocumentAddress(key, at.id) for key, at in keys if at and at.file is File.COPY]
         found = self._files.read(places)
         line = self._heads.read(scope).line
         for place, doc in zip(places, found, strict=True):
@@ -274,7 +279,6 @@ class Deleter:
                 yield place.key
 
     def delete_session(self, session_id: str) -> int:
-        """Remove everything of a session, as `Backend.delete_session` promises."""
         return self._erase(session_id, None)
 
     def _count(self, scope: ScopeKey) -> int:
@@ -283,7 +287,7 @@ class Deleter:
         return draft + sum(1 for _ in self._history.scan(scope, head))
 
     def _erase(self, session_id: str, scope: ScopeKey | None) -> int:
-        """Delete heads, then the rest, until a listing shows that nothing is left."""
+        """Delete heads, then the rest, until a listing is empty."""
         layout, bucket = self._files.layout, self._files.bucket
         prefix = layout.session_prefix(session_id) if scope is None else layout.scope_prefix(scope)
         pointers = self._writer.index.keys_of_session(session_id, scope, _POINTERS_MAX)
@@ -296,12 +300,11 @@ class Deleter:
                 raise
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         self._heads.forget(session_id)
-        with suppress(Unavailable):  # pointers that are left over lead nowhere
+        with suppress(Unavailable):  # dangling pointers are harmless
             bucket.delete(pointers)
         return count
 
     def _passes(self, session_id: str, prefix: str) -> Iterator[int]:
-        """Delete a page at a time; yield how many snapshots were in it."""
         bucket, passes = self._files.bucket, 0
         while True:
             page = bucket.list(prefix, limit=PAGE)
@@ -313,10 +316,9 @@ class Deleter:
             bucket.delete([each.key for each in page if each.key not in heads])
             passes += len(page) < PAGE
             if passes > _PASSES_MAX:
-                raise Unavailable(f"others go on writing. session=`{session_id}`")
+                raise _still_written(session_id)
 
     def _count_page(self, page: Sequence[Listed], heads: Sequence[str]) -> int:
-        """Count the snapshots of a page that is about to be deleted, and of its heads."""
         places = []
         count = 0
         for each in page:
@@ -326,9 +328,11 @@ class Deleter:
             if each.size > TOMBSTONE_BYTES_MAX:
                 count += 1
             else:
-                places.append(Place(each.key, key.id))
+                places.append(DocumentAddress(each.key, key.id))
         count += sum(isinstance(found, Doc) for found in self._files.read(places))
-        for head, found in zip(heads, self._files.read([Place(k) for k in heads]), strict=True):
+        for head, found in zip(
+            heads, self._files.read([DocumentAddress(k) for k in heads]), strict=True
+        ):
             if isinstance(found, Doc) and not found.header.void:
                 count += not found.header.kept or not self._has_copy(head, found)
         return count
@@ -343,3 +347,9 @@ def head_key_of(key: str) -> str | None:
     """Return the key of the head of the scope that a document belongs to."""
     folder, found, _ = key.partition("/snapshots/")
     return f"{folder}/snapshots/snapshot_latest.json" if found else None
+
+
+def _still_written(session_id: str) -> Unavailable:
+    return Unavailable(
+        f"other writers keep writing to what is deleted: stop them first. session=`{session_id}`"
+    )

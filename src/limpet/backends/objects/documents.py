@@ -1,9 +1,9 @@
-"""Documents in a bucket: read and proved; written by compare-and-set, lost answers resolved.
+"""Documents in a bucket: read and verified; written by compare-and-set, lost answers resolved.
 
-A document that is compared carries the nonce of its write (`w`) and those of the writes before it
-(`trail`). Whoever lost an answer reads the document: its own nonce means that it was stored, the
-nonce it meant to replace (with its own missing) that it was not and no longer can be, and anything
-else that nobody can tell.
+A document has the nonce of its write (`w`) and those of the writes before it (`trail`). A writer
+that lost an answer reads the document: if it has the writer's nonce, the write was stored; if it
+only has the nonce that was to be replaced, the write was not stored and no longer can be; otherwise
+the outcome is not known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +19,15 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import ScopeKey
 
-FIRST_BYTES = 16 * 1024  # of a document, to learn all about it but its state
+FIRST_BYTES = 16 * 1024  # of a document: mostly the whole header
 TRAIL_MAX = 16
 PAGE = 1000  # what one request lists
 _RESENDS_MAX = 8
-_WHOLES_MAX = 16  # whole documents held where only their headers are asked for
+_WHOLES_MAX = 16  # whole documents in memory where only their headers are needed
 
 
 def walk(bucket: Bucket, prefix: str, after: str = "", page: int = PAGE) -> Iterator[Listed]:
-    """Go through all keys that begin with a prefix, a page at a time."""
+    """Iterate over all keys with a prefix, a page at a time."""
     while True:
         listed = bucket.list(prefix, after=after, limit=page)
         yield from listed
@@ -37,9 +37,9 @@ def walk(bucket: Bucket, prefix: str, after: str = "", page: int = PAGE) -> Iter
 
 
 class Beaten(Exception):
-    """Somebody else wrote first. Nothing of this attempt is stored or can be: begin again.
+    """Another writer was first. Nothing of this attempt is stored or can be: begin again.
 
-    `lost`: the answer to a create was lost. It may still arrive, and is then found by its nonce.
+    `lost`: the answer to a create was lost. It may be stored later, and is then found by its nonce.
     """
 
     def __init__(self, *, lost: bool = False) -> None:
@@ -48,7 +48,7 @@ class Beaten(Exception):
 
 
 class Doc(NamedTuple):
-    """A document as it stands. `stored` is the whole, if that was read, `proved` its state."""
+    """A document. `stored` is the whole of it, if that was read, `proved` its verified state."""
 
     header: Header
     version: str | None = None
@@ -58,12 +58,11 @@ class Doc(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """The encoded state of a document that was read whole, or Corrupt."""
+        """The encoded state of a document that was read whole; raises Corrupt."""
         return self.proved or document.read(self.stored or b"").body
 
     @property
     def row(self) -> Row:
-        """The facts as the rules of commits know them; the place is also the commit's time."""
         header = self.header
         return Row(
             seq=header.seq,
@@ -84,47 +83,41 @@ class Doc(NamedTuple):
 
 
 class Grave(NamedTuple):
-    """A tombstone as it stands."""
-
     tombstone: Tombstone
     version: str | None
 
 
 Found: TypeAlias = Doc | Grave | Corrupt | None
-"""What stands under a key; what fails its check is an answer too, so that a listing can skip it."""
+"""What a key holds; a damaged document is a value too, so that a listing can skip it."""
 
 
 NoncesOf: TypeAlias = Callable[[bytes], tuple[str, ...]]
 
 
-class Place(NamedTuple):
-    """Where a document stands, and the id that it must bear; None for a head."""
+class DocumentAddress(NamedTuple):
+    """The key of a document, and the id that it must have; None for a head."""
 
     key: str
     id: Name | None = None
 
 
 class Files:
-    """Reads and writes documents through a bucket."""
-
     def __init__(self, bucket: Bucket, layout: Layout) -> None:
         self.bucket = bucket
         self.layout = layout
 
-    def copy_place(self, scope: ScopeKey, id: str) -> Place:
-        """Return where a snapshot stands in history."""
-        return Place(self.layout.copy_key(scope, id), id)
+    def copy_place(self, scope: ScopeKey, id: str) -> DocumentAddress:
+        return DocumentAddress(self.layout.copy_key(scope, id), id)
 
-    def head_place(self, scope: ScopeKey) -> Place:
-        """Return where the head of a scope stands."""
-        return Place(self.layout.head_key(scope))
+    def head_place(self, scope: ScopeKey) -> DocumentAddress:
+        return DocumentAddress(self.layout.head_key(scope))
 
     def read(
-        self, places: Sequence[Place], *, whole: bool = False, versions: bool = False
+        self, places: Sequence[DocumentAddress], *, whole: bool = False, versions: bool = False
     ) -> list[Found]:
-        """Return what stands there: headers, or whole documents with their states proved.
+        """Return the headers, or whole documents with verified states.
 
-        A second request follows only where the first bytes do not tell all that was asked.
+        A second request is sent only if the first bytes are not enough.
         """
         first = None if whole else FIRST_BYTES
         answers = self.bucket.get([place.key for place in places], first=first)
@@ -140,25 +133,27 @@ class Files:
                 found[at] = self._parse(places[at], stored, whole, versions)
         return found
 
-    def read_one(self, place: Place, *, whole: bool = False, versions: bool = False) -> Found:
-        """Return what stands in one place."""
+    def read_one(
+        self, place: DocumentAddress, *, whole: bool = False, versions: bool = False
+    ) -> Found:
         (found,) = self.read([place], whole=whole, versions=versions)
         return found
 
     def read_head(
         self, scope: ScopeKey, *, whole: bool = False, versions: bool = False
     ) -> Doc | None:
-        """Return the document of the head, or None; Corrupt if it is none."""
+        """Return the document of the head, or None; raise Corrupt if it is damaged."""
         found = self.read_one(self.head_place(scope), whole=whole, versions=versions)
         if isinstance(found, Corrupt):
             raise found
         return found if isinstance(found, Doc) else None
 
-    def parsed(self, place: Place, stored: Stored) -> Found:
-        """Return what bytes that were read whole hold."""
+    def parsed(self, place: DocumentAddress, stored: Stored) -> Found:
         return self._parse(place, stored, whole=True, versions=False)
 
-    def _parse(self, place: Place, stored: Stored | None, whole: bool, versions: bool) -> Found:
+    def _parse(
+        self, place: DocumentAddress, stored: Stored | None, whole: bool, versions: bool
+    ) -> Found:
         if stored is None:
             return None
         is_all = len(stored.data) == stored.size
@@ -173,7 +168,9 @@ class Files:
         except (Corrupt, InvalidInput) as error:  # a foreign document may be nested too deep
             return Corrupt(f"{error} key=`{place.key}`")
 
-    def _parse_live(self, place: Place, stored: Stored, whole: bool, is_all: bool) -> Found:
+    def _parse_live(
+        self, place: DocumentAddress, stored: Stored, whole: bool, is_all: bool
+    ) -> Found:
         header: Header | int | None
         body = None
         if whole:
@@ -187,12 +184,12 @@ class Files:
                 header = document.read(stored.data).header
         if isinstance(header, Header):
             if not _bears(header, place.id) or (header.void and place.id is not None):
-                raise Corrupt(f"a document stands in the place of another. id=`{header.id}`")
+                raise Corrupt(f"a document is stored under the key of another. id=`{header.id}`")
             data = stored.data if whole or (is_all and stored.size <= FIRST_BYTES) else None
             return Doc(header, stored.version, data, proved=body)
         return self._parse_foreign(place, stored, whole)
 
-    def _parse_foreign(self, place: Place, stored: Stored, whole: bool) -> Found:
+    def _parse_foreign(self, place: DocumentAddress, stored: Stored, whole: bool) -> Found:
         if isinstance(place.id, Clipped):
             raise Corrupt("a foreign document has no id")
         header = foreign.header_of(
@@ -205,7 +202,6 @@ class Files:
         return Doc(header, stored.version, data, foreign=True)
 
     def stored_bytes(self, scope: ScopeKey) -> int:
-        """Return how many bytes are stored in a scope."""
         return sum(each.size for each in walk(self.bucket, self.layout.scope_prefix(scope)))
 
     def swap(
@@ -220,13 +216,13 @@ class Files:
     ) -> str | None:
         """Store a document in place of the version `expect`; return the new version.
 
-        None instead of a version: it was stored, and somebody has replaced it since. `nonce` is
-        that of this write, `base` that of the one it replaces ("" when it creates). `nonces_of`
-        finds the nonces in stored bytes, the newest first.
+        None instead of a version: it was stored, and replaced since. `nonce` is that of this write,
+        `base` that of the one it replaces ("" when it creates). `nonces_of` finds the nonces in
+        stored bytes, the newest first.
 
         Raises:
             Beaten: it is not stored, and can no longer be.
-            Unavailable: nothing was sent; or, with `outcome_known=False`, nobody can tell.
+            Unavailable: nothing was sent; or, with `outcome_known=False`, it is not known.
         """
         lost = False
         for _ in range(_RESENDS_MAX):
@@ -243,16 +239,16 @@ class Files:
             written = self._written(key, nonces_of or _nonces_of_document)
             if nonce in written.nonces:
                 if expect is None and written.nonces[0] == nonce and written.data != data:
-                    raise Beaten(lost=True)  # what an earlier attempt sent has arrived
+                    raise Beaten(lost=True)  # an earlier attempt was stored
                 return written.version if written.nonces[0] == nonce else None
             if not lost:
                 raise Beaten
             if written.version == expect:
                 if expect is None:
-                    # The lost one may still arrive. Another attempt begins another line, so that
-                    # whichever comes second finds the place taken.
+                    # The lost write may still be stored. The next attempt begins another line, so
+                    # that the later one of the two is refused.
                     raise Beaten(lost=True)
-                continue  # never say that it failed: it may still arrive
+                continue  # never report a failure: it may still be stored
             if base and base in written.nonces:
                 raise Beaten
             break
@@ -268,7 +264,7 @@ class Files:
         try:
             return _Written(found.version, nonces_of(found.data), found.data)
         except Corrupt:
-            return _Written("", (), b"")  # not ours: it tells nothing
+            return _Written("", (), b"")  # not ours: no nonces
 
 
 class _Written(NamedTuple):
@@ -277,7 +273,7 @@ class _Written(NamedTuple):
     data: bytes
 
 
-# Stands for "the first bytes do not tell": never leaves `read`.
+# The first bytes are not enough. Never leaves `read`.
 _MORE = Corrupt("more is needed")
 
 
@@ -293,13 +289,12 @@ def _bears(header: Header, id: Name | None) -> bool:
 
 
 def unknown(key: str) -> Unavailable:
-    """Return the error of a write of which nobody can tell what became."""
     return Unavailable(
-        f"an answer was lost, and it cannot be told what became of the write. key=`{key}`",
+        "an answer was lost, and it is not known whether the write was applied: read before you "
+        f"write again. key=`{key}`",
         outcome_known=False,
     )
 
 
 def trail_after(header: Header) -> tuple[str, ...]:
-    """Return the trail of the document that replaces this one."""
     return (header.w, *header.trail)[:TRAIL_MAX]

@@ -1,20 +1,19 @@
-"""Heads: the document of a scope that everything is decided by, and what is remembered of it.
+"""Heads: the document whose compare-and-set is the commit, and a memory of it.
 
-A writer that continues its own line knows the head from its last commit and need not read it: any
-other write of the head changes its version, and then the compare-and-set fails.
+A writer that continues its own work knows the head from its last commit and need not read it: any
+other write changes the version of the head, and then the compare-and-set fails.
 """
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
 from limpet.backends.objects.documents import Doc, Files, Found, trail_after
+from limpet.backends.support.forks import renew_after_fork
 from limpet.core import ids
 from limpet.core.document import Header
-from limpet.core.layout import is_clipped
+from limpet.core.layout import clipped_ids
 from limpet.core.rows import Row, unpack_ref
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
@@ -24,10 +23,10 @@ _REMEMBERED_MAX = 4096
 
 
 class Head(NamedTuple):
-    """The head of a scope as it was read, or None; `version` is what a compare-and-set expects.
+    """The head of a scope as it was read; `version` is what a compare-and-set expects.
 
-    `copied` says that its copy is known to be in history, `bare` that nothing was kept in the scope
-    when it was written. `damage` is why it cannot be read.
+    `copied`: its copy is known to be in history. `bare`: nothing was kept in the scope when it was
+    written. `damage` is why it cannot be read.
     """
 
     doc: Doc | None = None
@@ -38,7 +37,6 @@ class Head(NamedTuple):
 
     @property
     def header(self) -> Header | None:
-        """Its header, also if it shows nothing."""
         return None if self.doc is None else self.doc.header
 
     @property
@@ -48,70 +46,68 @@ class Head(NamedTuple):
 
     @property
     def line(self) -> str | None:
-        """The line that it goes on with, if that is known."""
         return None if self.doc is None else self.doc.header.line
 
     @property
     def fence(self) -> str | None:
-        """The lease under which it may be replaced by who names one."""
         return None if self.doc is None else self.doc.header.fence
 
     @property
     def is_void(self) -> bool:
-        """Whether its snapshot was deleted: then the newest kept one is shown."""
+        """Whether its snapshot was deleted: the scope then shows the newest kept one."""
         return self.doc is not None and self.doc.header.void
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another tool wrote it."""
         return self.doc is not None and self.doc.foreign
 
     def counts(self, header: Header) -> bool:
-        """Tell whether a copy belongs to the present life of the scope.
+        """Return whether a copy belongs to the present life of the scope.
 
-        What another tool wrote has no line, and nor has what was only kept before there was a
-        head. A head that is foreign or damaged tells nothing, so all copies count beneath it.
+        Documents of other tools have no line, nor have snapshots kept before there was a head. A
+        foreign or damaged head has none either, so all copies count below it.
         """
         if header.line is None or self.is_foreign or self.damage is not None:
             return True
         return self.doc is not None and self.doc.header.line == header.line
 
 
-class _Mark(NamedTuple):
+class _Remembered(NamedTuple):
     head: Head | None
     floor: str
     last: int
 
 
 class Heads:
-    """Reads heads, and remembers those that this process wrote."""
+    """Reads heads, and remembers the last ones that this process wrote."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._marks: OrderedDict[ScopeKey, _Mark] = OrderedDict()
-        _all.add(self)
+        self._remembered: OrderedDict[ScopeKey, _Remembered] = OrderedDict()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()  # what is remembered is compared with the store anyway
 
     def read(self, scope: ScopeKey, *, whole: bool = False, versions: bool = False) -> Head:
-        """Read the head of a scope."""
         doc = self._files.read_head(scope, whole=whole, versions=versions)
         return self.resolved(doc)
 
     def look(self, scope: ScopeKey, *, whole: bool = False) -> Head:
-        """Read the head for the sake of what is beneath it, which its damage must not hide."""
+        """Read the head; damage is a value, which must not hide what is below the head."""
         try:
             return self.read(scope, whole=whole)
         except Corrupt as error:
             return Head(damage=error)
 
     def found(self, doc: Found) -> Head:
-        """Return the head that was read together with others."""
         if isinstance(doc, Corrupt):
             return Head(damage=doc)
         return self.resolved(doc if isinstance(doc, Doc) else None)
 
     def resolved(self, doc: Doc | None) -> Head:
-        """Return the head that a document is: a fork whose source died meanwhile is none."""
+        """Return the head that a document is; none if it is a fork whose source was deleted."""
         if doc is None:
             return Head()
         if doc.header.pending is not None and not self._lives(doc.header):
@@ -123,57 +119,45 @@ class Heads:
         try:
             source = None if ref is None else self._files.read_head(ref.scope)
         except Corrupt:
-            return True  # a damaged source tells nothing, and must not hide what was made of it
+            return True  # a damaged source must not hide its forks
         return source is not None and source.header.line in (None, header.pending)
 
     def remembered(self, scope: ScopeKey) -> Head | None:
-        """Return the head that this process wrote last, if it wrote one."""
         with self._lock:
-            mark = self._marks.get(scope)
-            return None if mark is None else mark.head
+            known = self._remembered.get(scope)
+            return None if known is None else known.head
 
     def remember(
         self, scope: ScopeKey, head: Head | None, *, floor: str = "", last: int = 0
     ) -> None:
-        """Remember a head (None: forget it), and the greatest id and place given in its scope."""
+        """Remember a head (None: forget it), and the greatest id and `seq` assigned."""
         with self._lock:
-            mark = self._marks.pop(scope, _NOTHING)
-            self._marks[scope] = _Mark(head, max(mark.floor, floor), max(mark.last, last))
-            if len(self._marks) > _REMEMBERED_MAX:
-                self._marks.popitem(last=False)
+            known = self._remembered.pop(scope, _NOTHING)
+            self._remembered[scope] = _Remembered(
+                head, max(known.floor, floor), max(known.last, last)
+            )
+            if len(self._remembered) > _REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
 
     def forget(self, session_id: str) -> None:
-        """Forget the heads of a session; what it has given stays given."""
+        """Forget the heads of a session, but not the ids and places assigned."""
         with self._lock:
-            for scope, mark in self._marks.items():
+            for scope, known in self._remembered.items():
                 if scope.session_id == session_id:
-                    self._marks[scope] = mark._replace(head=None)
+                    self._remembered[scope] = known._replace(head=None)
 
     def given(self, scope: ScopeKey) -> tuple[str, int]:
-        """Return the greatest id and place that this process has given in a scope."""
+        """Return the greatest id and `seq` that this process has assigned in a scope."""
         with self._lock:
-            mark = self._marks.get(scope, _NOTHING)
-            return mark.floor, mark.last
+            known = self._remembered.get(scope, _NOTHING)
+            return known.floor, known.last
 
 
-_NOTHING = _Mark(None, "", 0)
-_all: "weakref.WeakSet[Heads]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # A thread that the child lacks may have held a lock. What is remembered is compared anyway.
-    for heads in list(_all):
-        heads._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-# Headers of documents: of a new snapshot, of a new version, and of one as it was committed.
+_NOTHING = _Remembered(None, "", 0)
 
 
 class Life(NamedTuple):
-    """The present life of a scope: its line, and what new places and ids must exceed."""
+    """The present life of a scope: its line, and what a new `seq` and id must exceed."""
 
     line: str
     last: int
@@ -185,8 +169,7 @@ class Life(NamedTuple):
 
 
 def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Header:
-    """Return the header of a new snapshot."""
-    scope = commit.scope
+    session_id, scope_id = clipped_ids(commit.scope)
     return Header(
         id=row.id,
         line=line,
@@ -205,8 +188,8 @@ def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Hea
         foreign=life.foreign,
         floor=life.floor if commit.id is not None else row.id,
         fence=life.fence,
-        session_id=scope.session_id if is_clipped(scope.session_id) else None,
-        scope_id=scope.scope_id if is_clipped(scope.scope_id) else None,
+        session_id=session_id,
+        scope_id=scope_id,
         parent=row.parent_id,
         forked_from=row.forked_from,
         status=row.status,
@@ -216,9 +199,9 @@ def new_header(commit: Commit, row: Row, life: Life, *, line: str | None) -> Hea
 
 
 def as_committed(commit: Commit, row: Row) -> Row:
-    """Return a snapshot as this commit left it, whatever has become of it since.
+    """Return a snapshot as this commit left it.
 
-    With a later revision a caller would overwrite what it has never seen.
+    With a later revision the caller would overwrite changes that it has never seen.
     """
     if row.nonce == commit.stamp.nonce:
         return row
@@ -238,8 +221,7 @@ def as_committed(commit: Commit, row: Row) -> Row:
 def replaced_header(header: Header, row: Row) -> Header:
     """Return the header of a new version of a snapshot.
 
-    If it was the head of a fork not finished yet, it is now: what is replaced was just read, and
-    then the line of its source was alive.
+    This also finishes a pending fork: the head was just read, and its source existed then.
     """
     return replace(
         header,

@@ -1,6 +1,6 @@
-"""The kept snapshots of a scope, the newest first, without reading those that are not asked for.
+"""The kept snapshots of a scope, the newest first.
 
-Where there is an index, its pointers tell the order and the copies only prove it. Beneath a foreign
+With an index its pointers give the order, and only the copies of a page are read. Below a foreign
 head, or without an index, all headers are read: other tools write no pointers.
 """
 
@@ -10,9 +10,10 @@ from hashlib import blake2b
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import PAGE, Doc, Files, Place, walk
+from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, walk
 from limpet.backends.objects.heads import Head, Heads
 from limpet.backends.objects.index import Index, Pointed
+from limpet.backends.support.recent import Recent
 from limpet.core.document import TOMBSTONE_BYTES_MAX, is_tombstone_size
 from limpet.core.layout import File
 from limpet.errors import Unavailable
@@ -20,44 +21,42 @@ from limpet.model import ScopeKey
 
 _CHUNK = 64  # headers read at a time
 _READS_MAX = 8  # of a head that moves while it is read
-_ORDERS_MAX = 8  # scans that are gone through at the same time
+_ORDERS_MAX = 8  # scans under way at the same time
 _ORDERED_MAX = 8192  # places remembered of one
-_SPARE = 16  # pointers beyond a page, in case some lead nowhere
+_SPARE = 16  # pointers beyond a page, in case some are dangling
 
 
 class History:
-    """Reads copies."""
-
     def __init__(self, files: Files, index: Index, heads: Heads) -> None:
         self._files = files
         self._index = index
         self._heads = heads
-        # By scope and the place of the last one seen, with the listing that they were made of.
-        # Threads may lose one to each other.
-        self._orders: dict[tuple[ScopeKey, int | None], tuple[list[tuple[int, str]], bytes]] = {}
+        # By scope and the place of the last one seen: the rest of the order, and the fingerprint
+        # of the listing that it was made of.
+        self._orders: Recent[tuple[ScopeKey, int | None], tuple[list[tuple[int, str]], bytes]] = (
+            Recent(_ORDERS_MAX)
+        )
 
     def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
-        """Return the newest kept snapshot; of a void head the one that it shows.
+        """Return the newest kept snapshot; for a void head the one that the scope shows.
 
-        That is the snapshot it was made void for, until that has gone. What was only kept since
-        does not show: it never was the head.
+        That is the snapshot for which it was made void, while it exists. Snapshots saved since with
+        head=False are not shown: they never were the head.
         """
         if head.header is None or not head.is_void:
             return next(iter(self.page(scope, head, after=None, limit=1)), None)
         if not head.header.id:
-            return None  # it was made to carry a lease, and never showed anything
+            return None  # it was made for a lease, and never showed anything
         for doc in self.copies(scope, head, [head.header.id]):
             if doc.header.seq == head.header.seq:
                 return doc
         return next(iter(self.page(scope, head, after=head.header.last + 1, limit=1)), None)
 
     def newest_kept(self, scope: ScopeKey, head: Head) -> str | None:
-        """Return the id of the newest kept snapshot, shown or not."""
         page = self.page(scope, head, after=None, limit=1)
         return page[0].header.id if page else None
 
     def shown(self, scope: ScopeKey, head: Head) -> Doc | None:
-        """Return what the scope shows now, without its state."""
         for _ in range(_READS_MAX):
             if not head.is_void:
                 return head.shown
@@ -65,16 +64,15 @@ class History:
             if now.header is not None and now.header.w == (head.header or now.header).w:
                 return newest
             head = now
-        raise Unavailable(f"the head keeps moving. session=`{scope.session_id}`")
+        raise Unavailable(f"the head keeps changing: try again. session=`{scope.session_id}`")
 
     def walk(self, scope: ScopeKey, head: Head, after: int | None = None) -> Iterator[Doc]:
-        """Go through the whole history, the newest first."""
         while page := self.page(scope, head, after=after, limit=PAGE):
             yield from page
             after = page[-1].header.seq
 
     def page(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
-        """Return kept snapshots below a place, the newest first. `head` was read before."""
+        """Return kept snapshots below the `seq` `after`, the newest first."""
         found = None
         if self._index.enabled and head.damage is None and not head.is_foreign:
             prefix = self._files.layout.history_prefix(scope)
@@ -90,7 +88,7 @@ class History:
     def _by_scan(self, scope: ScopeKey, head: Head, after: int | None, limit: int) -> Iterator[Doc]:
         """Read all headers once, and remember the order for the pages that follow."""
         shown, count = head.shown, 0
-        order, listing = self._orders.pop((scope, after), ([], b""))
+        order, listing = self._orders.pop((scope, after)) or ([], b"")
         if not order or listing != self._fingerprint(scope):
             listing = self._fingerprint(scope)
             order, docs = self._ordered(scope, head, after, limit)
@@ -99,10 +97,8 @@ class History:
                 return
         while count < limit and order:
             chunk, order = order[: limit - count], order[limit - count :]
-            if len(self._orders) >= _ORDERS_MAX:
-                self._orders.clear()
             if order:
-                self._orders[scope, chunk[-1][0]] = order, listing
+                self._orders.put((scope, chunk[-1][0]), (order, listing))
             ids = [id for _, id in chunk if shown is None or id != shown.header.id]
             found = self.copies(scope, head, ids)
             if shown is not None and len(ids) < len(chunk):
@@ -122,7 +118,7 @@ class History:
     def _ordered(
         self, scope: ScopeKey, head: Head, after: int | None, limit: int
     ) -> tuple[list[tuple[int, str]], list[Doc] | None]:
-        """Return the places below one, the newest first; if they are few, the snapshots too."""
+        """Return the order below a `seq`, the newest first; the snapshots too, if few."""
         docs: list[Doc] = []
 
         def places() -> Iterator[tuple[int, str]]:
@@ -143,10 +139,9 @@ class History:
         limit: int,
         listed: Sequence[Listed] | None,
     ) -> Iterator[Doc]:
-        """Follow the pointers until there are enough; the head itself may be among them or not.
+        """Follow the pointers until there are enough; the head may be among them or not.
 
-        `listed` are all copies, if they are few enough to see which no pointer leads to: other
-        tools write none.
+        `listed` are all copies, if they are few: those without a pointer come from other tools.
         """
         shown = head.shown
         if shown is not None and shown.header.kept and (after is None or shown.header.seq < after):
@@ -163,7 +158,7 @@ class History:
             places = {(pointed.ref.id, pointed.seq) for pointed in chunk}
             ids = {id for id, _ in places if shown is None or id != shown.header.id}
             for doc in self.copies(scope, head, sorted(ids)):
-                # An id that was deleted and saved again has two places, of which one is past.
+                # An id that was deleted and saved again has two pointers, one of them outdated.
                 if (doc.header.id, doc.header.seq) in places:
                     count += 1
                     yield doc
@@ -171,7 +166,6 @@ class History:
     def _strangers(
         self, scope: ScopeKey, head: Head, listed: Sequence[Listed], known: Sequence[Pointed]
     ) -> list[Doc]:
-        """Return the copies that no pointer leads to."""
         layout = self._files.layout
         pointed = {layout.copy_key(scope, each.ref.id) for each in known}
         if head.shown is not None:
@@ -185,7 +179,7 @@ class History:
         return self.at(head, unknown)
 
     def scan(self, scope: ScopeKey, head: Head, after: str = "") -> Iterator[Doc]:
-        """Go through all kept snapshots, the head first, then in the order of their keys."""
+        """Iterate over all kept snapshots, the head first, then in the order of their keys."""
         shown = head.shown
         if shown is not None and shown.header.kept:
             yield shown
@@ -193,44 +187,44 @@ class History:
         while chunk := list(islice(listed, _CHUNK)):
             small = {each.key for each in chunk if each.size <= TOMBSTONE_BYTES_MAX}
             for doc in self.at(head, chunk):
-                # What was listed as a tombstone and is there now was saved again after the listing,
-                # which may lack what was saved before it.
+                # A copy that was listed as a tombstone was saved after the listing, which may lack
+                # snapshots saved before it.
                 late = layout.copy_key(scope, doc.header.id) in small and not doc.foreign
                 if not late and (shown is None or doc.header.id != shown.header.id):
                     yield doc
 
     def listed(self, scope: ScopeKey, after: str = "") -> Iterator[Listed]:
-        """Go through the copies of a scope in the order of their keys, tombstones too."""
+        """Iterate over the copies of a scope in the order of their keys, with tombstones."""
         for each in walk(self._files.bucket, self._files.layout.history_prefix(scope), after):
             key = self._files.layout.parse(each.key)
             if key is not None and key.file is File.COPY:
                 yield each
 
     def at(self, head: Head, listed: Sequence[Listed]) -> list[Doc]:
-        """Return what stands there and counts, without its state."""
+        """Return the listed copies that count, without their states."""
         keys = [(each.key, self._files.layout.parse(each.key)) for each in listed]
-        places = [Place(key, None if parsed is None else parsed.id) for key, parsed in keys]
+        places = [
+            DocumentAddress(key, None if parsed is None else parsed.id) for key, parsed in keys
+        ]
         return self._counting(head, places)
 
     def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
-        """Return the copies that exist and count, without their states."""
         return self._counting(head, [self._files.copy_place(scope, id) for id in ids])
 
-    def _counting(self, head: Head, places: Sequence[Place]) -> list[Doc]:
+    def _counting(self, head: Head, places: Sequence[DocumentAddress]) -> list[Doc]:
         found = self._files.read(places) if places else []
         return [doc for doc in found if isinstance(doc, Doc) and head.counts(doc.header)]
 
     def sizes(self, scope: ScopeKey, head: Head) -> list[int]:
-        """Return the sizes of all states of a scope, that of a draft too."""
         sizes = [doc.header.size for doc in self.scan(scope, head)]
         if head.shown is not None and not head.shown.header.kept:
             sizes.append(head.shown.header.size)
         return sizes
 
     def leaves(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
-        """Return kept snapshots that no other kept one follows.
+        """Return the kept snapshots that are not the parent of another kept one.
 
-        Only parents that are still to come, and leaves, are held while the history goes by.
+        Only leaves, and parents that were not seen yet, are kept in memory.
         """
         awaited: set[str] = set()
         leaves: dict[str, Doc] = {}

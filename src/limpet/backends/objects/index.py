@@ -1,8 +1,8 @@
 """The index: empty objects whose keys say where a snapshot is.
 
-They are written before the copy they point to and never used again, so a pointer may lead nowhere,
-or to what has changed since: whoever follows one looks at the snapshot itself. A pointer in whose
-key a name is clipped holds the whole address.
+They are written before the copy they point to and never reused. A pointer may be dangling, or the
+snapshot may have changed since: readers check the snapshot itself. A pointer with a clipped name in
+its key holds the whole address.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from limpet.model import ANY, ScopeKey, SnapshotRef
 
 
 class Pointed(NamedTuple):
-    """Where a pointer leads, and under which key it stands."""
+    """The snapshot that a pointer points to, and the key of the pointer."""
 
     ref: SnapshotRef
     seq: int | None
@@ -30,19 +30,18 @@ class Pointed(NamedTuple):
 
 
 class Index:
-    """Pointers to snapshots: by id, by place in their scope, and by label."""
+    """Pointers to snapshots: by id, by `seq` in their scope, and by label."""
 
     def __init__(self, bucket: Bucket, *, enabled: bool) -> None:
         self._bucket = bucket
         self.enabled = enabled
 
     def need(self) -> None:
-        """Raise Unsupported if there is no index here."""
         if not self.enabled:
-            raise Unsupported("this layout has no index: nothing is found by id or by labels")
+            raise Unsupported("this layout has no index: snapshots cannot be found by id or label")
 
     def point(self, scope: ScopeKey, header: Header, *, beside: Header | None = None) -> None:
-        """Write the pointers to a snapshot, before its copy, but those that a copy already has."""
+        """Write the pointers to a snapshot, except those of its older version `beside`."""
         if not self.enabled:
             return
         keys = keys_of(scope, header)
@@ -55,26 +54,24 @@ class Index:
                 self._bucket.put(key, address, expect=ANY)
 
     def unpoint(self, scope: ScopeKey, header: Header) -> None:
-        """Remove the pointers to a snapshot that is gone."""
         if self.enabled:
             self._bucket.delete(keys_of(scope, header))
 
     def history(self, scope: ScopeKey, *, after: int | None, limit: int) -> Iterator[Pointed]:
-        """Follow the places of a scope, the newest first, from below a place on."""
+        """Follow the pointers of a scope, the newest first, below the `seq` `after`."""
         prefix = layout.order_prefix(scope)
         start = "" if after is None else layout.order_start(scope, after)
         return self._pointed(prefix, start, min(limit, PAGE))
 
     def named(self, id: str) -> Iterator[Pointed]:
-        """Follow the pointers to an id in all scopes."""
         return self._pointed(layout.id_prefix(id), "", PAGE)
 
     def beginning(self, id_prefix: str) -> Iterator[Pointed]:
-        """Follow the pointers to the ids that may begin with a text, and to some that do not."""
+        """Follow the pointers to the ids with a prefix, and to some others."""
         return self._pointed(layout.ids_prefix(id_prefix), "", PAGE)
 
     def labelled(self, name: str, value: str, *, after: int | None) -> Iterator[Pointed]:
-        """Follow the pointers to a label, the newest first, from the millisecond of a place on."""
+        """Follow the pointers of a label, the newest first, from the millisecond of `after` on."""
         prefix = layout.label_prefix(name, value)
         start = (
             ""
@@ -84,9 +81,9 @@ class Index:
         return self._pointed(prefix, start, PAGE)
 
     def keys_of_session(self, session_id: str, scope: ScopeKey | None, limit: int) -> list[str]:
-        """Return the pointers to the snapshots of a session, or of one of its scopes, but labels.
+        """Return the pointers to the snapshots of a session or scope, except those of labels.
 
-        Who deletes them must have listed them before it deleted what they point to.
+        To be listed before the snapshots are deleted, and deleted afterwards.
         """
         if not self.enabled:
             return []
@@ -99,7 +96,7 @@ class Index:
         return keys
 
     def everywhere(self, prefix: str) -> Iterator[Pointed]:
-        """Follow all places of the sessions whose ids begin with a text."""
+        """Follow all pointers of the sessions with a prefix."""
         return self._pointed(layout.orders_prefix(prefix), "", PAGE)
 
     def _pointed(self, prefix: str, after: str, limit: int) -> Iterator[Pointed]:
@@ -108,7 +105,7 @@ class Index:
             yield from self.followed(page)
 
     def followed(self, page: Sequence[Listed]) -> Iterator[Pointed]:
-        """Return where the pointers of a page lead; what is no pointer leads nowhere."""
+        """Follow the pointers of a page; skip what is not a pointer."""
         long = [each.key for each in page if each.size]
         addresses = dict(zip(long, self._bucket.get(long), strict=True)) if long else {}
         for each in page:
@@ -125,7 +122,6 @@ class Index:
 
 
 def _agrees(pointer: Pointer, ref: SnapshotRef) -> bool:
-    """Tell whether the address in a pointer is the one that its key has clipped."""
     pairs = (
         (pointer.session_id, ref.scope.session_id),
         (pointer.scope_id, ref.scope.scope_id),
@@ -144,7 +140,6 @@ def _short_ref(pointer: Pointer) -> SnapshotRef | None:
 
 
 def keys_of(scope: ScopeKey, header: Header) -> list[str]:
-    """Return the keys of all pointers to a snapshot."""
     ref, born = SnapshotRef(scope, header.id), header.born
     keys = [layout.id_key(ref, born=born), layout.order_key(ref, seq=header.seq, born=born)]
     labels = {} if header.labels == b"{}" else codec.decode(header.labels)

@@ -1,15 +1,11 @@
-"""Leases: a document that tells who holds a scope, and its key in the head, which is what fences.
+"""Leases: a document that says who holds a scope, and its key in the head, which fences writes.
 
-A claim writes the document, then stamps its key into the head. Every later head carries it on, and
-who writes under a lease needs to find its own key there: the compare-and-set of the head is the
-proof, so nothing depends on a clock. The document only tells whether a scope is free: a lease has
-lapsed when its document was seen unchanged for as long as it lasts, on the clock of who looks.
+A claim writes the document, then stores its key in the head. Every later head keeps it, and a write
+under a lease must find its own key there: the compare-and-set of the head protects it, so nothing
+depends on a clock. The document only says whether a scope is free: a lease has expired when its
+document was seen unchanged for the whole time to live, on the clock of the claiming process.
 """
 
-import os
-import threading
-import weakref
-from collections import OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +13,7 @@ from limpet.backends.buckets.protocol import Stored
 from limpet.backends.objects.documents import TRAIL_MAX, Beaten, trail_after
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.roll_forward import Writer
+from limpet.backends.support.recent import Recent
 from limpet.core import leases
 from limpet.core.commits import check_fence
 from limpet.core.document import Header
@@ -26,60 +23,24 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.protocol import Claim, Hold
 
-# What this process has seen of leases, and since when, on its own clock.
-
-_SCOPES_MAX = 16_384  # that one process waits for at the same time
-
-
-class Sightings:
-    """Since when leases have been seen as they are: of a bounded number of scopes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: OrderedDict[ScopeKey, tuple[str, float]] = OrderedDict()
-        _all.add(self)
-
-    def first(self, scope: ScopeKey, w: str, *, now_s: float) -> float:
-        """Return when a lease was first seen as it is; now, unless it was before."""
-        with self._lock:
-            seen = self._seen.pop(scope, None)
-            if seen is None or seen[0] != w:
-                seen = (w, now_s)
-            self._seen[scope] = seen
-            if len(self._seen) > _SCOPES_MAX:
-                self._seen.popitem(last=False)
-            return seen[1]
-
-
-_all: "weakref.WeakSet[Sightings]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # A thread that the child lacks may have held a lock. The clock is the same in the child.
-    for sightings in list(_all):
-        sightings._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_SCOPES_MAX = 16_384  # whose leases one process watches at the same time
 
 
 class _Found(NamedTuple):
     file: LeaseFile | None
     version: str | None
-    asked_s: float  # when it was asked for: it was not yet renewed then
+    asked_s: float  # when it was read: it was not renewed yet
 
 
 class Leases:
-    """Claims, renews and gives back leases."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._files = writer.files
         self._heads = writer.heads
-        self._sightings = Sightings()
+        # The last write of a lease, and when this process first saw it.
+        self._seen: Recent[ScopeKey, tuple[str, float]] = Recent(_SCOPES_MAX)
 
     def claim(self, claim: Claim) -> Hold:
-        """Take a lease, as `Backend.claim` promises."""
         return self._writer.contend(claim.scope, lambda: self._claim(claim))
 
     def _claim(self, claim: Claim) -> Hold:
@@ -88,12 +49,12 @@ class Leases:
         if other is not None:
             return other
         self._write(claim, found, claim.key)
-        # The head first, then the lease once more, then the compare-and-set of the head: who was
-        # asleep for so long that its claim has lapsed must not put out the one that came after it.
+        # Read the head, then the lease again, then compare-and-set the head: a process that was
+        # suspended until its claim expired must not displace the next holder.
         try:
             head = self._heads.read(scope, whole=True, versions=True)
         except Corrupt:
-            self.drop(scope, claim.key)  # what is damaged cannot carry a lease
+            self.drop(scope, claim.key)  # a damaged head cannot have a lease
             raise
         mine = self._read(scope).file
         if mine is None or mine.key != claim.key:
@@ -102,19 +63,24 @@ class Leases:
         return Hold(claim.key, claim.owner, claim.ttl_us)
 
     def _lasting(self, claim: Claim, found: _Found) -> Hold | None:
-        """Return the lease of another, unless it was given back or has lapsed."""
+        """Return the lease of another owner, unless it was released or has expired."""
         file = found.file
         if file is None or file.key in (None, claim.key):
             return None
-        seen_s = found.asked_s - self._sightings.first(
-            claim.scope, file.w, now_s=self._writer.monotonic
-        )
+        seen_s = found.asked_s - self._first_seen(claim.scope, file.w)
         left_us = file.ttl_us - max(0, int(seen_s * 1_000_000))
         return None if left_us <= 0 else file.hold(left_us)
 
-    def renew(self, claim: Claim) -> Hold:
-        """Let a lease last from now on, as `Backend.renew` promises."""
+    def _first_seen(self, scope: ScopeKey, w: str) -> float:
+        """Return when this process first saw this write of a lease: now, if not before."""
+        now_s = self._writer.monotonic
+        seen = self._seen.get(scope)
+        if seen is None or seen[0] != w:
+            seen = (w, now_s)
+            self._seen.put(scope, seen)
+        return seen[1]
 
+    def renew(self, claim: Claim) -> Hold:
         def attempt() -> Hold:
             found = self._read(claim.scope)
             check_fence(claim.key, None if found.file is None else found.file.key, claim.scope)
@@ -124,10 +90,7 @@ class Leases:
         return self._writer.contend(claim.scope, attempt)
 
     def release(self, claim: Claim) -> None:
-        """Give a lease back, as `Backend.release` promises.
-
-        The head goes first: who claims the scope afterwards must not be put out by it.
-        """
+        """As `Backend.release`; the head first, so that the next holder keeps its key."""
 
         def attempt() -> None:
             found = self._read(claim.scope)
@@ -140,7 +103,7 @@ class Leases:
         self._writer.contend(claim.scope, attempt)
 
     def key_of(self, scope: ScopeKey) -> str | None:
-        """Return the key of the lease of a scope; "" for one that is damaged."""
+        """Return the key of the lease of a scope; "" for a damaged one."""
         try:
             file = self._read(scope).file
         except Corrupt:
@@ -148,7 +111,7 @@ class Leases:
         return None if file is None else file.key
 
     def drop(self, scope: ScopeKey, key: str) -> None:
-        """Let a lease end, unless it is another by now; with "" one that is damaged goes."""
+        """End a lease, unless it has changed; with "" remove a damaged one."""
 
         def attempt() -> None:
             try:
@@ -163,7 +126,6 @@ class Leases:
         self._writer.contend(scope, attempt)
 
     def read(self, scope: ScopeKey, now: int) -> Hold | None:
-        """Return the lease of a scope, as `Backend.read_lease` promises."""
         file = self._read(scope).file
         return None if file is None else file.hold(file.updated_at + file.ttl_us - now)
 
@@ -175,7 +137,7 @@ class Leases:
         return _Found(leases.read(stored.data), stored.version, asked_s)
 
     def _write(self, claim: Claim, found: _Found, key: str | None) -> None:
-        """Put a lease in the place of what was found; None as its key gives it back."""
+        """Replace the document that was found; with None as the key the lease is released."""
         scope, before = claim.scope, found.file
         trail = () if before is None else (before.w, *before.trail)
         count = 0 if before is None else before.n
@@ -199,10 +161,10 @@ class Leases:
             nonces_of=_nonces_of,
         )
         if version is not None:
-            self._sightings.first(scope, file.w, now_s=self._writer.monotonic)
+            self._first_seen(scope, file.w)
 
     def _stamp(self, claim: Claim, head: Head, fence: str | None) -> None:
-        """Let a head carry a lease. What it shows stays, and so does its revision."""
+        """Store the key of a lease in the head, whose snapshot and revision stay the same."""
         if head.header is not None and head.fence == fence:
             return
         scope = claim.scope
@@ -210,7 +172,7 @@ class Leases:
         body = b"{}" if header.void else self._writer.whole(scope, head).body
         doc = self._writer.swap_head(scope, head, replace(header, fence=fence), body)
         if doc.version is None:
-            raise Beaten  # it was stored and replaced: by another claim, perhaps
+            raise Beaten  # it was stored and replaced, perhaps by another claim
         known = self._heads.remembered(scope)
         if known is None or known.version != head.version:
             known = Head()
@@ -219,9 +181,9 @@ class Leases:
         self._heads.remember(scope, stamped)
 
     def _stamped(self, claim: Claim, head: Head) -> Header:
-        """Return the header of the same head, or of a void one where there is none."""
+        """Return the header of the same head, or of a void one if there is none."""
         if head.header is not None and not head.is_foreign:
-            # Its source lives, or it would not be the head: so a fork under way is settled by this.
+            # A pending fork is finished by this: its source exists, or it would not be the head.
             return self._writer.rewritten(head.header)
         life = self._writer.life(claim.scope, head, claim.stamp.now)
         header = head.header
@@ -243,7 +205,6 @@ class Leases:
 
 
 def _void(now: int, line: str) -> Header:
-    """Return a head that has never shown anything, and does not show what was only kept so far."""
     return Header(
         id="",
         line=line,
@@ -262,7 +223,7 @@ def _void(now: int, line: str) -> Header:
 
 
 def is_held(stored: Stored | None) -> bool:
-    """Tell whether a document is that of a lease that was not given back, or damaged."""
+    """Return whether a lease was not released, or is damaged."""
     try:
         return stored is not None and leases.read(stored.data).key is not None
     except Corrupt:
@@ -270,7 +231,6 @@ def is_held(stored: Stored | None) -> bool:
 
 
 def is_damaged(stored: Stored) -> bool:
-    """Tell whether a document is none of a lease."""
     try:
         leases.read(stored.data)
     except Corrupt:

@@ -1,7 +1,7 @@
 """Notes: one document each, written by compare-and-set.
 
-Where a Strands tool looks for it (kinds `agent` and `multiAgent`), the scope's note `manifest` is
-the file `manifest.json`: its value word for word, so its revision is the hash of the bytes.
+Where Strands tools expect it (kinds `agent` and `multiAgent`), the scope's note `manifest` is the
+file `manifest.json`. It holds the value alone, so its revision is the hash of the bytes.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,6 @@ _MANIFEST_KINDS = frozenset({"agent", "multiAgent"})
 
 
 class Notes:
-    """Reads and writes notes."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._bucket = writer.files.bucket
@@ -39,10 +37,9 @@ class Notes:
         after: str,
         limit: int,
     ) -> list[Note]:
-        """Return a page of notes, as `Backend.list_notes` promises."""
         if name is not None:
-            places = [each for at, each in enumerate(on) if at > 0 or name > after]
-            keys = [self._key(scope, name, each) for each in places][:limit]
+            wanted = [each for at, each in enumerate(on) if at > 0 or name > after]
+            keys = [self._key(scope, name, each) for each in wanted][:limit]
             found = self._bucket.get(keys)
             rows = [self._parse(k, s) for k, s in zip(keys, found, strict=True) if s is not None]
             return [note_of(row.row) for row in rows]
@@ -72,14 +69,13 @@ class Notes:
         return [found[key] for key in sorted(found)][:limit]
 
     def _own(self, key: str, stored: Stored | None) -> NoteRow | None:
-        """Return a note that stands where it belongs and is whole."""
         try:
             return None if stored is None else self._parse(key, stored).row
         except Corrupt:
-            return None  # `check` tells
+            return None  # `check` reports it
 
     def _add_manifest(self, scope: ScopeKey, after: str, found: dict[str, Note]) -> None:
-        # It sorts as if it stood among the others.
+        # It sorts as if it were among the others.
         at = self._layout.note_key(scope, _MANIFEST)
         found.pop(at, None)
         if after and at <= self._layout.note_key(scope, after):
@@ -93,10 +89,7 @@ class Notes:
             return
 
     def list_noted(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
-        """Return a page of ids, as `Backend.list_noted` promises, from one listing of keys.
-
-        In the order of the keys, as `list_ids`. Only what they do not tell is read: a clipped id.
-        """
+        """As `Backend.list_noted`, from a listing of keys. Only clipped ids are read."""
         start = self._layout.noted_end(scope, after) if after else ""
         found: dict[str, None] = {}
         for each in walk(self._bucket, self._layout.noted_prefix(scope), start, PAGE):
@@ -112,7 +105,6 @@ class Notes:
         return list(found)[:limit]
 
     def write(self, write: NoteWrite) -> Note:
-        """Store a note, as `Backend.write_note` promises."""
         key = self._key(write.scope, write.name, write.on)
         is_manifest = key == self._layout.manifest_key(write.scope)
         nonce = write.stamp.nonce
@@ -141,7 +133,6 @@ class Notes:
         return self._writer.contend(write.scope, attempt)
 
     def delete(self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None) -> int:
-        """Remove a note; return 1, or 0 if there was none."""
         key = self._key(scope, name, on)
         found = self._bucket.get([key], first=1)
         self._check_fence(scope, fence)
@@ -151,13 +142,12 @@ class Notes:
         return 1
 
     def _check_fence(self, scope: ScopeKey, fence: str | None) -> None:
-        """Look at the lease just before a write. It may pass in between: notes are no heads."""
+        """Check the lease just before a write. It may still be lost in between."""
         if fence is not None:
             check_fence(fence, self._writer.heads.read(scope).fence, scope)
 
     def clear(self, scope: ScopeKey, ids: Sequence[str]) -> None:
-        """Remove all notes on snapshot ids."""
-        # One listing tells that there are none on any id, which is the common case.
+        # One listing shows that no snapshot has notes, which is the common case.
         if not self._bucket.list(f"{self._layout.scope_prefix(scope)}notes/on/", limit=1):
             return
         for id in ids:
@@ -178,18 +168,17 @@ class Notes:
 
 
 def parse_note(layout: Layout, key: str, data: bytes, modified: int) -> NoteFile:
-    """Return the note that stands under a key, or raise Corrupt."""
     if not key.endswith("/snapshots/manifest.json"):
-        file, place = notes.read(data), layout.parse(key)
-        if place is None or not (
-            _bears(place.note, file.row.name) and _bears(place.id, file.row.on)
+        file, parsed = notes.read(data), layout.parse(key)
+        if parsed is None or not (
+            _bears(parsed.note, file.row.name) and _bears(parsed.id, file.row.on)
         ):
-            raise Corrupt(f"a note stands in the place of another. key=`{key}`")
+            raise Corrupt(f"a note is stored under the key of another. key=`{key}`")
         return file
     try:
         value = codec.encode(codec.decode(data))
     except (InvalidInput, RecursionError) as cause:
-        raise Corrupt(f"a manifest is not exact JSON. key=`{key}`") from cause
+        raise Corrupt(f"a manifest is not valid JSON. key=`{key}`") from cause
     return NoteFile(NoteRow("", _MANIFEST, 0, _digest(data), modified, value))
 
 

@@ -1,6 +1,6 @@
-"""Which kept snapshots a query means: in one scope, or in all of them through the index.
+"""Queries: kept snapshots of one scope, or of all scopes through the index.
 
-A pointer only says where to look. What is there decides, and what its scope's head says of it.
+A pointer only says where a snapshot may be. Its document and the head of its scope decide.
 """
 
 import heapq
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import Doc, Files, Place
+from limpet.backends.objects.documents import Doc, DocumentAddress, Files
 from limpet.backends.objects.heads import Head, Heads
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index, Pointed
@@ -19,12 +19,10 @@ from limpet.core.rows import info_of
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
 
-_CHUNK = 64  # snapshots looked at together
+_CHUNK = 64  # snapshots read together
 
 
 class Queries:
-    """Answers queries."""
-
     def __init__(self, files: Files, index: Index, heads: Heads, history: History) -> None:
         self._files = files
         self._index = index
@@ -32,7 +30,6 @@ class Queries:
         self._history = history
 
     def list_snapshots(self, query: Query, limit: int) -> list[SnapshotInfo]:
-        """Return a page, as `Backend.list_snapshots` promises."""
         if query.scope is None or query.labels:
             self._index.need()
         if query.scope is None:
@@ -53,10 +50,10 @@ class Queries:
         return [info_of(scope, doc.row) for doc in docs]
 
     def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
-        """Return a page of ids, as `Backend.list_ids` promises, from one listing of keys.
+        """As `Backend.list_ids`, from a listing of keys.
 
-        Only what the keys do not tell is read: a clipped id, and what is small enough for a
-        tombstone. A kept head may not be in the listing yet.
+        Only clipped ids are read, and documents small enough to be a tombstone. A kept head may not
+        be in the listing yet.
         """
         layout = self._files.layout
         head = self._heads.look(scope)
@@ -80,7 +77,6 @@ class Queries:
         return [keys[key] for key in sorted(keys)][:limit]
 
     def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
-        """Return some snapshots, as `Backend.find_refs` promises."""
         self._index.need()
         found: dict[SnapshotRef, None] = {}
         refs = (each.ref for each in self._index.beginning(id_prefix))
@@ -92,7 +88,7 @@ class Queries:
         return list(found)[:limit]
 
     def _proved_ids(self, scope: ScopeKey, head: Head, after: str, limit: int) -> list[str]:
-        """Return a page of ids where not all copies count, so that they are read."""
+        """Return a page of ids where not all copies count, so their headers are read."""
         layout = self._files.layout
         start = layout.copy_key(scope, after) if after else ""
         scan = islice(self._history.scan(scope, head, start), limit + 1)
@@ -100,9 +96,8 @@ class Queries:
         return [keys[key] for key in sorted(keys) if key > start][:limit]
 
     def _named(self, page: Sequence[Listed]) -> dict[str, str]:
-        """Return the ids of live copies by their keys."""
         named: dict[str, str] = {}
-        unclear: list[Place] = []
+        unclear: list[DocumentAddress] = []
         for each in page:
             key = self._files.layout.parse(each.key)
             if key is None or key.file is not File.COPY or key.id is None:
@@ -110,7 +105,7 @@ class Queries:
             if isinstance(key.id, str) and each.size > TOMBSTONE_BYTES_MAX:
                 named[each.key] = key.id
             else:
-                unclear.append(Place(each.key, key.id))
+                unclear.append(DocumentAddress(each.key, key.id))
         for place, found in zip(unclear, self._files.read(unclear), strict=True):
             if isinstance(found, Doc):
                 named[place.key] = found.header.id
@@ -156,7 +151,7 @@ class Queries:
         return found[:limit]
 
     def _newest(self, query: Query, limit: int) -> list[SnapshotInfo]:
-        """Go over all places of all scopes, and look at the newest."""
+        """Scan the pointers of all scopes for the newest, and read those."""
         after, found = query.after, list[SnapshotInfo]()
         while len(found) < limit:
             pointers = (
@@ -169,7 +164,7 @@ class Queries:
             page = heapq.nlargest(limit, pointers, key=lambda pointed: pointed.seq or 0)
             places = {(each.ref, each.seq) for each in page}
             best = self._best(iter([each.ref for each in page]), query, len(page))
-            # An id that was deleted and saved again has two places, of which one is past.
+            # An id that was deleted and saved again has two pointers, one of them outdated.
             found += [
                 info
                 for info in best
@@ -181,7 +176,6 @@ class Queries:
         return found[:limit]
 
     def _best(self, refs: Iterator[SnapshotRef], query: Query, limit: int) -> list[SnapshotInfo]:
-        """Return the newest of what is really there and fits."""
         best: list[tuple[int, SnapshotInfo]] = []
         while chunk := list(dict.fromkeys(islice(refs, _CHUNK))):
             inside = [ref for ref in chunk if ref.scope.session_id.startswith(query.prefix)]
@@ -194,7 +188,6 @@ class Queries:
         return [info for _, info in best]
 
     def _look(self, refs: Sequence[SnapshotRef]) -> Iterator[tuple[ScopeKey, Doc]]:
-        """Read snapshots wherever they are: the heads of their scopes, then the copies."""
         scopes = list(dict.fromkeys(ref.scope for ref in refs))
         docs = self._files.read([self._files.head_place(scope) for scope in scopes])
         heads = {scope: self._heads.found(doc) for scope, doc in zip(scopes, docs, strict=True)}
@@ -222,7 +215,7 @@ def _fits(doc: Doc, query: Query) -> bool:
 
 
 def _moments(pointers: Iterator[Pointed], wanted: int) -> Iterator[list[Pointed]]:
-    """Cut a listing by time where a moment ends: inside one there is no order."""
+    """Split a listing between milliseconds: within one there is no order."""
     size = min(_CHUNK, wanted)
     chunk: list[Pointed] = []
     for pointed in pointers:

@@ -1,7 +1,7 @@
-"""What every write over a bucket is made of: attempts, roll-forward, and heads that are restored.
+"""The parts of every write: attempts, roll-forward, and restored heads.
 
-The compare-and-set of the head is the commit. A kept head is copied into history before another
-takes its place, by whoever replaces it: so a writer that was killed in between is rolled forward.
+The compare-and-set of the head is the commit. A kept head is copied into history before it is
+replaced, by the writer that replaces it: so the work of a killed writer is rolled forward.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from limpet.backends.objects.documents import Beaten, Doc, Files, Found, Grave, 
 from limpet.backends.objects.heads import Head, Heads, Life
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index
+from limpet.backends.support.backoff import Backoff
 from limpet.core import document, ids
 from limpet.core.document import Header
 from limpet.core.limits import CONTENTION_WAIT_S_MAX
@@ -23,15 +24,13 @@ from limpet.protocol import Clock, Stamp
 
 T = TypeVar("T")
 
-_PAUSE_S_MIN = 0.001
-_PAUSE_S_MAX = 0.1
+_PAUSE_S_MIN = 0.000_5
+_PAUSE_S_MAX = 0.05
 _RESENDS_MAX = 8
-_CHUNK = 16  # copies looked at for one of ours
+_CHUNK = 16  # copies read to find one of ours
 
 
 class Writer:
-    """What every write is made of: attempts, roll-forward, and heads that are restored."""
-
     def __init__(
         self,
         files: Files,
@@ -51,31 +50,32 @@ class Writer:
 
     @property
     def monotonic(self) -> float:
-        """Seconds on a clock that only goes forward."""
         return self._clock.monotonic()
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
         self._clock.sleep(seconds)
 
     def contend(self, scope: ScopeKey, attempt: Callable[[], T]) -> T:
-        """Make an attempt again while others get in first, with jitter, for 30 seconds."""
-        deadline = self._clock.monotonic() + CONTENTION_WAIT_S_MAX
-        pause_s = _PAUSE_S_MIN
+        """Repeat an attempt while other writers win the compare-and-set, for up to 30 seconds."""
+        backoff = Backoff(
+            self._clock,
+            first_s=_PAUSE_S_MIN,
+            longest_s=_PAUSE_S_MAX,
+            wait_s=CONTENTION_WAIT_S_MAX,
+        )
         while True:
             try:
                 return attempt()
             except Beaten:
                 self.heads.remember(scope, None)
-            if self._clock.monotonic() > deadline:
+            if not backoff.sleep():
                 raise Unavailable(
-                    f"others kept getting in first. waited_s=`{CONTENTION_WAIT_S_MAX:g}`"
+                    "other writers kept changing the scope first: try again later. "
+                    f"waited_s=`{CONTENTION_WAIT_S_MAX:g}`"
                 )
-            self._clock.sleep(self._clock.jitter() * pause_s)
-            pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
     def whole(self, scope: ScopeKey, head: Head) -> Doc:
-        """Return the document of a head with its state, unless it has moved."""
+        """Return the document of a head with its state; raise Beaten if it has moved."""
         if head.doc is not None and head.doc.stored is not None:
             return head.doc
         doc = self.files.read_head(scope, whole=True)
@@ -90,13 +90,12 @@ class Writer:
         return self.whole(scope, head).body if doc is head.shown else doc.body
 
     def new_line(self, now: int) -> str:
-        """Mint the id of another life of a scope."""
         return ids.mint(now, self.draw().bits, "")
 
     def life(self, scope: ScopeKey, head: Head, now: int, *, is_kept_only: bool = False) -> Life:
-        """Return the life that goes on with this head, or a new one.
+        """Return the life that continues with this head, or a new one.
 
-        For what is only kept, nobody needs to know what lies there already.
+        A save with head=False (`is_kept_only`) does not need to know what history holds.
         """
         floor, last = self.heads.given(scope)
         header = head.header
@@ -104,27 +103,27 @@ class Writer:
         if strange:
             header = self._adopted(scope, head)
         if header is None or header.line is None:
-            # Each attempt begins another line: a lost one that arrives late is then never joined.
+            # Each attempt begins another line: a delayed write of an earlier one is then ignored.
             line = self.new_line(now)
             old = 0 if header is None else header.seq
             prefix = self.files.layout.history_prefix(scope)
             if is_kept_only:
                 return Life(line, max(last, old), floor, None, True, mixed=True, foreign=True)
             listed = self.files.bucket.list(prefix, limit=_CHUNK)
-            # If all of them count without a line, there is none among them of an earlier life; that
-            # is worth a look, for otherwise every listing of ids has to read them all.
+            # If all copies count without a line, none belongs to an earlier life. It is worth these
+            # reads: otherwise every listing of ids has to read all copies.
             alike = len(listed) < _CHUNK and len(self.history.at(Head(), listed)) == len(listed)
             return Life(
                 line, max(last, old), floor, None, True, mixed=not alike, foreign=bool(listed)
             )
         last, floor = max(last, header.last, header.seq), max(floor, header.floor)
-        # Such a head carries no lease: what a copy beneath it carried may have passed since.
+        # A foreign head has no lease, and that of a copy below it may have passed on since.
         fence = None if strange else header.fence
         foreign = strange or header.foreign
         return Life(header.line, last, floor, fence, False, mixed=header.mixed, foreign=foreign)
 
     def _adopted(self, scope: ScopeKey, head: Head) -> Header | None:
-        """Return the newest copy of ours beneath a foreign head: its line goes on."""
+        """Return the newest copy of ours below a foreign head: its line continues."""
         if self.index.enabled:
             pointers = self.index.history(scope, after=None, limit=_CHUNK)
             while chunk := list(islice(pointers, _CHUNK)):
@@ -132,7 +131,7 @@ class Writer:
                 newest = _newest(self.history.copies(scope, head, ids))
                 if newest is not None:
                     return newest
-        # By the time of the storage: what we wrote may lie beneath much that others wrote.
+        # By modification time: many copies of other tools may be newer than ours.
         places = sorted(self.history.listed(scope), key=lambda each: each.modified, reverse=True)
         for start in range(0, len(places), _CHUNK):
             newest = _newest(self.history.at(head, places[start : start + _CHUNK]))
@@ -141,13 +140,13 @@ class Writer:
         return None
 
     def roll_forward(self, scope: ScopeKey, head: Head) -> None:
-        """See that a kept head is in history, before anything else takes its place."""
+        """Copy a kept head into history before it is replaced."""
         shown = head.shown
         if shown is None or shown.foreign or not shown.header.kept or head.copied:
             return
         found = self.files.read_one(self.files.copy_place(scope, shown.header.id))
         if not is_done(shown.header, found):
-            # A document whose state is damaged is kept as it is: that is for `check` to tell.
+            # A document with a damaged state is copied as it is; `check` reports it.
             stored = shown.stored or self._stored(scope, head)
             self.copy(scope, shown.header, stored)
 
@@ -158,11 +157,10 @@ class Writer:
         return found.data
 
     def copy(self, scope: ScopeKey, header: Header, stored: bytes, *, known: Found = None) -> None:
-        """Put a head into history: its pointers, then its copy. Anyone may do it, at any time.
+        """Copy a head into history: its pointers, then its copy. Any process may do so, any time.
 
-        An older version of the same line is replaced, and what is left of another line only while
-        the head is still of this one. A tombstone of its own stays. `known` is what is known to
-        stand there.
+        An older version of the same line is replaced; a copy of another line only while the head
+        still has this one. Its own tombstone stays. `known` is the present copy, if known.
         """
         beside = known.header if isinstance(known, Doc) and not known.foreign else None
         self.index.point(scope, header, beside=beside)
@@ -202,46 +200,33 @@ class Writer:
         return Doc(header, version, data)
 
     def rewritten(self, header: Header) -> Header:
-        """Return the header of another write of the same, which was just read and was there."""
+        """Return the header for writing the same snapshot again."""
         return replace(header, w=self.draw().nonce, trail=trail_after(header), pending=None)
 
     def void(self, header: Header) -> Header:
-        """Return the header of a head that shows nothing, in place of this one."""
-        return Header(
-            id=header.id,
-            line=header.line,
-            seq=header.seq,
-            rev=header.rev,
-            nonce=header.nonce,
-            born=header.born,
-            w=self.draw().nonce,
-            created_at=header.created_at,
-            updated_at=header.updated_at,
-            at=header.at,
+        return replace(
+            self.rewritten(header),
             size=0,
-            last=header.last,
             kept=False,
             void=True,
-            mixed=header.mixed,
-            foreign=header.foreign,
-            trail=trail_after(header),
-            floor=header.floor,
-            fence=header.fence,
-            session_id=header.session_id,
-            scope_id=header.scope_id,
+            parent=None,
+            forked_from=None,
+            status="",
+            labels=b"{}",
+            metadata=b"{}",
         )
 
     def bump(self, scope: ScopeKey, head: Head, *, until: int = 0) -> None:
-        """Write a void head anew, so that nobody who read it restores what is about to change.
+        """Write a void head again, so that no writer that read it restores what will be changed.
 
-        `until` is the last place that it may show from now on.
+        `until` is the greatest `seq` that the scope may show from now on.
         """
         if head.header is not None and head.is_void:
             header = replace(head.header, last=max(head.header.last, until))
             self.swap_head(scope, head, self.rewritten(header), b"{}")
 
     def restore(self, scope: ScopeKey, head: Head) -> None:
-        """Put what a void head shows into it; always begins anew afterwards."""
+        """Make the snapshot that a void head shows the head again, and raise Beaten."""
         newest = self.history.newest(scope, head)
         if newest is None or newest.foreign or head.header is None:
             return
@@ -249,7 +234,7 @@ class Writer:
         found = self.files.read_one(place, whole=True, versions=True)
         if not isinstance(found, Doc) or found.header.revision != newest.header.revision:
             raise Beaten
-        # The copy is written anew, so that nobody who read it before changes it behind our back.
+        # The copy is written again, so that no writer that read it before can change it.
         void = head.header
         touched = replace(
             self.rewritten(found.header), line=void.line, mixed=void.mixed, foreign=void.foreign
@@ -279,7 +264,7 @@ def _line_of(found: Doc | Grave) -> str | None:
 
 
 def is_done(header: Header, found: Found) -> bool:
-    """Tell whether history already holds this version of a snapshot, a newer one, or its end."""
+    """Return whether history has this version of a snapshot, a newer one, or its tombstone."""
     if isinstance(found, Doc) and found.header.line == header.line:
         return (found.header.seq, found.header.rev) >= (header.seq, header.rev)
     if isinstance(found, Grave) and found.tombstone.line == header.line:

@@ -1,7 +1,7 @@
-"""Which sessions and scopes there are: told by the keys, without reading every one of them.
+"""Listing sessions and scopes by their keys, without reading every document.
 
-A listing jumps over the rest of a folder once it has seen enough of it. A scope whose head is small
-gets a closer look, since that may be one that shows nothing.
+A listing skips the rest of a folder once it has seen enough of it. A scope with a small head is
+read, since that head may be void.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import PAGE, Doc, Files, Found, Place
+from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, Found
 from limpet.backends.objects.heads import Heads
 from limpet.backends.objects.leases import is_held
 from limpet.backends.objects.notes import parse_note
@@ -18,8 +18,8 @@ from limpet.core.layout import Clipped, DocumentKey, File
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 
-_CHUNK = 32  # scopes looked at together
-VOID_BYTES_MAX = 8 * 1024  # a head that shows nothing has no state and no metadata
+_CHUNK = 32  # scopes read together
+VOID_BYTES_MAX = 8 * 1024  # a void head has no state and no metadata
 
 
 class _Entry(NamedTuple):
@@ -29,18 +29,16 @@ class _Entry(NamedTuple):
 
 
 class Places:
-    """Walks over sessions and scopes."""
-
     def __init__(self, files: Files, heads: Heads) -> None:
         self._files = files
         self._heads = heads
 
     def scopes(self, prefix: str, after: str, *, one_each: bool = False) -> Iterator[ScopeKey]:
-        """Walk the scopes below a prefix that hold anything; with `one_each` one of each session.
+        """Yield the scopes below a prefix that are not empty; with `one_each` one per session.
 
-        `after` is where a listing goes on, as `behind_scope` and `behind_session` tell.
+        `after` is a key from `behind_scope` or `behind_session`.
         """
-        done = ""  # what need not be looked at any more begins with this
+        done = ""  # keys with this prefix are skipped
         while True:
             page = self._files.bucket.list(prefix, after=after, limit=PAGE)
             groups = groupby(self._entries(page), key=lambda each: each.folder)
@@ -53,20 +51,20 @@ class Places:
             if len(page) < PAGE:
                 return
             last = page[-1].key
-            # Names that sort behind the mark are foreign: then there is nothing to jump over.
+            # Names that sort after `~` are foreign: then nothing is skipped.
             jump = f"{done}~"
             after = jump if done and last.startswith(done) and last < jump else last
 
     def behind_scope(self, scope: ScopeKey) -> str:
-        """Return where a listing goes on behind a scope."""
+        """Return a text after all keys of a scope."""
         return f"{self._files.layout.scope_prefix(scope)}~"
 
     def behind_session(self, session_id: str) -> str:
-        """Return where a listing goes on behind a session."""
+        """Return a text after all keys of a session."""
         return f"{self._files.layout.session_prefix(session_id)}~"
 
     def named(self, listed: Listed) -> ScopeKey | None:
-        """Return the scope that a document belongs to, if that can be told."""
+        """Return the scope that a document belongs to, if that is known."""
         return next((self._named(entry) for entry in self._entries([listed])), None)
 
     def _entries(self, page: Sequence[Listed]) -> Iterator[_Entry]:
@@ -83,9 +81,9 @@ class Places:
     def _holding(
         self, groups: Sequence[tuple[str, list[_Entry]]]
     ) -> Iterator[tuple[str, ScopeKey | None]]:
-        """Return the scopes that hold something, each with its folder."""
+        """Return folders with their scopes; None for an empty scope."""
         unclear = [folder for folder, entries in groups if _evidence(entries) is None]
-        places = [Place(f"{folder}snapshot_latest.json") for folder in unclear]
+        places = [DocumentAddress(f"{folder}snapshot_latest.json") for folder in unclear]
         heads = dict(zip(unclear, self._files.read(places), strict=True))
         for folder, entries in groups:
             entry = _evidence(entries)
@@ -94,8 +92,9 @@ class Places:
             yield folder, None if entry is None else self._first_named(folder, entries)
 
     def _first_named(self, folder: str, entries: Sequence[_Entry]) -> ScopeKey | None:
-        """Return the scope. If its names are clipped, one document after the other is asked for
-        them, the head first: tombstones and manifests bear none.
+        """Return the scope. If its names are clipped, its documents are read for them, head first.
+
+        Tombstones and manifests do not have them.
         """
         key = entries[0].key._replace(file=File.HEAD, id=None, note=None)
         head = _Entry(Listed(f"{folder}snapshot_latest.json", 0, 0), key, folder)
@@ -103,7 +102,7 @@ class Places:
         return next((scope for scope in named if scope is not None), None)
 
     def _shown(self, entries: Sequence[_Entry], found: Found) -> _Entry | None:
-        """Return a document that shows that a scope holds something, by a closer look."""
+        """Read documents until one shows that the scope is not empty."""
         if isinstance(found, Corrupt):
             return entries[0]
         head = self._heads.resolved(found if isinstance(found, Doc) else None)
@@ -117,14 +116,16 @@ class Places:
         copies = [entry for entry in entries if entry.key.file is File.COPY]
         for start in range(0, len(copies), _CHUNK):
             some = copies[start : start + _CHUNK]
-            docs = self._files.read([Place(each.listed.key, each.key.id) for each in some])
+            docs = self._files.read(
+                [DocumentAddress(each.listed.key, each.key.id) for each in some]
+            )
             for entry, doc in zip(some, docs, strict=True):
                 if isinstance(doc, Corrupt) or (isinstance(doc, Doc) and head.counts(doc.header)):
                     return entry
         return None
 
     def _named(self, entry: _Entry) -> ScopeKey | None:
-        """Return the scope; its full names stand in the document where the key has them clipped."""
+        """Return the scope; clipped names are read from the document."""
         session_id, scope_id = entry.key.session_id, entry.key.scope_id
         if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
             full = self._full_names(entry)
@@ -137,7 +138,7 @@ class Places:
     def _full_names(self, entry: _Entry) -> tuple[str | None, str | None]:
         key, file = entry.listed.key, entry.key.file
         if file not in (File.NOTE, File.LEASE):
-            found = self._files.read_one(Place(key, entry.key.id))
+            found = self._files.read_one(DocumentAddress(key, entry.key.id))
             return _names_in(found) if isinstance(found, Doc) else (None, None)
         (stored,) = self._files.bucket.get([key])
         if stored is None:
@@ -153,7 +154,7 @@ class Places:
 
 
 def _evidence(entries: Sequence[_Entry]) -> _Entry | None:
-    """Return a document that shows by its key and size that a scope holds something."""
+    """Return a document whose key and size show that the scope is not empty."""
     for entry in entries:
         if entry.key.file in (File.NOTE, File.MANIFEST):
             return entry

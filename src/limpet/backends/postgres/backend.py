@@ -29,7 +29,7 @@ from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
 from limpet.errors import Unavailable
 from limpet.model import Finding, Note, ScopeKey, SnapshotInfo, Stats
-from limpet.protocol import Clock, Commit, Found, Listener
+from limpet.protocol import Clock, Commit, Found, Listener, Stamp
 
 __all__ = ["PostgresBackend", "check_url"]
 
@@ -51,6 +51,7 @@ class PostgresBackend(RelationalBackend):
         conninfo: str,
         *,
         clock: Clock,
+        draw: Callable[[], Stamp],
         schema: str = "limpet",
         setup: bool = True,
         connections: int = _CONNECTIONS,
@@ -73,7 +74,7 @@ class PostgresBackend(RelationalBackend):
         self._lines: Recent[ScopeKey, Line] = Recent(
             LINES_BYTES_MAX, lambda line: line.cost
         )  # scopes that this process changed last
-        self._server = PostgresServer(conninfo, settings, clock)
+        self._server = PostgresServer(conninfo, settings, clock, draw)
         try:
             with self._server.connect() as conn:
                 make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
@@ -154,7 +155,7 @@ class PostgresBackend(RelationalBackend):
         def write(tables: PostgresTables) -> _Saved:
             tables.is_new = line is None or not line.alone
             # A writer alone that cannot do without asking mostly has a group to close.
-            tables.full = None if line is None or tables.is_new else line.kept_trail
+            tables.full = None if line is None or tables.is_new else line.kept_chain
             row, body = carry_out(tables, commit, ready)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found

@@ -11,7 +11,7 @@ from limpet.backends.postgres.transaction import Cursor, PostgresTurn
 from limpet.backends.sql.bodies import Bodies, in_order
 from limpet.backends.sql.tables import of_size, verified
 from limpet.core.deltas.chain import BodyRow, Chains
-from limpet.core.deltas.chain_state import Trail
+from limpet.core.deltas.chain_state import ChainState
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 
@@ -27,7 +27,7 @@ class PostgresBodies(Bodies):
         super().__init__(turn)
         self._head: Cursor | None = None
         self._chains: dict[tuple[int, int | None], Cursor] = {}
-        self._group: tuple[Trail, Cursor, Cursor] | None = None
+        self._group: tuple[ChainState, Cursor, Cursor] | None = None
         self._members: set[int] = set()
         self._known_listed: set[int] = set()
 
@@ -35,15 +35,15 @@ class PostgresBodies(Bodies):
         """Take the chain of a scope's head, which the next state is compared with."""
         self._head = chain
 
-    def foresee_group(self, trail: Trail, *, below: bool) -> None:
+    def foresee_group(self, chain: ChainState, *, below: bool) -> None:
         """Ask for what it takes to close a group; `below` also for what it builds on."""
-        group = {"seq": trail.seq, "until": trail.anchor}
-        self._chains[trail.seq, trail.anchor] = self._turn.later("bodies.chain", group)
+        group = {"seq": chain.seq, "until": chain.anchor}
+        self._chains[chain.seq, chain.anchor] = self._turn.later("bodies.chain", group)
         if below:
-            rest = {"seq": trail.anchor, "until": None}
-            self._chains[trail.anchor, None] = self._turn.later("bodies.chain", rest)
+            rest = {"seq": chain.anchor, "until": None}
+            self._chains[chain.anchor, None] = self._turn.later("bodies.chain", rest)
         above = self._turn.later("bodies.dependents_of_group", group)
-        self._group = (trail, above, self._turn.later("bodies.listed_of_group", group))
+        self._group = (chain, above, self._turn.later("bodies.listed_of_group", group))
 
     def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
         """Return a row and what it builds on, down to a whole one or to one on top of `until`."""

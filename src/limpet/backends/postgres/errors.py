@@ -4,25 +4,24 @@ import psycopg
 
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
-# Another transaction was in the way. Nothing happened, and trying again is the answer: a conflict
-# of serialization, a deadlock, a name or place that somebody else took at the same moment, a scope
-# that was deleted under us.
+# Conflicts with another transaction, after which nothing was applied: a serialization failure, a
+# deadlock, a key that was inserted at the same moment, a scope that was deleted. To be retried.
 _RACES = {"40001", "40P01", "23505", "23503"}
 
-# What was prepared on a connection is not there, or something else is: another connection will do,
-# unless somebody hands them out statement by statement.
+# A prepared statement is missing, or another one has its name. A new connection helps, unless a
+# pooler assigns connections to single statements.
 _UNPREPARED = {"26000", "42P05"}
 
-# The server ended the connection: it shuts down, restarts, or waited too long for us. The class 08
-# is that of connections; poolers use all of it.
+# The server closed the connection: it shuts down, restarts, or waited too long for the client.
+# Class 08 is for connection errors; poolers use all of it.
 _GONE = {"57P01", "57P02", "57P03", "57P05", "25P03", *_UNPREPARED}
 
 _FACTS = {
-    "25006": "the server takes no writes: it is a replica or read-only",
-    "42501": "the role has no permission",
+    "25006": "the server accepts no writes: it is a replica or read-only",
+    "42501": "the role lacks a permission on the tables",
     "53100": "the server's disk is full",
     "53300": "the server has no connection left",
-    "55P03": "another writer holds the scope",
+    "55P03": "another writer holds the scope: try again later, or raise lock_wait_s",
     "57014": "the statement took too long, or was cancelled",
 }
 
@@ -30,66 +29,66 @@ _MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
 
 
 def is_race(cause: Exception) -> bool:
-    """Tell whether another transaction was merely in the way."""
+    """Return whether it is a conflict with another transaction, which a retry resolves."""
     return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
 
 
 def is_place_taken(cause: Exception) -> bool:
-    """Tell whether another scope had taken the very place; the next attempt takes another one."""
+    """Return whether another scope has taken the same `seq`; the next attempt takes another."""
     if not isinstance(cause, psycopg.errors.UniqueViolation):
         return False
     return cause.diag.constraint_name in ("snapshots_pkey", "bodies_pkey")
 
 
 def is_gone(cause: Exception) -> bool:
-    """Tell whether the connection is lost, so that another one may do."""
+    """Return whether the connection is lost, so that a new one may help."""
     if not isinstance(cause, psycopg.Error):
         return False
     if cause.sqlstate is None:
         return isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)
     if cause.diag.severity_nonlocalized in ("FATAL", "PANIC"):
-        return True  # only an ERROR is a refusal
+        return True  # after an ERROR the connection would still be usable
     return cause.sqlstate in _GONE or cause.sqlstate.startswith("08")
 
 
 def translated(cause: Exception) -> LimpetError:
-    """Return our error for the driver's. No message of the server is repeated."""
+    """Return our error for the driver's. The server's message is not repeated: it may hold data."""
     state = getattr(cause, "sqlstate", None)
     where = f"postgres=`{state or type(cause).__name__}`"
     if state in _MISSING:
         return Unavailable(
             "the tables are missing or not up to date: open the store once with setup=True, or run "
-            f"what `limpet schema postgres` prints. {where}"
+            f"the SQL that `limpet schema postgres` prints. {where}"
         )
     if state in _FACTS:
         return Unavailable(f"{_FACTS[state]}. {where}")
     if state in _UNPREPARED:
-        return Unavailable(f"there is a pooler in between: open with pooler=True. {where}")
+        return Unavailable(f"the connection goes through a pooler: open with pooler=True. {where}")
     if state in _RACES:
-        return Unavailable(f"other writers were in the way for too long. {where}")
+        return Unavailable(f"other transactions kept conflicting: try again later. {where}")
     if state is None and isinstance(cause, psycopg.DataError):
-        return InvalidInput(f"the driver does not take a value. {where}")
+        return InvalidInput(f"the driver does not accept a value. {where}")
     match (state or "")[:2]:
         case "XX" | "21":
             return Corrupt(f"the database is damaged, or the server failed. {where}")
         case "22" | "54":
-            return InvalidInput(f"the server does not take a value. {where}")
+            return InvalidInput(f"the server does not accept a value. {where}")
         case "0A":
             return Unsupported(f"the server cannot do this. {where}")
     return Unavailable(f"postgres did not answer{_reason(cause)}. {where}")
 
 
-# A connection that is refused comes without a code. These words choose no class of error: they only
-# tell a person more. What else the message says is not repeated.
+# A refused connection has no SQLSTATE. These texts choose no class of error; they only add a hint.
+# The rest of the message is not repeated.
 _REASONS = {
-    "Connection refused": "nobody listens there",
-    "password authentication failed": "the password is refused",
-    "no password supplied": "it wants a password",
+    "Connection refused": "no server listens at this address",
+    "password authentication failed": "the password is wrong",
+    "no password supplied": "a password is needed",
     "does not exist": "there is no such database or role",
-    "pg_hba.conf": "it does not let this host in",
-    "timeout expired": "not in time",
-    "could not translate host name": "the host is not known",
-    "No such file or directory": "nobody listens there",
+    "pg_hba.conf": "pg_hba.conf does not admit this host",
+    "timeout expired": "the connection timed out",
+    "could not translate host name": "the host name is not known",
+    "No such file or directory": "no server listens at this socket",
 }
 
 

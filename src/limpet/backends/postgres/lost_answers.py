@@ -1,81 +1,96 @@
-"""The traces that a transaction leaves, by which one whose answer was lost is found again.
+"""The traces that show whether a transaction whose answer was lost was committed.
 
-Every change of a scope leaves a mark of its own in the row of the scope, which holds the last 16.
-The look is taken under the lock that the transaction held, or would have to take. That a trace is
-there is final; that there is none, only once the next attempt has been committed.
+Every change of a scope adds a random stamp to the row of the scope, which keeps the last 16. They
+are read under the lock that the transaction held, or would have to acquire. A trace that is found
+is final; a missing one is final only once the next attempt has been committed.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
 
+from limpet.backends.sql.tables import Scope
 from limpet.errors import Unavailable
 from limpet.model import ScopeKey
-
-if TYPE_CHECKING:
-    from limpet.backends.postgres.tables import PostgresTables
-    from limpet.backends.sql.tables import Scope
 
 STAMP_BYTES = 8
 STAMPS_BYTES = 16 * STAMP_BYTES
 
 
-class Evidence(Protocol):
-    """What to look for."""
+class Locking(Protocol):
+    """The tables, inside the transaction of the next attempt."""
 
-    def holds(self, tables: "PostgresTables") -> bool:
-        """Tell whether the transaction took place; what it would have locked is locked then.
+    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+        """Lock and return a scope."""
+        ...
+
+    def session_to_remove(self, session_id: str) -> Collection[int]:
+        """Lock a session and its scopes; return their keys."""
+        ...
+
+
+class Evidence(Protocol):
+    """A trace of one transaction."""
+
+    def holds(self, tables: Locking) -> bool:
+        """Return whether the transaction was committed, and lock what it locked.
 
         Raises:
-            Unavailable: it cannot be told any more.
+            Unavailable: that is not known any more.
         """
         ...
 
 
 class Marked(NamedTuple):
-    """A mark in the row of a scope. `known` are the marks before it; None if there was no scope."""
+    """A stamp in the row of a scope. `known` are the older stamps; None if there was no scope."""
 
     key: ScopeKey
     mark: bytes
     known: bytes | None
 
-    def holds(self, tables: "PostgresTables") -> bool:
-        """Look for the mark, and for the last one before it."""
+    def holds(self, tables: Locking) -> bool:
         return self.is_in(tables.scope_to_fork(self.key))
 
-    def is_in(self, scope: "Scope | None") -> bool:
-        """Look into a scope whose lock is held."""
+    def is_in(self, scope: Scope | None) -> bool:
+        """Return whether the stamp is in a scope whose lock is held."""
         if scope is None:
             if self.known is None:
                 return False
-            raise Unavailable("the answer to a write was lost", outcome_known=False)
-        stamps = scope.stamps
-        marks = [stamps[at : at + STAMP_BYTES] for at in range(0, len(stamps), STAMP_BYTES)]
-        if self.mark in marks:
+            raise _unknown()
+        all_of = scope.stamps
+        stamps = [all_of[at : at + STAMP_BYTES] for at in range(0, len(all_of), STAMP_BYTES)]
+        if self.mark in stamps:
             return True
-        # As long as what was there before can be seen, the mark would be seen as well.
+        # While the stamp before it is still there, this one would be there too.
         before = self.known[:STAMP_BYTES] if self.known else None
-        if before in marks or (before is None and len(stamps) < STAMPS_BYTES):
+        if before in stamps or (before is None and len(all_of) < STAMPS_BYTES):
             return False
-        raise Unavailable("the answer to a write was lost", outcome_known=False)
+        raise _unknown()
 
 
 class Removed(NamedTuple):
-    """Scopes that are no longer there."""
+    """Scopes that were deleted."""
 
     session_id: str
     pks: tuple[int, ...]
 
-    def holds(self, tables: "PostgresTables") -> bool:
-        """Look for the scopes, under the lock of their session."""
+    def holds(self, tables: Locking) -> bool:
         left = set(tables.session_to_remove(self.session_id)) & set(self.pks)
         return bool(self.pks) and not left
 
 
 class Repeatable:
-    """No trace is needed: to do it again is the same, and tells what is so now.
+    """No trace is needed: the change is repeated, and the result is that of now.
 
-    Of a lease whose answer was lost it matters whether it is held still, not that it once was.
+    Of a lease it matters whether it is still held, not that it once was.
     """
 
-    def holds(self, tables: "PostgresTables") -> bool:
-        """Return False, so that it is done again."""
+    def holds(self, tables: Locking) -> bool:
         return False
+
+
+def _unknown() -> Unavailable:
+    return Unavailable(
+        "the connection was lost during a write, and it is not known whether it was applied: "
+        "read the scope before you write again",
+        outcome_known=False,
+    )

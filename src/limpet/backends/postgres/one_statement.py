@@ -12,7 +12,7 @@ from limpet.backends.postgres.lost_answers import STAMP_BYTES
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.commit import Ready, carry_out
 from limpet.backends.sql.tables import Scope
-from limpet.core.deltas.chain_state import Trail
+from limpet.core.deltas.chain_state import ChainState
 from limpet.core.limits import MIB
 from limpet.core.rows import Row
 from limpet.errors import LimpetError
@@ -43,10 +43,10 @@ class Line(NamedTuple):
         return None if self.scope.head_seq is None else Row._make(self.scope.shown[:_FACTS])
 
     @property
-    def kept_trail(self) -> Trail | None:
+    def kept_chain(self) -> ChainState | None:
         """What is remembered of its last body, unless a draft is about to be covered."""
         head = self.head
-        return self.scope.trail if head is not None and head.kept else None
+        return self.scope.chain if head is not None and head.kept else None
 
     def would_replace(self, commit: Commit) -> bool:
         """Tell whether a commit stores the head again, as one that overwrites mostly does."""

@@ -1,7 +1,14 @@
-"""Connections for many threads: the one used last is used next, and none beyond a number.
+"""A bounded pool of connections for many threads, and the notifications sent on them.
 
-A connection is made by the thread that needs it, so that the reason why it cannot be made reaches
-the caller, and the first call after an outage finds the server again. Nothing runs in between.
+The connection used last is used next. A connection is opened by the thread that needs it, so that
+a failure reaches the caller, and the first call after an outage finds the server again. There is no
+background thread.
+
+A notification is sent after its change was committed, and its answer is not waited for. Inside the
+transaction NOTIFY would hold a lock of the whole server until the commit is on disk, and serialise
+all commits. It is sent only if someone listens: listeners share an advisory lock, which the server
+releases when a connection ends, and writers test for it (`is_heard`). That test can miss a listener
+that has just begun, and a notification can be lost, so listeners also poll.
 """
 
 import hashlib
@@ -22,28 +29,20 @@ from limpet.backends.postgres.transaction import Connection
 from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.protocol import Clock
 
-# Telling others of a change, when it has been committed: a notification that nobody waits for.
-#
-# Inside the transaction of the change it would hold a lock of the whole server until that is on disk,
-# so that all commits would wait for each other. By itself it waits for no disk. It is sent only if
-# somebody listens: who does holds an advisory lock that all listeners share, which the server takes
-# back when the connection ends. Writers ask for it in passing (`is_heard`). They may be wrong if one
-# begins to listen at that moment, and a notification may be lost: who listens also looks.
-
 _NAME_BYTES_MAX = 63
 _PAYLOAD_BYTES_MAX = 7999
-_TELL = b"SELECT pg_notify($1, $2)"
+_IDLE_S_MAX = 600.0  # then a connection is closed
+_ANSWER_S_MAX = 1.0
 
 
 class Channel(NamedTuple):
-    """Where changes of a schema are told: the channel, and the lock of those who listen."""
+    """The notification channel of a schema, and the key of its listeners' advisory lock."""
 
     name: str
     key: int
 
 
 def channel_of(schema: str) -> Channel:
-    """Return the channel of a schema, the same for all."""
     digest = hashlib.sha256(schema.encode()).digest()
     name = f"limpet_{schema}"
     if len(name.encode()) > _NAME_BYTES_MAX:
@@ -51,26 +50,24 @@ def channel_of(schema: str) -> Channel:
     return Channel(name, int.from_bytes(digest[:8], signed=True))
 
 
-def tell(conn: Connection, channel: Channel, session_id: str) -> None:
-    """Say that a session has changed, and leave the answer to who next uses the connection.
+def notify(conn: Connection, channel: Channel, session_id: str) -> None:
+    """Notify listeners of a change; the next user of the connection reads the answer.
 
-    What is committed stays so: if nothing can be said, the connection is closed.
+    The change is committed already, so a failure only closes the connection.
     """
     payload = session_id.encode()
     if len(payload) > _PAYLOAD_BYTES_MAX:
         payload = b""  # anything may have changed
+    values = [channel.name.encode(), payload]
     try:
-        conn.pgconn.send_query_params(_TELL, [channel.name.encode(), payload])
+        conn.pgconn.send_query_params(b"SELECT pg_notify($1, $2)", values)
         conn.pgconn.flush()
     except psycopg.Error:
         conn.close()
 
 
 def is_free(conn: Connection) -> bool:
-    """Tell whether a connection can be used: what was told on it is answered, well or not.
-
-    One that is lost is closed.
-    """
+    """Return whether a connection has no notification under way; close it if it is lost."""
     pgconn = conn.pgconn
     if conn.closed or pgconn.transaction_status == TransactionStatus.IDLE:
         return not conn.closed
@@ -88,7 +85,7 @@ def is_free(conn: Connection) -> bool:
 
 
 def wait_until_free(conn: Connection, wait_s: float) -> bool:
-    """Wait for the answer to what was told on a connection; one that stays silent is closed."""
+    """Wait until a notification is answered; close the connection if that takes too long."""
     try:
         while not is_free(conn) and not conn.closed:
             ready = select.poll()
@@ -96,17 +93,13 @@ def wait_until_free(conn: Connection, wait_s: float) -> bool:
             if not ready.poll(wait_s * 1000):
                 conn.close()
     except BaseException:
-        conn.close()  # interrupted, where nobody else knows of it
+        conn.close()  # interrupted: no other code holds a reference to it
         raise
     return not conn.closed
 
 
-_IDLE_S_MAX = 600.0  # then a connection is given back to the server
-_ANSWER_S_MAX = 1.0
-
-
 class _Slot:
-    """The right to one connection. It comes back by itself, wherever an interrupt strikes."""
+    """The right to one connection. It returns to the pool when dropped, even by an interrupt."""
 
     def __init__(self, slots: "weakref.ref[SimpleQueue[_Slot]]") -> None:
         self._slots = slots
@@ -118,8 +111,6 @@ class _Slot:
 
 
 class Pool:
-    """Up to `size` connections."""
-
     def __init__(self, connect: Callable[[], Connection], size: int, clock: Clock) -> None:
         self._connect = connect
         self._size = size
@@ -132,35 +123,36 @@ class Pool:
         self._closed = False
 
     def close(self) -> None:
-        """Close the connections that are idle; those in use are closed when they are let go."""
+        """Close idle connections now, and those in use when they are returned."""
         self._closed = True
         self._close_idle()
 
     def check_open(self) -> None:
-        """Raise InvalidInput once it is closed."""
         if self._closed:
             raise InvalidInput("the store is closed")
 
     @contextmanager
     def connection(self, wait_s: float) -> Iterator[Connection]:
-        """Have a connection that nobody else uses.
+        """Borrow a connection.
 
         Raises:
-            psycopg.Error: it cannot be made.
-            Unavailable: all were in use for so long.
+            psycopg.Error: it cannot be opened.
+            Unavailable: all connections were in use for `wait_s`.
         """
         self.check_open()
         try:
             slot = self._slots.get(timeout=max(0.0, wait_s))
         except Empty:
             count = self._size
-            raise Unavailable(f"all connections are in use. connections=`{count}`") from None
+            raise Unavailable(
+                f"all connections are in use: open with more connections. connections=`{count}`"
+            ) from None
         conn = None
         try:
             conn = self._take_free() or self._connect()
             yield conn
         except (LimpetError, Again):
-            raise  # the server has done nothing wrong
+            raise  # the connection is still good
         except BaseException:
             # After an error the driver may believe that a statement is prepared which is not.
             if conn is not None:
@@ -172,24 +164,24 @@ class Pool:
             del slot
 
     def _take_free(self) -> Connection | None:
-        """Return a connection that can be used at once, or None if another is to be made.
+        """Return an idle connection, or None if a new one has to be opened.
 
-        Where there may be no more, wait until what was told on one is answered.
+        If that would be one too many, wait until a notification is answered.
         """
-        told: deque[tuple[Connection, float]] = deque()
-        # One thread at a time, or another would find none here meanwhile, and make one too many.
+        notifying: deque[tuple[Connection, float]] = deque()
+        # One thread at a time: another one would find the pool empty, and open one too many.
         with self._taking:
             try:
                 while (entry := self._take()) is not None:
                     if is_free(entry[0]):
                         return entry[0]
                     if not entry[0].closed:
-                        told.appendleft(entry)
-                if len(told) <= self._slots.qsize():
+                        notifying.appendleft(entry)
+                if len(notifying) <= self._slots.qsize():
                     return None
-                oldest, _ = told.popleft()
+                oldest, _ = notifying.popleft()
             finally:
-                self._idle.extend(told)
+                self._idle.extend(notifying)
         return oldest if wait_until_free(oldest, _ANSWER_S_MAX) else None
 
     def _take(self) -> tuple[Connection, float] | None:
@@ -202,7 +194,7 @@ class Pool:
         if conn.closed:
             return
         status = conn.pgconn.transaction_status
-        if status not in (TransactionStatus.IDLE, TransactionStatus.ACTIVE):  # or has told others
+        if status not in (TransactionStatus.IDLE, TransactionStatus.ACTIVE):  # ACTIVE: it notifies
             try:
                 conn.execute(b"ROLLBACK")
             except psycopg.Error:

@@ -1,4 +1,4 @@
-"""Making the tables of a PostgreSQL server, or finding that they are there and up to date."""
+"""The tables of a schema: created, migrated, or checked to be up to date."""
 
 import zlib
 from contextlib import suppress
@@ -8,27 +8,29 @@ import psycopg
 from limpet.backends.postgres.errors import is_race, translated
 from limpet.backends.postgres.transaction import Connection
 from limpet.backends.sql import statements
+from limpet.backends.support.backoff import Backoff
 from limpet.errors import Unavailable, Unsupported
 from limpet.protocol import Clock
 
-_TRIES_MAX = 200
+_SETUP_WAIT_S = 30.0
 _PAUSE_S = 0.05
 _LOCK = 0x484F4C44  # "HOLD": the first key of our advisory locks; the second is the schema's
 
-# What may happen to two who make the same things at once, where no advisory lock keeps them apart:
-# it exists already, or its row in a catalogue was changed under us.
-_TWICE = {"42P06", "42P07", "42710", "42723", "XX000"}
+# Errors of two processes that create the same objects at once without an advisory lock: the object
+# exists, or its catalogue row was updated concurrently.
+_CREATED_TWICE = {"42P06", "42P07", "42710", "42723", "XX000"}
 
 
 def make_ready(
     conn: Connection, schema: str, *, setup: bool, advisory_locks: bool, clock: Clock
 ) -> None:
-    """Make the tables or bring them up to date; without `setup` only look whether they are.
+    """Create or migrate the tables; without `setup` only check that they are up to date.
 
     Any number of processes may do this at once.
     """
     newest = statements.load_migrations("postgres")[-1][0]
-    for _ in range(_TRIES_MAX):
+    backoff = Backoff(clock, first_s=_PAUSE_S, longest_s=_PAUSE_S, wait_s=_SETUP_WAIT_S)
+    while True:
         version = _version(conn, schema)
         if version > newest:
             raise Unsupported(
@@ -46,21 +48,24 @@ def make_ready(
         try:
             _migrate(conn, schema, advisory_locks=advisory_locks)
         except psycopg.Error as cause:
-            _roll_back(conn)
+            with suppress(psycopg.Error):
+                conn.execute(b"ROLLBACK")
             if cause.sqlstate == "42501":
                 raise Unavailable(
                     "the role may not create the tables: have "
                     f"`limpet schema postgres --schema {schema}` run by one that may, and open "
                     "with setup=False"
                 ) from cause
-            if not is_race(cause) and cause.sqlstate not in _TWICE:
+            if not is_race(cause) and cause.sqlstate not in _CREATED_TWICE:
                 raise translated(cause) from cause
-            clock.sleep(_PAUSE_S * (0.5 + clock.jitter()))
-    raise Unavailable(f"others kept the tables from being made. schema=`{schema}`")
+            if not backoff.sleep():
+                raise Unavailable(
+                    "other processes kept the tables from being created: try again. "
+                    f"schema=`{schema}`"
+                ) from cause
 
 
 def _version(conn: Connection, schema: str) -> int:
-    """Return the version of the tables, 0 if there are none."""
     text = statements.in_schema("SELECT max(version) FROM limpet.schema_migrations;", schema)
     try:
         found = conn.execute(text.encode()).fetchone()
@@ -74,31 +79,22 @@ def _version(conn: Connection, schema: str) -> int:
 def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
     conn.execute(b"BEGIN")
     if advisory_locks:
-        # Ends with the transaction, so that it works behind a pooler and is never left behind.
+        # Released with the transaction, so that it works behind a pooler and is never left behind.
         key = zlib.crc32(schema.encode()) - 2**31
         conn.execute(b"SELECT pg_advisory_xact_lock(%s::int, %s::int)", (_LOCK, key))
-    version = _version_inside(conn, schema)
+    # An error would abort the transaction, so look before reading the version.
+    there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
+    version = _version(conn, schema) if there else 0
     for number, name, script in statements.load_migrations("postgres"):
         if number == 0 and not _exists(conn, b"to_regnamespace", f'"{schema}"'):
             conn.execute(statements.in_schema(script, schema).encode())
         if number > version:
             conn.execute(statements.in_schema(script, schema).encode())
-            note = "INSERT INTO limpet.schema_migrations (version, name) VALUES (%s, %s);"
-            conn.execute(statements.in_schema(note, schema).encode(), (number, name))
+            record = "INSERT INTO limpet.schema_migrations (version, name) VALUES (%s, %s);"
+            conn.execute(statements.in_schema(record, schema).encode(), (number, name))
     conn.execute(b"COMMIT")
-
-
-def _version_inside(conn: Connection, schema: str) -> int:
-    """Return the version inside a transaction, which an error would end."""
-    there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
-    return _version(conn, schema) if there else 0
 
 
 def _exists(conn: Connection, lookup: bytes, name: str) -> bool:
     found = conn.execute(b"SELECT %b(%%s) IS NOT NULL" % lookup, (name,)).fetchone()
     return found == (True,)
-
-
-def _roll_back(conn: Connection) -> None:
-    with suppress(psycopg.Error):
-        conn.execute(b"ROLLBACK")

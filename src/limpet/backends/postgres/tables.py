@@ -19,7 +19,7 @@ from limpet.backends.postgres.lost_answers import (
 from limpet.backends.postgres.transaction import Cursor, PostgresTurn
 from limpet.backends.sql.tables import Scope, Tables, verified, verified_note
 from limpet.core import ids
-from limpet.core.deltas.chain_state import Trail
+from limpet.core.deltas.chain_state import ChainState
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
@@ -65,7 +65,7 @@ class PostgresTables(Tables):
         self._existing: Sequence[Any] = ()
         self._session_id = ""
         self.is_new = False  # to this process: a commit makes the scope, and reads its state
-        self.full: Trail | None = None  # whose group is likely to be closed by a commit
+        self.full: ChainState | None = None  # whose group is likely to be closed by a commit
         self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
         self.evidence: Evidence | None = None
         self.found: Scope | None = None  # the scope as it was found
@@ -210,7 +210,7 @@ class PostgresTables(Tables):
         return Scope(pk, None, None, 1, "", None)
 
     def move_scope(self, scope: Scope) -> None:
-        """Store the head, tip, next place, floor and trail of a scope, and who was here."""
+        """Store the head, tip, next place, floor and chain of a scope, and who was here."""
         stamps = self.stamped(scope)
         self.turn.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
         if self.added:

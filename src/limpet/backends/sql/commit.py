@@ -5,14 +5,14 @@ from typing import NamedTuple
 from limpet.backends.sql.deltas import New
 from limpet.backends.sql.tables import Scope, Tables
 from limpet.core import commits
-from limpet.core.commits import Line, Verdict
+from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
 from limpet.core.deltas.append_offsets import extended
-from limpet.core.deltas.chain_state import Trail
+from limpet.core.deltas.chain_state import ChainState
 from limpet.core.deltas.delta import Delta
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
-from limpet.protocol import Append, Commit, Copy, Tails
+from limpet.protocol import Append, AppendOffsets, Commit, Copy
 
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
 
@@ -64,7 +64,7 @@ def carry_out(
         return _fork(tables, commit, line, scope, *source), None
     if source is not None and scope is None and isinstance(commit.body, bytes):
         plan = _patched(tables, commit, commit.body, source[1])
-        if plan.trail is not None:
+        if plan.chain is not None:
             scope = tables.make_kin(tables.add_scope(commit.scope), source[0])
     else:
         plan = _plan(tables, commit, line, scope, ready)
@@ -87,34 +87,36 @@ def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
 
 
 class _Plan(NamedTuple):
-    """How a new body is stored: behind which trail, by which step from its last body."""
+    """How a new body is stored: behind which chain, by which step from its last body."""
 
-    trail: Trail | None
+    chain: ChainState | None
     step: Delta | None
     size: int
     body: bytes | None
-    tails: Tails | None
+    append_offsets: AppendOffsets | None
 
 
 def _plan(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, ready: Ready | None
+    tables: Tables, commit: Commit, line: ScopeState, scope: Scope | None, ready: Ready | None
 ) -> _Plan:
-    body, tails = commit.body, commit.tails
+    body, offsets = commit.body, commit.append_offsets
     if isinstance(body, Append):
         quick = _quick_append(body, line, scope)
         if quick is not None:
             return quick
-        body, tails = commits.appended(body, None if line.head is None else tables.body(line.head))
+        body, offsets = commits.appended(
+            body, None if line.head is None else tables.body(line.head)
+        )
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
-    trail, step = None if scope is None else scope.trail, None
-    if trail is not None and ready is not None and ready.known.nonce == trail.nonce:
+    chain, step = None if scope is None else scope.chain, None
+    if chain is not None and ready is not None and ready.known.nonce == chain.nonce:
         step = ready.step or delta.diff(ready.known.body, body)
     elif scope is not None:
-        found = _last(tables, scope, trail, line)
-        trail = None if found is None else found[0]
+        found = _last(tables, scope, chain, line)
+        chain = None if found is None else found[0]
         step = None if found is None else delta.diff(found[1], body)
-    plan = _Plan(trail, step, len(body), body, tails)
+    plan = _Plan(chain, step, len(body), body, offsets)
     if scope is None or step is None or not delta.is_large(step):
         return plan
     return _branch(tables, commit, scope, plan) or plan
@@ -126,9 +128,9 @@ def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
     if commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]:
         begun = tables.deltas.resume(source.seq, "")
     if begun is None:
-        return _Plan(None, None, len(body), body, commit.tails)
-    trail, origin = begun
-    return _Plan(trail, delta.diff(origin, body), len(body), body, commit.tails)
+        return _Plan(None, None, len(body), body, commit.append_offsets)
+    chain, origin = begun
+    return _Plan(chain, delta.diff(origin, body), len(body), body, commit.append_offsets)
 
 
 def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan | None:
@@ -136,41 +138,41 @@ def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan 
     if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
         return None
     found = tables.seq_and_size(scope, commit.parent)
-    if found is None or (plan.trail is not None and plan.trail.seq == found[0]):
+    if found is None or (plan.chain is not None and plan.chain.seq == found[0]):
         return None
     begun = tables.deltas.resume(found[0], "")
     if begun is None:
         return None
-    trail, parent = begun
+    chain, parent = begun
     step = delta.diff(parent, plan.body)
     if 2 * len(step.literal) > len(plan.step.literal):
         return None
-    return plan._replace(trail=trail, step=step)
+    return plan._replace(chain=chain, step=step)
 
 
-def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | None:
+def _quick_append(append: Append, line: ScopeState, scope: Scope | None) -> _Plan | None:
     """Return how to append without reading the state, if enough is known of it."""
-    trail = None if scope is None else scope.trail
-    if trail is None or line.head is None or trail.tails is None:
+    chain = None if scope is None else scope.chain
+    if chain is None or line.head is None or chain.append_offsets is None:
         return None
-    if (trail.seq, trail.nonce) != (line.head.seq, line.head.nonce):
+    if (chain.seq, chain.nonce) != (line.head.seq, line.head.nonce):
         return None
-    found = extended(trail.tails, trail.size, append)
+    found = extended(chain.append_offsets, chain.size, append)
     if found is None:
         return None
-    step, tails = found
-    size = trail.size + len(step.literal)
+    step, offsets = found
+    size = chain.size + len(step.literal)
     commits.check_size(size, append)
-    return _Plan(trail, step, size, None, tails)
+    return _Plan(chain, step, size, None, offsets)
 
 
 def _last(
-    tables: Tables, scope: Scope, trail: Trail | None, line: Line
-) -> tuple[Trail, bytes] | None:
-    """Return the trail of a scope and its last body, or what to begin a new one with."""
-    if trail is not None:
+    tables: Tables, scope: Scope, chain: ChainState | None, line: ScopeState
+) -> tuple[ChainState, bytes] | None:
+    """Return the chain of a scope and its last body, or what to begin a new one with."""
+    if chain is not None:
         try:
-            return trail, tables.deltas.read(trail.seq)
+            return chain, tables.deltas.read(chain.seq)
         except Corrupt:
             return None  # who asks for it is told; a new state must not suffer from it
     if line.head is not None:
@@ -178,7 +180,9 @@ def _last(
     return None if scope.tip_seq is None else tables.deltas.resume(scope.tip_seq, "")
 
 
-def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, plan: _Plan) -> Row:
+def _insert(
+    tables: Tables, commit: Commit, line: ScopeState, scope: Scope | None, plan: _Plan
+) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
     scope = scope or tables.add_scope(commit.scope)
     row = _add_row(tables, commit, line, scope, plan.size)
@@ -186,37 +190,44 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
     if commit.head and line.head is not None and not line.head.kept:
         covered = line.head.seq
         tables.remove(scope, covered)
-    new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
-    trail = tables.deltas.write(plan.trail, new, plan.step, scope.top)
-    if covered is not None and not (trail.rows and plan.trail and plan.trail.seq == covered):
+    new = New(row.seq, row.nonce, plan.size, plan.body, plan.append_offsets)
+    chain = tables.deltas.write(plan.chain, new, plan.step, scope.top)
+    if covered is not None and not (chain.rows and plan.chain and plan.chain.seq == covered):
         tables.deltas.release([covered])  # unless the new state is a delta on top of it
-    _move(tables, commit, line, scope, row, trail)
+    _move(tables, commit, line, scope, row, chain)
     return row
 
 
 def _fork(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, origin: Scope, source: Row
+    tables: Tables,
+    commit: Commit,
+    line: ScopeState,
+    scope: Scope | None,
+    origin: Scope,
+    source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
     shares = commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]
     scope = scope or tables.add_scope(commit.scope)
     scope = tables.make_kin(scope, origin) if shares else scope
     row = _add_row(tables, commit, line, scope, source.size)
-    trail: Trail | None
+    chain: ChainState | None
     if shares:
         new = New(row.seq, row.nonce, row.size, None, None)
-        trail = tables.deltas.copy(source.seq, origin.trail, new)
+        chain = tables.deltas.copy(source.seq, origin.chain, new)
     else:
         body = tables.body(source)
-        tails = (
-            None if origin.trail is None or origin.trail.seq != source.seq else origin.trail.tails
+        offsets = (
+            None
+            if origin.chain is None or origin.chain.seq != source.seq
+            else origin.chain.append_offsets
         )
-        trail = tables.deltas.write(None, New(row.seq, row.nonce, row.size, body, tails), None)
-    _move(tables, commit, line, scope, row, trail)
+        chain = tables.deltas.write(None, New(row.seq, row.nonce, row.size, body, offsets), None)
+    _move(tables, commit, line, scope, row, chain)
     return row
 
 
-def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int) -> Row:
+def _add_row(tables: Tables, commit: Commit, line: ScopeState, scope: Scope, size: int) -> Row:
     def newest_kept() -> str | None:
         found = tables.newest_kept(scope)
         return None if found is None else found.id
@@ -227,12 +238,17 @@ def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int
 
 
 def _move(
-    tables: Tables, commit: Commit, line: Line, scope: Scope, row: Row, trail: Trail | None
+    tables: Tables,
+    commit: Commit,
+    line: ScopeState,
+    scope: Scope,
+    row: Row,
+    chain: ChainState | None,
 ) -> None:
     head_seq = row.seq if commit.head else scope.head_seq
     tip_seq = row.seq if row.kept else scope.tip_seq
     floor = commits.floor_after(commit, line, row)
-    packed = None if trail is None else trail.dump(scope.pk)
+    packed = None if chain is None else chain.dump(scope.pk)
     tables.move_scope(
         scope._replace(
             head_seq=head_seq, tip_seq=tip_seq, next_seq=row.seq + 1, floor=floor, codec=packed
@@ -249,27 +265,29 @@ def _replace(
         raise Corrupt("only a state can replace another")
     row = commits.replaced_row(commit, existing, size=len(body))
     tables.replace(scope, existing, row)
-    trail = scope.trail
-    old = _old(tables, existing, trail, ready)
+    chain = scope.chain
+    old = _old(tables, existing, chain, ready)
     if old == body:
-        if trail is not None and trail.seq == row.seq:
-            trail = trail._replace(nonce=row.nonce)
+        if chain is not None and chain.seq == row.seq:
+            chain = chain._replace(nonce=row.nonce)
     else:
         tables.kin_to_change(scope)
-        new = New(row.seq, row.nonce, len(body), body, commit.tails)
-        trail, lost = tables.deltas.replace(trail, old, new, body)
+        new = New(row.seq, row.nonce, len(body), body, commit.append_offsets)
+        chain, lost = tables.deltas.replace(chain, old, new, body)
         if lost:
-            tables.forget_trails(scope.pk)
-            trail = None
+            tables.forget_chains(scope.pk)
+            chain = None
     tip_seq = max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq
-    packed = None if trail is None else trail.dump(scope.pk)
+    packed = None if chain is None else chain.dump(scope.pk)
     tables.move_scope(scope._replace(tip_seq=tip_seq, codec=packed))
-    return row, body if trail is not None and trail.seq == row.seq else None
+    return row, body if chain is not None and chain.seq == row.seq else None
 
 
-def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None) -> bytes | None:
+def _old(
+    tables: Tables, existing: Row, chain: ChainState | None, ready: Ready | None
+) -> bytes | None:
     known = None if ready is None else ready.known
-    last = None if trail is None else (trail.seq, trail.nonce)
+    last = None if chain is None else (chain.seq, chain.nonce)
     if known is not None and last == (existing.seq, known.nonce):
         return known.body
     try:
@@ -288,11 +306,11 @@ def _head(tables: Tables, scope: Scope, commit: Commit) -> Row | None:
         return None
 
 
-def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
+def _line(tables: Tables, scope: Scope | None, commit: Commit) -> ScopeState:
     next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
-        return Line(next_seq=next_seq, next_saved_at=next_saved_at)
-    return Line(
+        return ScopeState(next_seq=next_seq, next_saved_at=next_saved_at)
+    return ScopeState(
         _head(tables, scope, commit),
         scope.floor,
         scope.fence,

@@ -1,7 +1,7 @@
 """Bodies as deltas, inside one transaction of a SQL engine: writing, sealing, forking, removing.
 
-The rules are in `core/deltas/chain_state.py`; an engine brings the rows (`BodyTable`). What another body builds
-on is never removed or changed before that one has been written anew (`rebase.py`).
+The rules are in `core/deltas/chain_state.py`; an engine brings the rows (`BodyTable`). What another
+body builds on is never removed or changed before that one has been written again (`rebase.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +12,11 @@ from limpet.backends.sql.rebase import BodyTable, rewritten, shortest
 from limpet.core import codec
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import BodyRow, Chains, body_row, check_row, payload_of, read_chain
-from limpet.core.deltas.chain_state import LINK_BYTES, SMALL_BYTES, Trail, trail_of
+from limpet.core.deltas.chain_state import LINK_BYTES, SMALL_BYTES, ChainState, chain_state_of
 from limpet.core.deltas.delta import Delta
-from limpet.core.deltas.splices import BASE, Inverse, Pieces, flatten
+from limpet.core.deltas.splices import BASE, Inverse, Splices, flatten
 from limpet.errors import Corrupt
-from limpet.protocol import Tails
+from limpet.protocol import AppendOffsets
 
 _SEALED_PIECES_MAX = 4096  # of a whole group; with more there is little to gain
 _ENDLESS = 2**62  # the size of a base that is not known
@@ -32,7 +32,7 @@ class New(NamedTuple):
     nonce: str
     size: int
     body: bytes | None
-    tails: Tails | None
+    append_offsets: AppendOffsets | None
 
 
 class Deltas:
@@ -64,105 +64,107 @@ class Deltas:
     def _read(self, seq: int) -> tuple[bytes, list[tuple[int, int]]]:
         return read_chain(self._rows(seq))
 
-    def resume(self, seq: int, nonce: str) -> tuple[Trail, bytes] | None:
-        """Return a trail that begins at a body, and the body; None if it cannot be built on."""
+    def resume(self, seq: int, nonce: str) -> tuple[ChainState, bytes] | None:
+        """Return a chain that begins at a body, and the body; None if it cannot be built on."""
         try:
             body, sizes = self._read(seq)
         except Corrupt:
             return None  # its reader will be told; a new state must not suffer from it
-        trail = trail_of(seq, nonce, len(body), sizes, None)
-        return None if trail.is_too_long_to_begin() else (trail, body)
+        chain = chain_state_of(seq, nonce, len(body), sizes, None)
+        return None if chain.is_too_long_to_begin() else (chain, body)
 
     # Writing
 
     def write(
-        self, trail: Trail | None, new: New, step: Delta | None, top: Sequence[Any] = ()
-    ) -> Trail:
-        """Store a body behind a trail, as the step from its last body; return the new trail.
+        self, chain: ChainState | None, new: New, step: Delta | None, top: Sequence[Any] = ()
+    ) -> ChainState:
+        """Store a body behind a chain, as the step from its last body; return the new chain.
 
         `top` is a row that was glanced at already: mostly that of the last body.
         """
-        if trail is None or step is None:
-            return self._whole(trail, new, step)
+        if chain is None or step is None:
+            return self._whole(chain, new, step)
         try:
-            self._glance(trail.seq, top)
+            self._glance(chain.seq, top)
         except Corrupt:
             if new.body is None:
                 raise
             return self._whole(None, new, None)
         if new.body is not None and delta.is_poor(step):
-            return self._whole(trail, new, step)
+            return self._whole(chain, new, step)
         payload = delta.dump(step)
         squeezed = codec.squeeze(payload, codec.DELTA)
         stored = len(squeezed[1])
         if new.body is not None and (
-            new.size <= SMALL_BYTES or stored > trail.estimate(new.size) // 2
+            new.size <= SMALL_BYTES or stored > chain.estimate(new.size) // 2
         ):
             whole = codec.squeeze(new.body)
             if len(whole[1]) <= stored:
-                return self._whole(trail, new, step, whole)
-        if trail.is_full(len(payload)):
-            return self._pack(trail, new, step)
-        self._table.add([body_row(new.seq, trail.seq, squeezed)])
-        return trail.after_delta(new.seq, new.nonce, new.size, len(payload), new.tails)
+                return self._whole(chain, new, step, whole)
+        if chain.is_full(len(payload)):
+            return self._pack(chain, new, step)
+        self._table.add([body_row(new.seq, chain.seq, squeezed)])
+        return chain.after_delta(new.seq, new.nonce, new.size, len(payload), new.append_offsets)
 
     def _whole(
         self,
-        trail: Trail | None,
+        chain: ChainState | None,
         new: New,
         step: Delta | None,
         squeezed: tuple[int, bytes] | None = None,
-    ) -> Trail:
+    ) -> ChainState:
         body = new.body
         if body is None:
-            if trail is None or step is None:
+            if chain is None or step is None:
                 raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
-            body = delta.apply(self.read(trail.seq), step)
+            body = delta.apply(self.read(chain.seq), step)
         squeezed = codec.squeeze(body) if squeezed is None else squeezed
         self._table.add([body_row(new.seq, None, squeezed)])
-        if trail is not None and trail.rows:  # its group ends here, without a pack
+        if chain is not None and chain.rows:  # its group ends here, without a pack
             with suppress(Corrupt):
-                group = self._group(trail)
-                self._thin(trail, group, self._needed([row for row, _ in group]))
-            self.release([trail.anchor])
-        return trail_of(new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.tails)
+                group = self._group(chain)
+                self._thin(chain, group, self._needed([row for row, _ in group]))
+            self.release([chain.anchor])
+        return chain_state_of(
+            new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.append_offsets
+        )
 
-    def _pack(self, trail: Trail, new: New, step: Delta) -> Trail:
+    def _pack(self, chain: ChainState, new: New, step: Delta) -> ChainState:
         """Close a group: store one delta against its anchor, and write its members anew."""
         try:
-            group = self._group(trail)
+            group = self._group(chain)
             if new.body is not None:  # to append must not cost what the state does
-                self._check_below(trail.anchor)
+                self._check_below(chain.anchor)
         except Corrupt:
-            return self._whole(trail, new, step)
+            return self._whole(chain, new, step)
         steps = [member for _, member in group] + [step]
         texts, sources = _texts(steps)
         payload = delta.dump(flatten(texts[-1], sources))
         squeezed = codec.squeeze(payload, codec.DELTA, pack=True)
-        if trail.is_long(new.size, len(squeezed[1]) + LINK_BYTES):
-            return self._whole(trail, new, step)
+        if chain.is_long(new.size, len(squeezed[1]) + LINK_BYTES):
+            return self._whole(chain, new, step)
         # Before the pack, so that it takes the pages that this frees.
         members = [row for row, _ in group]
         needed = self._needed(members)
         sealed = self._sealed(members, needed, texts, sources, new.seq)
         if sealed is None:
-            self._thin(trail, group, needed)
+            self._thin(chain, group, needed)
         else:
             self._table.remove(row.seq for row in members)
             self._table.add(sealed)
-        self._table.add([body_row(new.seq, trail.anchor, squeezed)])
-        return trail.after_pack(
-            new.seq, new.nonce, new.size, (len(squeezed[1]), len(payload)), new.tails
+        self._table.add([body_row(new.seq, chain.anchor, squeezed)])
+        return chain.after_pack(
+            new.seq, new.nonce, new.size, (len(squeezed[1]), len(payload)), new.append_offsets
         )
 
-    def _group(self, trail: Trail) -> list[tuple[BodyRow, Delta]]:
+    def _group(self, chain: ChainState) -> list[tuple[BodyRow, Delta]]:
         """Return the members of a group and what each changes, the oldest first."""
-        if not trail.rows:
+        if not chain.rows:
             return []
-        rows = self._table.chain(trail.seq, until=trail.anchor)[::-1]
-        whole = len(rows) == trail.rows and rows[0].base == trail.anchor
+        rows = self._table.chain(chain.seq, until=chain.anchor)[::-1]
+        whole = len(rows) == chain.rows and rows[0].base == chain.anchor
         if not whole or any(row.form != codec.DELTA for row in rows):
-            raise Corrupt(f"a group of deltas is not whole. seq=`{trail.seq}`")
+            raise Corrupt(f"a group of deltas is not whole. seq=`{chain.seq}`")
         return [(row, delta.parse(payload_of(row))) for row in rows]
 
     def _check_below(self, anchor: int) -> None:
@@ -186,7 +188,7 @@ class Deltas:
         self,
         members: list[BodyRow],
         needed: set[int],
-        texts: list[Pieces],
+        texts: list[Splices],
         sources: list[bytes],
         pack: int,
     ) -> list[BodyRow] | None:
@@ -203,10 +205,12 @@ class Deltas:
         # updated: a shorter UPDATE does not give pages back.
         return sealed if 3 * _bytes(sealed) <= 2 * _bytes(members) else None
 
-    def _thin(self, trail: Trail, group: list[tuple[BodyRow, Delta]], needed: set[int]) -> None:
+    def _thin(
+        self, chain: ChainState, group: list[tuple[BodyRow, Delta]], needed: set[int]
+    ) -> None:
         """Remove the members of a group that are not needed; the next builds on what they did."""
         rows: list[BodyRow] = []
-        base, steps = trail.anchor, []
+        base, steps = chain.anchor, []
         for row, step in group:
             steps.append(step)
             if row.seq in needed:
@@ -218,15 +222,15 @@ class Deltas:
         self._table.remove([*gone, *(row.seq for row in rows)])
         self._table.add(rows)
 
-    def copy(self, source: int, source_trail: Trail | None, new: New) -> Trail | None:
+    def copy(self, source: int, source_chain: ChainState | None, new: New) -> ChainState | None:
         """Store a body that is that of another snapshot of the session, without reading it."""
         payload = delta.dump(Delta([0, new.size, 0], b""))
         base = self._origin(source, payload)
         self._table.add([body_row(new.seq, base, codec.squeeze(payload, codec.DELTA))])
-        if source_trail is None or source_trail.seq != source:
+        if source_chain is None or source_chain.seq != source:
             return None
-        below = source_trail
-        trail = Trail(
+        below = source_chain
+        chain = ChainState(
             seq=new.seq,
             nonce=new.nonce,
             size=new.size,
@@ -236,10 +240,10 @@ class Deltas:
             links=below.links + below.rows + 1,
             stored=below.stored + below.pending,
             raw=below.raw + below.pending,
-            tails=below.tails,
+            append_offsets=below.append_offsets,
         )
-        # Forks of forks make long chains; without a trail the next save looks how long.
-        return None if trail.is_too_long_to_begin() else trail
+        # Forks of forks make long chains; without a chain the next save looks how long.
+        return None if chain.is_too_long_to_begin() else chain
 
     def _origin(self, source: int, payload: bytes) -> int:
         """Return the body to build a copy on: for a mere copy, that which it is a copy of."""
@@ -262,32 +266,34 @@ class Deltas:
     # Changing and removing
 
     def replace(
-        self, trail: Trail | None, old: bytes | None, new: New, body: bytes
-    ) -> tuple[Trail | None, bool]:
+        self, chain: ChainState | None, old: bytes | None, new: New, body: bytes
+    ) -> tuple[ChainState | None, bool]:
         """Store another state in the place of a body; nothing that builds on it changes.
 
-        Return the trail of its scope, and whether the trails of its session have lost their ground.
+        Return the chain of its scope, and whether the chains of its session have lost their ground.
         """
-        is_last = trail is not None and trail.seq == new.seq
+        is_last = chain is not None and chain.seq == new.seq
         composed = None
         if old is not None and not self._table.dependents([new.seq]):
             composed = self._followed(new.seq, delta.diff(old, body))
         if composed is None:
             lost = self._replace_base(new.seq, body)
-            return (None if is_last or lost else trail), lost
+            return (None if is_last or lost else chain), lost
         base, payload = composed
         row = shortest(new.seq, body, [(base, payload)])
         self._table.remove([new.seq])
         self._table.add([row])
         if row.base is None:
             self.release([base])
-        if trail is None or not is_last:
-            return trail, False
+        if chain is None or not is_last:
+            return chain, False
         if row.base is None:
             sizes = [(len(row.body), new.size)]
-            return trail_of(new.seq, new.nonce, new.size, sizes, new.tails), False
-        pending = trail.pending + (len(payload) if trail.rows else 0)
-        changed = trail._replace(nonce=new.nonce, size=new.size, tails=new.tails, pending=pending)
+            return chain_state_of(new.seq, new.nonce, new.size, sizes, new.append_offsets), False
+        pending = chain.pending + (len(payload) if chain.rows else 0)
+        changed = chain._replace(
+            nonce=new.nonce, size=new.size, append_offsets=new.append_offsets, pending=pending
+        )
         return changed, False
 
     def _followed(self, seq: int, step: Delta) -> tuple[int, bytes] | None:
@@ -332,7 +338,7 @@ class Deltas:
     def remove(self, seqs: Iterable[int], *, spare: bool = False) -> bool:
         """Remove bodies; what builds on them is written anew first.
 
-        Return whether trails of the session have lost their ground. What cannot be read cannot be
+        Return whether chains of the session have lost their ground. What cannot be read cannot be
         written anew, and loses its base; with `spare` nothing is removed then.
         """
         dead = self._with_unlisted(seqs)
@@ -354,10 +360,10 @@ class Deltas:
             some = {base for _, base in unused if base is not None}
 
 
-def _texts(steps: Sequence[Delta]) -> tuple[list[Pieces], list[bytes]]:
+def _texts(steps: Sequence[Delta]) -> tuple[list[Splices], list[bytes]]:
     """Return what each of some steps in a row makes of a base, in pieces, and the sources."""
-    texts: list[Pieces] = []
-    text = Pieces.whole(BASE, _ENDLESS)
+    texts: list[Splices] = []
+    text = Splices.whole(BASE, _ENDLESS)
     for number, step in enumerate(steps, 1):
         text = text.changed(step.ops, number)
         texts.append(text)

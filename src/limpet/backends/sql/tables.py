@@ -11,7 +11,7 @@ from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sql.deltas import Deltas
 from limpet.backends.sql.transaction import Turn
 from limpet.core import codec
-from limpet.core.deltas.chain_state import Trail, parse_trail
+from limpet.core.deltas.chain_state import ChainState, parse_chain_state
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
 from limpet.core.rows import EMPTY, Row, row_checksum, verify_row
@@ -39,9 +39,9 @@ class Scope(NamedTuple):
     stamps: bytes = b""  # the marks of its last changes
 
     @property
-    def trail(self) -> Trail | None:
+    def chain(self) -> ChainState | None:
         """What it remembers of the body it stored last."""
-        return parse_trail(self.codec, self.pk)
+        return parse_chain_state(self.codec, self.pk)
 
 
 class Tables:
@@ -104,12 +104,12 @@ class Tables:
         return Scope(pk, None, None, 1, "", None)
 
     def move_scope(self, scope: Scope) -> None:
-        """Store the head, tip, next place, floor and trail of a scope."""
+        """Store the head, tip, next place, floor and chain of a scope."""
         self.turn.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
 
-    def forget_trails(self, pk: int) -> None:
-        """Let the session of a scope forget its trails: the next saves read what they build on."""
-        self.turn.do("forget_trails", (pk,))
+    def forget_chains(self, pk: int) -> None:
+        """Let the session of a scope forget its chains: the next saves read what they build on."""
+        self.turn.do("forget_chains", (pk,))
 
     def is_taken(self, scope: Scope) -> bool:
         """Tell whether a scope holds a snapshot, a lease or a note."""
@@ -126,7 +126,7 @@ class Tables:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
         (is_base,) = self.turn.one(f"{what}_is_base", {"pk": pk})
         if is_base and self.deltas.remove(seq for (seq,) in self.turn.all("seqs_of_scope", (pk,))):
-            self.forget_trails(pk)
+            self.forget_chains(pk)
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         """Remove scopes with all they hold; return the number of snapshots."""
@@ -234,11 +234,11 @@ class Tables:
 
     def remove_bodies(self, scope: Scope, seqs: Collection[int]) -> None:
         """Remove the states of snapshots of a scope; what builds on them stays readable."""
-        trail = scope.trail
+        chain = scope.chain
         if self.deltas.remove(seqs):
-            self.forget_trails(scope.pk)
-        elif trail is not None and trail.seq in seqs:
-            self.turn.do("forget_trail", (scope.pk,))
+            self.forget_chains(scope.pk)
+        elif chain is not None and chain.seq in seqs:
+            self.turn.do("forget_chain", (scope.pk,))
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's; return where to go on, None at the end."""
@@ -249,7 +249,7 @@ class Tables:
         above = self.turn.all("scopes_above", (seq,))
         if self.deltas.remove([seq], spare=True):
             for (pk,) in above:
-                self.forget_trails(pk)
+                self.forget_chains(pk)
         return seq
 
     def body(self, row: Row) -> bytes:

@@ -1,16 +1,16 @@
 """Differences between two byte strings: what to copy from the old one, and what is new.
 
-Made for states that are saved again and again and change a little: text appended, counters moved
-elsewhere, a window that slides, edits in several places, a file replaced among many. A common
-prefix and suffix are found first; between them, short samples of the new bytes are looked up in
-the old ones, near by at first, and what is found is extended both ways. All of it is done by
-`bytes.find` and comparisons of blocks, so it costs little more than reading both strings once, and
-the bytes searched are bounded whatever the input.
+Made for states that are saved again and again and change a little: text appended, counters
+changed, a sliding window, edits in several places, one file replaced among many. A common prefix
+and suffix are found first. Between them, short samples of the new bytes are searched in the old
+ones, nearby at first, and matches are extended both ways. It uses `bytes.find` and comparisons of
+blocks, so it costs little more than reading both strings once; the bytes searched are bounded.
 
-As bytes a delta is a JSON array of whole numbers, three for each step (where to copy from, how
-many bytes, and how many new bytes follow), and right behind its `]` all the new bytes.
+As bytes a delta is a JSON array of integers, three for each step (where to copy from, how many
+bytes, and how many new bytes follow), and right after its `]` all the new bytes.
 """
 
+from collections.abc import Callable
 from itertools import accumulate
 from operator import add
 from typing import NamedTuple
@@ -19,8 +19,8 @@ import orjson
 
 from limpet.errors import Corrupt
 
-_SAMPLE = 24  # bytes looked up at once
-_MATCH_MIN = 32  # bytes that are worth a copy: a step takes up to 20 bytes itself
+_SAMPLE = 24  # bytes searched at once
+_MATCH_MIN = 32  # bytes that are worth a copy: a step itself takes up to 20
 _BLOCK_MIN = 64
 _BLOCK_MAX = 64 * 1024
 _STEPS_MAX = 512
@@ -31,29 +31,27 @@ _SEARCHED_MAX = 64 * 1024 * 1024
 
 
 class Delta(NamedTuple):
-    """Steps (where to copy from, how many bytes, how many new ones follow), and the new bytes."""
+    """Steps of three numbers (copy from, copied bytes, new bytes), and all the new bytes."""
 
     ops: list[int]
     literal: bytes
 
 
 def size_of(delta: Delta) -> int:
-    """Return how many bytes a delta makes."""
     return sum(delta.ops[1::3]) + len(delta.literal)
 
 
 def is_poor(delta: Delta) -> bool:
-    """Tell whether so little is copied that it is not worth depending on the old bytes."""
+    """Return whether so little is copied that the base is not worth depending on."""
     return 8 * sum(delta.ops[1::3]) < size_of(delta)
 
 
 def is_large(delta: Delta) -> bool:
-    """Tell whether so much is new that another base may be worth a look."""
+    """Return whether so much is new that another base is worth trying."""
     return len(delta.literal) > max(_LARGE_MIN, size_of(delta) // 16)
 
 
 def dump(delta: Delta) -> bytes:
-    """Return a delta as bytes."""
     return orjson.dumps(delta.ops) + delta.literal
 
 
@@ -73,16 +71,16 @@ def parse_ops(payload: bytes) -> tuple[list[int], int]:
     if (
         not isinstance(ops, list)
         or len(ops) % 3
-        or not {int}.issuperset(map(type, ops))  # a bool is no number here
+        or not {int}.issuperset(map(type, ops))  # a bool is not a number here
         or min(ops, default=0) < 0
         or sum(ops[2::3]) != len(payload) - end
     ):
-        raise Corrupt(f"a delta makes no sense. bytes=`{len(payload)}`")
+        raise Corrupt(f"a delta is malformed. bytes=`{len(payload)}`")
     return ops, end
 
 
 def apply(base: bytes, delta: Delta) -> bytes:
-    """Return the new bytes, or raise Corrupt if the delta is not one against this base."""
+    """Return the new bytes, or raise Corrupt if the delta does not fit the base."""
     ops, literal = delta
     starts, counts, fresh = ops[::3], ops[1::3], ops[2::3]
     if max(map(add, starts, counts), default=0) > len(base):
@@ -95,65 +93,55 @@ def apply(base: bytes, delta: Delta) -> bytes:
 
 
 def diff(old: bytes, new: bytes) -> Delta:
-    """Return a delta that makes `new` of `old`; it takes at most 64 bytes more than `new`."""
+    """Return a delta from `old` to `new`; it takes at most 64 bytes more than `new`."""
     shorter = min(len(old), len(new))
-    prefix = _same_ahead(old, 0, new, 0, shorter)
+    prefix = expected = _same_ahead(old, 0, new, 0, shorter)
     suffix = _same_behind(old, len(old), new, len(new), shorter - prefix)
-    script = _Script(new)
-    if prefix >= _MATCH_MIN:
-        script.copy(0, prefix, 0)
-        at = prefix
-    else:
-        at = 0
-    if suffix < _MATCH_MIN:
-        suffix = 0
+    prefix = prefix if prefix >= _MATCH_MIN else 0
+    suffix = suffix if suffix >= _MATCH_MIN else 0
     end = len(new) - suffix
-    if at < end:
-        _Search(old, new, end).into(script, at, prefix)
-    if suffix:
-        script.copy(len(old) - suffix, suffix, end)
-    return script.finished()
+    draft = Draft()
+    draft.copy(0, prefix)
+    done = prefix
+    if prefix < end:
+        done = _Search(old, new, end).into(draft, prefix, expected)
+    draft.write(new[done:end])
+    draft.copy(len(old) - suffix, suffix)
+    return draft.finished()
 
 
-class _Script:
-    """Steps under construction; what lies between two copies becomes new bytes."""
-
-    def __init__(self, new: bytes) -> None:
-        self._new = new
-        self._done = 0
+class Draft:
+    def __init__(self) -> None:
         self._ops: list[int] = []
         self._parts: list[bytes] = []
 
-    def copy(self, start: int, count: int, at: int) -> None:
-        """Let `count` bytes at `at` of the new string be a copy."""
-        self._fresh(at)
+    def copy(self, start: int, size: int) -> None:
+        if not size:
+            return
         ops = self._ops
         if ops and not ops[-1] and ops[-3] + ops[-2] == start:
-            ops[-2] += count
+            ops[-2] += size  # it continues the copy before
         else:
-            ops += (start, count, 0)
-        self._done = at + count
+            ops += (start, size, 0)
 
-    def _fresh(self, until: int) -> None:
-        if until > self._done:
-            if not self._ops:
-                self._ops += (0, 0, 0)
-            self._ops[-1] = until - self._done
-            self._parts.append(self._new[self._done : until])
-            self._done = until
+    def write(self, literal: bytes) -> None:
+        if not literal:
+            return
+        if not self._ops:
+            self._ops += (0, 0, 0)
+        self._ops[-1] += len(literal)
+        self._parts.append(literal)
 
     @property
     def is_full(self) -> bool:
         return len(self._ops) >= 3 * _STEPS_MAX
 
     def finished(self) -> Delta:
-        """Return the delta; the rest is new."""
-        self._fresh(len(self._new))
         return Delta(self._ops, b"".join(self._parts))
 
 
 class _Search:
-    """Finds parts of the new string, up to an end, in the old one."""
+    """Finds parts of the new string, up to `end`, in the old one."""
 
     def __init__(self, old: bytes, new: bytes, end: int) -> None:
         self._old = old
@@ -161,16 +149,21 @@ class _Search:
         self._end = end
         self._left = min(4 * (len(old) + len(new)) + _BLOCK_MAX, _SEARCHED_MAX)
 
-    def into(self, script: _Script, at: int, expected: int) -> None:
-        """Add copies to a script, from `at` on; `expected` is where the old string may go on."""
-        while at < self._end and not script.is_full:
+    def into(self, draft: Draft, at: int, expected: int) -> int:
+        """Add what is found to a draft, from `at` on; return the end of the last match.
+
+        `expected` is where the old string may continue.
+        """
+        while at < self._end and not draft.is_full:
             found = self._next(at, expected)
             if found is None:
-                return
-            start, count, at = found
-            script.copy(start, count, at)
-            at += count
+                break
+            start, count, target = found
+            draft.write(self._new[at:target])
+            draft.copy(start, count)
+            at = target + count
             expected = start + count
+        return at
 
     def _next(self, at: int, expected: int) -> tuple[int, int, int] | None:
         for reach, spread in _SEARCHES:
@@ -184,15 +177,15 @@ class _Search:
     def _sampled(
         self, at: int, low: int, high: int, reach: int | None, spread: int
     ) -> tuple[int, int, int] | None:
-        """Look samples up in old[low:high], `reach` bytes of it, each farther from `at`."""
+        """Search samples in old[low:high], at most `reach` bytes of it, each farther from `at`."""
         gap = 0
         while at + gap + _SAMPLE <= self._end and self._left > 0:
             sample_at = at + gap
             stop = high if reach is None else min(high, low + gap + reach)
-            place = self._old.find(self._new[sample_at : sample_at + _SAMPLE], low, stop)
-            self._left -= (stop if place < 0 else place) - low + _SAMPLE
-            if place >= 0:
-                found = self._extended(place, sample_at, at)
+            hit = self._old.find(self._new[sample_at : sample_at + _SAMPLE], low, stop)
+            self._left -= (stop if hit < 0 else hit) - low + _SAMPLE
+            if hit >= 0:
+                found = self._extended(hit, sample_at, at)
                 start, count, _ = found
                 skipped = abs(start - low) if high == len(self._old) else 0
                 if count >= _MATCH_MIN and count * 8 >= skipped:
@@ -200,54 +193,39 @@ class _Search:
             gap = gap * spread + 4
         return None
 
-    def _extended(self, place: int, sample_at: int, at: int) -> tuple[int, int, int]:
-        """Return a match as long as it gets: from where, how many bytes, and to where."""
+    def _extended(self, hit: int, sample_at: int, at: int) -> tuple[int, int, int]:
+        """Extend a match both ways; return its start in the old string, its size and its target."""
         old, new = self._old, self._new
-        behind = _same_behind(old, place, new, sample_at, min(place, sample_at - at))
-        limit = min(len(old) - place, self._end - sample_at)
-        ahead = _same_ahead(old, place, new, sample_at, limit)
+        behind = _same_behind(old, hit, new, sample_at, min(hit, sample_at - at))
+        limit = min(len(old) - hit, self._end - sample_at)
+        ahead = _same_ahead(old, hit, new, sample_at, limit)
         self._left -= behind + ahead
-        return place - behind, behind + ahead, sample_at - behind
+        return hit - behind, behind + ahead, sample_at - behind
 
 
 def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
-    """Return how many bytes, up to a limit, are the same from two places on."""
+    """Return how many bytes are equal from two positions on, up to a limit."""
     view = memoryview(old)  # whose slices copy nothing
-    done, block = 0, _BLOCK_MIN
-    while done < limit:
-        size = min(block, limit - done)
-        if not new.startswith(view[i + done : i + done + size], j + done):
-            break
-        done += size
-        block = min(block * 4, _BLOCK_MAX)
-    else:
-        return limit
-    low, high = done, done + size  # the same up to `low`, not up to `high`
-    while high - low > 1:
-        middle = (low + high) // 2
-        if new.startswith(view[i + low : i + middle], j + low):
-            low = middle
-        else:
-            high = middle
-    return low
+    return _extent(limit, lambda low, high: new.startswith(view[i + low : i + high], j + low))
 
 
 def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
-    """Return how many bytes, up to a limit, are the same before two places."""
+    """Return how many bytes are equal before two positions, up to a limit."""
     view = memoryview(old)
-    done, block = 0, _BLOCK_MIN
-    while done < limit:
-        size = min(block, limit - done)
-        if not new.endswith(view[i - done - size : i - done], 0, j - done):
-            break
-        done += size
+    return _extent(limit, lambda low, high: new.endswith(view[i - high : i - low], 0, j - low))
+
+
+def _extent(limit: int, is_same: Callable[[int, int], bool]) -> int:
+    """Return how far things are the same: by growing blocks, then by bisection."""
+    low, block = 0, _BLOCK_MIN
+    while low < limit and is_same(low, high := min(low + block, limit)):
+        low = high
         block = min(block * 4, _BLOCK_MAX)
-    else:
+    if low >= limit:
         return limit
-    low, high = done, done + size
-    while high - low > 1:
+    while high - low > 1:  # the same up to `low`, not up to `high`
         middle = (low + high) // 2
-        if new.endswith(view[i - middle : i - low], 0, j - low):
+        if is_same(low, middle):
             low = middle
         else:
             high = middle

@@ -1,23 +1,23 @@
-"""Long byte strings as pieces of shorter ones, so that a chain of deltas is joined only once.
+"""Byte strings spliced from slices of others, so that a chain of deltas is joined only once.
 
-A text is a list of pieces: so many bytes of a numbered source, from an offset on. Applying a delta
-cuts and concatenates such lists; bytes are touched when the text is joined. The same lists show
-which parts two texts have in common, without comparing a byte: that is how the deltas of a group
-become one (`flatten`), and how its members are written anew against the last of them (`invert`).
+A text is a list of slices: a numbered source, an offset and a length. Applying a delta cuts and
+concatenates such lists; bytes are copied only when the text is joined. The lists also show which
+parts two texts share, without comparing a byte: that is how the deltas of a group become one
+(`flatten`), and how its members are rewritten against the last of them (`Inverse`).
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from limpet.core.deltas.delta import Delta
+from limpet.core.deltas.delta import Delta, Draft
 from limpet.errors import Corrupt
 
-BASE = 0  # the number of the source that a group builds on, whose bytes need not be known
+BASE = 0  # the number of the source that is a group's anchor; its bytes need not be known
 _COPY_MIN = 24  # fewer bytes than this are written again rather than copied
 
 
-class Pieces:
-    """A text as pieces. `ends` holds where each piece ends in the text."""
+class Splices:
+    """A text as slices of sources. `ends` holds where each slice ends in the text."""
 
     __slots__ = ("ends", "offsets", "sources")
 
@@ -27,11 +27,10 @@ class Pieces:
         self.ends: list[int] = []
 
     @classmethod
-    def whole(cls, source: int, size: int) -> "Pieces":
-        """Return the text that is a whole source."""
-        pieces = cls()
-        pieces._add(source, 0, size)
-        return pieces
+    def whole(cls, source: int, size: int) -> "Splices":
+        splices = cls()
+        splices._add(source, 0, size)
+        return splices
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
@@ -49,8 +48,7 @@ class Pieces:
         self.offsets.append(offset)
         ends.append((ends[-1] if ends else 0) + size)
 
-    def _copy(self, text: "Pieces", start: int, size: int) -> None:
-        """Add a part of another text."""
+    def _copy(self, text: "Splices", start: int, size: int) -> None:
         if not size:
             return
         ends, end = text.ends, start + size
@@ -69,13 +67,13 @@ class Pieces:
         self._add(text.sources[last], text.offsets[last], end - ends[last - 1])
 
     def changed(
-        self, ops: Sequence[int], source: int, at: int = 0, *, behind: "Pieces | None" = None
-    ) -> "Pieces":
-        """Return the text that steps make of this one; their new bytes are in a source, from `at`.
+        self, ops: Sequence[int], source: int, at: int = 0, *, behind: "Splices | None" = None
+    ) -> "Splices":
+        """Apply the steps of a delta; its new bytes are in `source`, from `at` on.
 
-        Steps may also copy from a second text, which continues this one.
+        With `behind`, the base of the delta is this text followed by that one.
         """
-        result = Pieces()
+        result = Splices()
         size = len(self)
         each = iter(ops)
         for start, count, fresh in zip(each, each, each, strict=True):
@@ -90,7 +88,6 @@ class Pieces:
         return result
 
     def joined(self, sources: Sequence[bytes]) -> bytes:
-        """Return the bytes of the text."""
         if len(self.ends) == 1 and not self.offsets[0]:
             whole = sources[self.sources[0]]
             if len(whole) == self.ends[0]:
@@ -104,33 +101,9 @@ class Pieces:
         return b"".join(parts)
 
 
-class _Draft:
-    """A delta under construction."""
-
-    def __init__(self) -> None:
-        self._ops: list[int] = []
-        self._parts: list[bytes] = []
-
-    def copy(self, start: int, size: int) -> None:
-        ops = self._ops
-        if ops and not ops[-1] and ops[-3] + ops[-2] == start:
-            ops[-2] += size
-        else:
-            ops += (start, size, 0)
-
-    def write(self, literal: bytes) -> None:
-        if not self._ops:
-            self._ops += (0, 0, 0)
-        self._ops[-1] += len(literal)
-        self._parts.append(literal)
-
-    def finished(self) -> Delta:
-        return Delta(self._ops, b"".join(self._parts))
-
-
-def flatten(text: Pieces, sources: Sequence[bytes]) -> Delta:
-    """Return a text as a delta against the source BASE, whatever deltas lie between."""
-    draft = _Draft()
+def flatten(text: Splices, sources: Sequence[bytes]) -> Delta:
+    """Return a text as one delta against the source BASE."""
+    draft = Draft()
     begin = 0
     for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
         if source == BASE:
@@ -142,35 +115,35 @@ def flatten(text: Pieces, sources: Sequence[bytes]) -> Delta:
 
 
 class Inverse:
-    """Writes texts as deltas against a later one, continued by the source BASE."""
+    """Writes texts as deltas against a later text followed by the source BASE."""
 
-    def __init__(self, later: Pieces, sources: Sequence[bytes]) -> None:
+    def __init__(self, later: Splices, sources: Sequence[bytes]) -> None:
         self._sources = sources
         self._size = len(later)
-        self._places: dict[int, list[tuple[int, int, int]]] = {}  # by source: from, to, place
+        # By source: where a slice of it starts and ends, and where that is in the later text.
+        self._slices: dict[int, list[tuple[int, int, int]]] = {}
         begin = 0
         for source, offset, end in zip(later.sources, later.offsets, later.ends, strict=True):
             entry = (offset, offset + end - begin, begin)
-            self._places.setdefault(source, []).append(entry)
+            self._slices.setdefault(source, []).append(entry)
             begin = end
-        for places in self._places.values():
-            places.sort()
+        for slices in self._slices.values():
+            slices.sort()
 
-    def delta_of(self, text: Pieces) -> Delta:
-        """Return a text as a delta against the later one ++ BASE."""
-        draft = _Draft()
+    def delta_of(self, text: Splices) -> Delta:
+        draft = Draft()
         begin = 0
         for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
             self._express(draft, source, offset, offset + end - begin)
             begin = end
         return draft.finished()
 
-    def _express(self, draft: _Draft, source: int, at: int, end: int) -> None:
-        places = self._places.get(source, [])
-        index = max(0, bisect_right(places, (at, 2**63, 0)) - 1)
+    def _express(self, draft: Draft, source: int, at: int, end: int) -> None:
+        slices = self._slices.get(source, [])
+        index = max(0, bisect_right(slices, (at, 2**63, 0)) - 1)
         while at < end:
-            low, high, place = places[index] if index < len(places) else (end, end, 0)
-            if high <= at and index < len(places):
+            low, high, start = slices[index] if index < len(slices) else (end, end, 0)
+            if high <= at and index < len(slices):
                 index += 1
             elif at < low:
                 self._missing(draft, source, at, min(low, end))
@@ -180,12 +153,12 @@ class Inverse:
                 if upto - at < _COPY_MIN and source != BASE:
                     self._missing(draft, source, at, upto)
                 else:
-                    draft.copy(place + at - low, upto - at)
+                    draft.copy(start + at - low, upto - at)
                 at = upto
                 index += 1
 
-    def _missing(self, draft: _Draft, source: int, at: int, end: int) -> None:
-        """Write what the later text has not; of BASE the bytes may not be known."""
+    def _missing(self, draft: Draft, source: int, at: int, end: int) -> None:
+        """Write what the later text lacks; BASE is copied, as its bytes may not be known."""
         if source == BASE:
             draft.copy(self._size + at, end - at)
         else:

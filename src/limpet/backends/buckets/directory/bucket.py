@@ -1,27 +1,27 @@
-"""A bucket that is a folder: one file for each key, with compare-and-set among processes.
+"""A bucket that is a folder: one file per key, with compare-and-set among processes.
 
-A file is written under a temporary name in its folder, synced, and moved into place, so that no
-reader sees a part of it; then the folder is synced. An empty file needs no temporary name: it is
-whole as soon as it exists, and its folder alone is synced. A version is the hash of the bytes.
+A file is written under a temporary name in its folder, synced, and renamed, so that no reader sees
+a part of it; then the folder is synced. An empty file needs no temporary name: it is complete as
+soon as it exists, and only its folder is synced. A version is the hash of the bytes.
 
-The lock is `flock` on the folder: no lock file ever appears, and the system lets go of it when a
-process dies. Why every pair of calls is safe, in threads and in processes:
+The lock is `flock` on the folder: there is no lock file, and the system releases it when a process
+dies. Why every pair of calls is safe, in threads and in processes:
 
-- Replace, blind put and delete hold the lock, so nothing of ours changes a name between the moment
-  at which it is compared and the rename. The lock is not held while anything is synced.
-- Create holds none: `link` is one step that fails if the name exists, and from the comparison to
-  the rename it does. `mark` creates with O_EXCL, likewise, or finds an empty file and is done.
-- Folders are never renamed, and removed only when they are empty. Whoever has a temporary file in
-  one keeps it where it is: two writers of a key always hold the same folder, hence the same lock.
-  In a folder that was removed before nothing can be created; the writer opens it anew.
-- A temporary file is swept after an hour. If its writer was only asleep, it finds it gone before
-  anything is placed, and begins again.
+- Replace, blind put and delete hold the lock, so no other call changes a name between the
+  comparison and the rename. The lock is not held during a sync.
+- Create needs no lock: `link` fails if the name exists. `mark` creates with O_EXCL, likewise, or
+  finds an empty file and is done.
+- Folders are never renamed, and removed only when they are empty. A temporary file keeps its folder
+  in place: two writers of a key always have the same folder, hence the same lock. In a folder that
+  was removed nothing can be created; the writer opens it again.
+- A temporary file is swept after an hour. If its writer was only suspended, it notices before the
+  rename, and begins again.
 
-Who writes here without the lock (a foreign tool) is noticed until just before the rename; what it
+A foreign tool, which writes without the lock, is noticed until just before the rename; what it
 writes in the microseconds after that is replaced.
 
-A folder made by somebody else a moment ago is theirs to sync. Ours comes later, and file systems
-that keep changes of names in order (ext4, XFS, Btrfs, ZFS, APFS) keep theirs with ours.
+A folder that another process has just created is synced by that process. Our own sync comes later,
+and file systems that keep the order of name changes (ext4, XFS, Btrfs, ZFS, APFS) keep both.
 """
 
 import errno
@@ -45,29 +45,29 @@ from limpet.backends.buckets.directory.folders import (
     parts_of,
 )
 from limpet.backends.buckets.directory.listen import FIRST_S, FolderEar, can_hear
-from limpet.backends.buckets.directory.listing import Leftover, Page, Sweeper
-from limpet.backends.buckets.protocol import Ear, Listed, Moved, Stored
+from limpet.backends.buckets.directory.listing import Page, Sweeper
+from limpet.backends.buckets.protocol import Ear, Leftover, Listed, Moved, Stored
 from limpet.backends.support.polling import Poller
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY, Expect
 from limpet.protocol import Clock
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_TRIES_MAX = 1_000  # of a write whose folder others keep removing
-_GLANCE_BYTES_MAX = 65_536  # a file that costs less to read than to write in vain
-_OPEN_MAX = 64  # folders at a time, where many keys are given
+_TRIES_MAX = 1_000  # of a write whose folder other processes keep removing
+_GLANCE_BYTES_MAX = 65_536  # a file that is cheaper to read than to write in vain
+_OPEN_MAX = 64  # folders at a time
 
-# After these the step may have happened all the same: on a network file system the answer is lost.
+# After these errors the step may have happened: on a network file system the answer is lost.
 _DOUBTFUL = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-class _Place(NamedTuple):
+class _File(NamedTuple):
     folder: int  # a handle
     name: str
-    path: str  # for people
+    path: str  # for messages
 
 
 class DirectoryBucket:
@@ -79,32 +79,33 @@ class DirectoryBucket:
         *,
         token: Callable[[], str],
         now: Callable[[], int],
+        clock: Clock,
         sync: bool = True,
         lock_wait_s: float = LOCK_WAIT_S_MAX,
     ) -> None:
-        """`token` draws a random text for temporary names, `now` tells the time in microseconds.
+        """`token` draws random text for temporary names, `now` returns microseconds since 1970.
 
-        Without `sync` a power cut may take back what was written; a crash of the process may not.
+        Without `sync` a power cut may undo what was written; a crash of the process does not.
         """
         try:
             self._folders = Folders(root, sync=sync)
         except (OSError, ValueError) as cause:  # NUL, or a working directory that was removed
-            raise InvalidInput(f"the path leads nowhere. path=`{root!a}`") from cause
+            raise InvalidInput(f"the path is not valid. path=`{root!a}`") from cause
         self._token = token
         self._now = now
+        self._clock = clock
         self._sweeper = Sweeper(self._folders, now=now)
         self._sync = sync
         self._lock_wait_s = lock_wait_s
         if os.path.exists(root) and not os.path.isdir(root):
-            raise InvalidInput(f"the path is not that of a folder. path=`{root}`")
+            raise InvalidInput(f"the path is not a folder. path=`{root}`")
 
     def close(self) -> None:
-        """Hold nothing, so there is nothing to let go of."""
+        """Nothing is held between calls."""
 
     # Reading
 
     def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
-        """Return each object, or its first bytes; None where there is none."""
         found: list[Stored | None] = []
         for above, names in _runs(keys):
             try:
@@ -117,18 +118,16 @@ class DirectoryBucket:
         return found
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return what the system says of each file: cheap, and nothing is opened."""
         now_us = self._now()
         return {key: fingerprint(self._folders.path(key), now_us) for key in known}
 
     def listen(self, *, poll_s: float, clock: Clock) -> Ear:
-        """Let the system tell, if it can be asked."""
+        """Use the notifications of the operating system, if there are any."""
         if can_hear():
             return FolderEar(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
         return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        """Return a page of keys that begin with a prefix and are greater than `after`, sorted."""
         start, slash, begin = prefix.rpartition("/")
         page = Page(after, limit)
         try:
@@ -142,7 +141,6 @@ class DirectoryBucket:
     # Writing
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        """Store an object durably as one step; return its new version."""
         version = version_of(data)
         *above, name = parts_of(key)
         for _ in range(_TRIES_MAX):
@@ -150,23 +148,23 @@ class DirectoryBucket:
                 folder, new = self._folders.make(above)
                 try:
                     self._sweeper.tidy(folder, above, new=new)
-                    self._put(_Place(folder, name, self._folders.path(key)), data, expect)
+                    self._put(_File(folder, name, self._folders.path(key)), data, expect)
                 finally:
                     os.close(folder)
             except (FileNotFoundError, FileExistsError):
-                # The folder was removed as empty, our temporary file was swept while we slept, or
-                # its name is taken. Nothing was placed.
+                # The folder was removed as empty, our temporary file was swept while this process
+                # was suspended, or its name is taken. Nothing was stored.
                 continue
             except OSError as cause:
                 raise failure(cause, self._folders.path(key)) from cause
             return version
-        raise self._restless(above)
+        raise self._vanishing(above)
 
-    def _put(self, place: _Place, data: bytes, expect: Expect) -> None:
+    def _put(self, place: _File, data: bytes, expect: Expect) -> None:
         if expect is None and _look(place) is not None:
             self._refuse(place)
         if isinstance(expect, str) and len(data) <= _GLANCE_BYTES_MAX:
-            # It is compared again under the lock; who has lost already need not sync anything.
+            # It is compared again under the lock. A writer that has already lost saves its sync.
             stored = _read(place.folder, place.name, None)
             if stored is None or stored.version != expect:
                 raise Moved
@@ -191,21 +189,21 @@ class DirectoryBucket:
                 with suppress(OSError):  # `sweep` finds it
                     os.unlink(temporary, dir_fd=folder)
         try:
-            # Without this a power cut brings back what was there before, after we have answered.
+            # Without this a power cut may bring back the old object after we have answered.
             self._folders.flush(folder)
         except OSError as cause:
             raise failure(cause, place.path, outcome_known=False) from cause
 
-    def _refuse(self, place: _Place) -> NoReturn:
-        """Say that an object exists. Who gets this may go by it, so it must be durable first."""
+    def _refuse(self, place: _File) -> NoReturn:
+        """Raise Moved because an object exists. A caller may rely on it, so it is synced first."""
         self._folders.flush(place.folder)
         raise Moved
 
-    def _link(self, place: _Place, temporary: str) -> None:
+    def _link(self, place: _File, temporary: str) -> None:
         here = place.folder
         try:
             with _committing(place):
-                # The temporary file is no link; not every system knows the flag for following.
+                # The temporary file is not a link; not every system can follow links here.
                 os.link(
                     temporary,
                     place.name,
@@ -220,30 +218,29 @@ class DirectoryBucket:
             if cause.errno not in _NO_LINKS:
                 raise
             raise Unsupported(
-                f"the file system has no hard links, by which files are created. "
-                f"path=`{place.path}`"
+                f"the file system has no hard links, which are needed to create files: "
+                f"choose another one. path=`{place.path}`"
             ) from cause
 
-    def _replace(self, place: _Place, temporary: str, expect: Expect) -> None:
+    def _replace(self, place: _File, temporary: str, expect: Expect) -> None:
         here = place.folder
-        with locked(here, place.path, wait_s=self._lock_wait_s):
+        with locked(here, place.path, clock=self._clock, wait_s=self._lock_wait_s):
             found = _look(place)
             if expect is not ANY:
                 stored = None if found is None else _read(here, place.name, None)
                 if stored is None or stored.version != expect:
                     raise Moved
-                # Somebody without the lock may have written while we were reading.
+                # A foreign tool without the lock may have written during the read.
                 if _trace(_look(place)) != _trace(found):
                     raise Moved
             with _committing(place):
                 os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
 
     def mark(self, keys: Sequence[str]) -> None:
-        """Store empty files durably, whatever stands there."""
         self._in_folders(keys, self._create)
 
     def _create(self, above: Sequence[str], names: Sequence[str]) -> int:
-        """Create empty files; return a handle of their folder, which is yet to be synced."""
+        """Create empty files; return a handle of their folder, which is not synced yet."""
         for _ in range(_TRIES_MAX):
             with suppress(FileNotFoundError):  # the folder, or a file, was removed meanwhile
                 folder, _ = self._folders.make(above)
@@ -254,7 +251,7 @@ class DirectoryBucket:
                     os.close(folder)
                     raise
                 return folder
-        raise self._restless(above)
+        raise self._vanishing(above)
 
     def _create_one(self, folder: int, above: Sequence[str], name: str) -> None:
         try:
@@ -265,13 +262,12 @@ class DirectoryBucket:
                 self.put("/".join([*above, name]), b"", expect=ANY)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects that exist, and folders that become empty."""
         self._in_folders(keys, self._remove)
         for above, _ in _runs(keys):
             self._folders.prune(above)
 
     def _remove(self, above: Sequence[str], names: Sequence[str]) -> int | None:
-        """Remove files; return a handle of their folder, which is yet to be synced."""
+        """Remove files; return a handle of their folder, which is not synced yet."""
         try:
             folder = self._folders.open(above)
         except OSError as cause:
@@ -279,11 +275,12 @@ class DirectoryBucket:
                 return None
             raise
         try:
-            with locked(folder, self._folders.path(*above), wait_s=self._lock_wait_s):
+            path = self._folders.path(*above)
+            with locked(folder, path, clock=self._clock, wait_s=self._lock_wait_s):
                 for name in names:
                     with suppress(FileNotFoundError):
                         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                        if stat.S_ISREG(found.st_mode):  # a link is none of ours
+                        if stat.S_ISREG(found.st_mode):  # a link is not ours
                             os.unlink(name, dir_fd=folder)
             self._sweeper.tidy(folder, above)
         except BaseException:
@@ -294,10 +291,10 @@ class DirectoryBucket:
     def _in_folders(
         self, keys: Sequence[str], act: Callable[[Sequence[str], Sequence[str]], int | None]
     ) -> None:
-        """Do something in each folder, then sync them all: what one sync writes, the next need not.
+        """Call `act` for each folder, then sync them all: one sync may write for the others too.
 
-        A folder in which nothing was found is synced as well: whoever removed or created it there
-        may have died before.
+        A folder in which nothing had to be done is synced as well: the process that did it may have
+        died before its sync.
         """
         runs = _runs(keys)
         while some := list(islice(runs, _OPEN_MAX)):
@@ -315,50 +312,48 @@ class DirectoryBucket:
                 for folder in opened:
                     os.close(folder)
 
-    def _restless(self, above: Sequence[str]) -> Unavailable:
-        return Unavailable(f"the folder keeps vanishing. path=`{self._folders.path(*above)}`")
+    def _vanishing(self, above: Sequence[str]) -> Unavailable:
+        path = self._folders.path(*above)
+        return Unavailable(f"another process keeps removing the folder: try again. path=`{path}`")
 
-    # What killed processes and foreign hands leave
+    # What killed processes and foreign tools leave
 
     def leftovers(self, *, limit: int) -> Sequence[Leftover]:
-        """Return what is not an object and will not become one; foreign things among it."""
         return self._sweeper.leftovers(limit=limit)
 
     def sweep(self) -> int:
-        """Remove temporary files that a killed process left long ago; return how many."""
         return self._sweeper.sweep()
 
 
 def version_of(data: bytes) -> str:
-    """Return the version of a file: a hash, since two writers may write within one tick."""
+    """Return the version of a file: a hash, as two writes may have the same modification time."""
     return xxh3_128_hexdigest(data)
 
 
 def _runs(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Yield (folder, names) for neighbours in one folder, so that it is opened once for them."""
+    """Yield (folder, names) of adjacent keys in one folder, which is then opened once."""
     for above, found in groupby(map(parts_of, keys), key=lambda parts: parts[:-1]):
         yield above, [parts[-1] for parts in found]
 
 
-def _look(place: _Place) -> os.stat_result | None:
-    """Return what stands in a place; None if nothing does. Never replace what is no file."""
+def _look(place: _File) -> os.stat_result | None:
+    """Return the status of a file; None if there is none. What is not a file is never replaced."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        raise Unavailable(f"what stands in the place of a file is none. path=`{place.path}`")
+        raise Unavailable(f"not a regular file: move it away. path=`{place.path}`")
     return found
 
 
 def _trace(found: os.stat_result | None) -> tuple[int, ...]:
-    """Return what changes when somebody writes to a file, or puts another in its place."""
     return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 @contextmanager
-def _committing(place: _Place) -> Iterator[None]:
-    """The step inside is the commit."""
+def _committing(place: _File) -> Iterator[None]:
+    """The step inside is the commit: after some errors its outcome is not known."""
     try:
         yield
     except OSError as cause:

@@ -1,25 +1,26 @@
-"""Folders below a root: opened without following links, made durably, locked.
+"""Folders below a root: opened without following links, created durably, locked.
 
-Every function here raises OSError as the system does; `failure` translates it, once.
+Functions here raise OSError as the system does; `failure` translates it.
 """
 
 import errno
 import fcntl
 import os
-import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from limpet.backends.support.backoff import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet.protocol import Clock
 
 # Begins the name of a temporary file, before a random token. No name in a key may begin so.
 TEMPORARY = ".limpet-"
 
 RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
 
-DEPTH_MAX = 64  # names in a key; ours have at most ten, and what is deeper is not listed
+DEPTH_MAX = 64  # names in a key; ours have at most ten, and deeper ones are not listed
 
-# What is no file of ours stands in the place of one, or of a folder: for a reader there is nothing.
+# There is no file, or something else has its name: a reader finds nothing.
 NOTHING = frozenset(
     {
         errno.ENOENT,
@@ -50,23 +51,23 @@ _FACTS = {
     errno.EIO: "the disk reports an error",
     errno.EMFILE: "too many files are open",
     errno.ENFILE: "too many files are open",
-    errno.ENOTDIR: "what stands in the place of a folder is none",
-    errno.ELOOP: "what stands in the place of a folder is a link",
+    errno.ENOTDIR: "a file has the name of a folder that is needed",
+    errno.ELOOP: "a link has the name of a folder that is needed",
 }
 
 
 def failure(cause: OSError, path: str, *, outcome_known: bool = True) -> LimpetError:
-    """Return what the system said as an error of ours, chosen by code."""
+    """Return our error for an OSError, chosen by its code."""
     code = errno.errorcode.get(cause.errno or 0, "")
     where = f"path=`{path}` error=`{code}`"
     if cause.errno == errno.ENAMETOOLONG:
         return InvalidInput(f"the name is too long for this file system. {where}")
-    fact = _FACTS.get(cause.errno or 0, "the folder does not answer")
+    fact = _FACTS.get(cause.errno or 0, "the folder cannot be accessed")
     return Unavailable(f"{fact}. {where}", outcome_known=outcome_known)
 
 
 def parts_of(key: str) -> list[str]:
-    """Return the names in a key, none of which leads elsewhere or can be taken for a temporary."""
+    """Return the names in a key; InvalidInput if one leads elsewhere or looks temporary."""
     parts = key.split("/")
     for part in parts:
         if part in {"", ".", ".."} or part.startswith(TEMPORARY):
@@ -77,7 +78,7 @@ def parts_of(key: str) -> list[str]:
 
 
 def is_text(name: str) -> bool:
-    """Tell whether a name is text. Bytes that are not UTF-8 come from the system as surrogates."""
+    """Return whether a name is valid text: os functions return bad UTF-8 as surrogates."""
     if name.isascii():
         return True
     try:
@@ -88,15 +89,15 @@ def is_text(name: str) -> bool:
 
 
 def fingerprint(path: str, now_us: int) -> str | None:
-    """Return a text that is another after a file was replaced or written to; None if it is none."""
+    """Return a text that differs after a file was replaced or written to; None if missing."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError as cause:
-        # What cannot be told is told by whoever reads it; it must not stop the others.
+        # A reader of this file will get the error; it must not stop the others.
         return None if cause.errno in NOTHING else f"error.{cause.errno}"
     text = f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
-    # Of two files written within one tick the second may look like the first, since the inode of
-    # what was replaced is used again. So what is that new is taken for changed once more.
+    # A file written within the same tick as the one it replaced may look the same, since inodes are
+    # reused. So a file that new is reported as changed once more.
     recent = abs(now_us - found.st_mtime_ns // 1000) < RECENT_US
     return f"{text}.{now_us}" if recent else text
 
@@ -105,16 +106,15 @@ class Folders:
     """The folders below a root, each opened name by name, so that no link leads out of it."""
 
     def __init__(self, root: str, *, sync: bool) -> None:
-        # Resolved now, so that a change of the working directory later does not move it.
+        # Resolved now, so that a later change of the working directory does not move it.
         self.root = os.path.realpath(root)
         self._sync = sync
 
     def path(self, *names: str) -> str:
-        """Return a path for people."""
+        """Return a path for messages."""
         return os.path.join(self.root, *names)
 
     def open(self, parts: Sequence[str]) -> int:
-        """Return a handle of a folder that exists."""
         folder = os.open(self.root, _ROOT)
         for part in parts:
             try:
@@ -126,7 +126,6 @@ class Folders:
 
     @contextmanager
     def opened(self, parts: Sequence[str]) -> Iterator[int]:
-        """Hold a folder that exists."""
         folder = self.open(parts)
         try:
             yield folder
@@ -134,9 +133,9 @@ class Folders:
             os.close(folder)
 
     def make(self, parts: Sequence[str]) -> tuple[int, bool]:
-        """Return a handle of a folder, and whether it is new: then also durable, with all above.
+        """Open or create a folder; return its handle, and whether it is new (and then durable).
 
-        Raises FileNotFoundError if one of them is removed meanwhile: begin again.
+        Raises FileNotFoundError if a folder on the path is removed meanwhile: begin again.
         """
         folder, missing = self._nearest()
         new = False
@@ -149,7 +148,7 @@ class Folders:
         return folder, new
 
     def _nearest(self) -> tuple[int, list[str]]:
-        """Return a handle of the root, or of what exists above it and the names still missing."""
+        """Open the root, or the nearest folder above it; return also the missing names."""
         path = self.root
         missing: list[str] = []
         while True:
@@ -162,25 +161,24 @@ class Folders:
     def _enter(self, folder: int, part: str) -> tuple[int, bool]:
         with suppress(FileNotFoundError):
             return os.open(part, FOLDER, dir_fd=folder), False
-        # Who has made it a moment before us may die before it is synced, so we sync it as well.
+        # Another process that has just created it may die before its sync, so it is synced here.
         with suppress(FileExistsError):
             os.mkdir(part, 0o700, dir_fd=folder)
         try:
             self.flush(folder)
         except OSError:
-            # Else the next writer finds the folder, and takes it for durable.
+            # Otherwise the next writer finds the folder and believes that it is durable.
             with suppress(OSError):
                 os.rmdir(part, dir_fd=folder)
             raise
         return os.open(part, FOLDER, dir_fd=folder), True
 
     def flush(self, folder: int) -> None:
-        """Make the names in a folder durable."""
         if self._sync:
             try:
                 flush(folder)
             except OSError as cause:
-                # Some network file systems have no sync of folders, and no need of it.
+                # Some network file systems cannot sync folders, and need not.
                 if cause.errno not in _NOT_HERE:
                     raise
 
@@ -197,7 +195,6 @@ class Folders:
 
 
 def flush(handle: int) -> None:
-    """Make a file or a folder durable, as far as the disk is honest."""
     if _FULL_SYNC is not None:
         try:
             fcntl.fcntl(handle, _FULL_SYNC)
@@ -210,29 +207,28 @@ def flush(handle: int) -> None:
 
 
 @contextmanager
-def locked(folder: int, path: str, *, wait_s: float) -> Iterator[None]:
+def locked(folder: int, path: str, *, clock: Clock, wait_s: float) -> Iterator[None]:
     """Hold the lock of a folder. Threads of one process exclude each other as well.
 
-    The lock belongs to the opened handle, and each call opens its own. It is waited for in steps,
-    not inside the system, so that a stopped process cannot stop all others for ever.
+    The lock belongs to the opened handle, and each call opens its own. It is polled: a blocking
+    `flock` has no timeout, so that one stopped process would stop all others for ever.
     """
-    pause_s = _PAUSE_S_MIN
+    backoff = Backoff(clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX, wait_s=wait_s)
     while True:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError as cause:
-            if wait_s <= 0:
-                raise Unavailable(f"the folder stays locked. path=`{path}`") from cause
+            if not backoff.sleep():
+                raise Unavailable(
+                    f"another process holds the lock of the folder: try again. path=`{path}`"
+                ) from cause
         except OSError as cause:
             if cause.errno not in _NO_LOCKS:
                 raise
-            raise Unsupported(f"the file system has no locks of folders. path=`{path}`") from cause
-        select.select([], [], [], pause_s)
-        wait_s -= pause_s
-        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            raise Unsupported(f"the file system cannot lock folders. path=`{path}`") from cause
     try:
         yield
     finally:
-        # Closing would not do: a process forked meanwhile holds the same handle.
+        # Closing is not enough: a process forked meanwhile has the same handle.
         fcntl.flock(folder, fcntl.LOCK_UN)

@@ -1,11 +1,10 @@
-"""What stands in a tree of folders: pages of keys in order, and what killed processes left."""
+"""Listing a tree of folders: pages of keys in order, and what killed processes left."""
 
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
 
 from limpet.backends.buckets.directory.folders import (
     DEPTH_MAX,
@@ -16,18 +15,18 @@ from limpet.backends.buckets.directory.folders import (
     failure,
     is_text,
 )
-from limpet.backends.buckets.protocol import Listed
+from limpet.backends.buckets.protocol import Leftover, Listed
 
-_SCAN_ITEMS_MIN = 256  # what one scan of a folder finds at least, if it is there
-_SPARE_ITEMS = 1024  # how much more than its page a listing holds before it sorts
+_SCAN_ITEMS_MIN = 256  # names that one scan of a folder looks for, at least
+_SPARE_ITEMS = 1024  # names beyond its page that a scan collects before it sorts
 _STALE_US = 3_600_000_000
-_TIDIED_MAX = 1_024  # folders; after so many the rest is left to `sweep`, and costs nothing here
+_TIDIED_MAX = 1_024  # folders; the rest is left to `sweep`
 
 
 class Page:
-    """A page of keys in the order of their bytes, found by opening no more folders than it takes.
+    """A page of keys in the order of their bytes. It opens no more folders than necessary.
 
-    Of a folder with many names only those of the page are held, and only those are looked at.
+    Of a folder with many names only those of the page are kept in memory.
     """
 
     def __init__(self, after: str, limit: int) -> None:
@@ -36,10 +35,10 @@ class Page:
         self.found: list[Listed] = []
 
     def visit(self, folder: int, path: str, begin: str) -> None:
-        """Add the keys of a folder whose names begin with some text."""
+        """Add the keys of a folder whose names begin with `begin`."""
         last = ""
         while len(self.found) < self._limit:
-            # Folders may turn out to be empty; a scan for each of them would take for ever.
+            # Inner folders may be empty, and a scan per empty folder would take too long.
             wanted = max(self._limit - len(self.found), _SCAN_ITEMS_MIN)
             page = self._least(folder, path, begin, last, wanted)
             for order in page:
@@ -51,7 +50,7 @@ class Page:
                 return
 
     def _least(self, folder: int, path: str, begin: str, last: str, wanted: int) -> list[str]:
-        """Return the first names after `last`. That of a folder ends with `/`, and sorts so."""
+        """Return the first names after `last`. The name of a folder ends with `/`."""
         after = self._after
         if after.startswith(path):
             rest = after[len(path) :]
@@ -64,7 +63,7 @@ class Page:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = entry.name
-                # Of what does not come after `after`, only a folder that it leads into can matter.
+                # Of the names up to `after`, only the folder that it is in can matter.
                 if not rest < name < bound and (name >= bound or not rest.startswith(name)):
                     continue
                 if not name.startswith(begin) or name.startswith(TEMPORARY) or not is_text(name):
@@ -107,19 +106,8 @@ class Page:
             os.close(inner)
 
 
-class Leftover(NamedTuple):
-    """Something below the root that is not an object, and why. The key is for people.
-
-    `stale` is what `sweep` removes.
-    """
-
-    key: str
-    reason: str
-    stale: bool
-
-
 class Sweeper:
-    """Finds and removes what killed processes left. Finds, but leaves alone, what is foreign."""
+    """Finds and removes what killed processes left. Reports foreign files, but leaves them."""
 
     def __init__(self, folders: Folders, *, now: Callable[[], int]) -> None:
         self._folders = folders
@@ -127,7 +115,6 @@ class Sweeper:
         self._tidied: set[str] = set()
 
     def leftovers(self, *, limit: int) -> list[Leftover]:
-        """Return what is not an object and will not become one; foreign things among it."""
         found = (
             Leftover(_shown(path + entry.name), reason, self._is_stale(entry))
             for _, path, entry in self._walk()
@@ -136,7 +123,6 @@ class Sweeper:
         return list(islice(found, limit))
 
     def sweep(self) -> int:
-        """Remove temporary files that a killed process left long ago; return how many."""
         count = 0
         for folder, path, entry in self._walk():
             if self._is_stale(entry):
@@ -162,15 +148,15 @@ class Sweeper:
 
     def _reason(self, entry: os.DirEntry[str]) -> str | None:
         if self._is_stale(entry):
-            return "a temporary file of a write that never ended"
+            return "a temporary file of a write that did not finish"
         if not is_text(entry.name):
             return "a name that is not UTF-8"
         if entry.is_file(follow_symlinks=False):
-            return None  # an object, or the temporary file of a write that goes on
+            return None  # an object, or the temporary file of a running write
         if not entry.is_dir(follow_symlinks=False):
             return "neither a file nor a folder"
         if entry.name.startswith(TEMPORARY):
-            return "a folder with a name of temporary files"
+            return "a folder with the name of a temporary file"
         return None
 
     def _is_stale(self, entry: os.DirEntry[str]) -> bool:
@@ -184,10 +170,10 @@ class Sweeper:
 
     def tidy(self, folder: int, above: Sequence[str], *, new: bool = False) -> None:
         """Remove old temporary files from a folder, the first time that it is written to."""
-        place = "/".join(above)
-        if place in self._tidied or len(self._tidied) >= _TIDIED_MAX:
+        path = "/".join(above)
+        if path in self._tidied or len(self._tidied) >= _TIDIED_MAX:
             return
-        self._tidied.add(place)
+        self._tidied.add(path)
         if new:
             return
         with suppress(OSError), os.scandir(folder) as entries:
@@ -217,5 +203,5 @@ def _walk(folder: int, path: str = "") -> Iterator[tuple[int, str, os.DirEntry[s
 
 
 def _shown(key: str) -> str:
-    """Return a key for people: bytes that are not UTF-8 as escapes."""
+    """Return a key for messages: bytes that are not UTF-8 as escapes."""
     return os.fsencode(key).decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""A bucket in an object store: S3 and what speaks like it, Google's and Microsoft's, by obstore.
+"""A bucket in an object store, by obstore: S3 and compatible services, Google, Azure.
 
-Before its first write a bucket proves that the service honours conditions: one that ignores them
-answers `200` to everything, and would lose whatever two writers write at once.
+Before its first write a bucket proves that the service honours conditional writes: one that ignores
+the conditions answers `200` to everything, and would lose concurrent writes.
 """
 
 import threading
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
 
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
 _PROBE = ".limpet/probe"
-_LIVELY = 8  # looks in the time of one, while something happens
+_LIVELY = 8  # polls in the time of one, while something happens
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class ObjectStoreBucket:
-    """The objects below a prefix of a bucket. Nothing is requested until something is asked.
+    """The objects below a prefix of a bucket. Opening makes no request.
 
-    Costs, in requests: `get`, `fingerprints` and `mark` one for each key (two for the first bytes
-    of an empty object); `put` one; `list` one for each 1,000 keys; `delete` one for each 1,000
-    keys, with Google one for each; the first write four more, or two while another process proves
-    the same.
+    Costs, in requests: `get`, `fingerprints` and `mark` one per key (two for the first bytes of an
+    empty object); `put` one; `list` one per 1,000 keys; `delete` one per 1,000 keys (with Google
+    one per key); the first write four more, or two while another process proves the same.
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class ObjectStoreBucket:
         parallel: int,
         version: Literal["e_tag", "version"] = "e_tag",
     ) -> None:
-        """`name` is shown in errors; `prefix` is "" or ends with `/`.
+        """`name` is for messages; `prefix` is "" or ends with `/`.
 
-        `version` is what the service compares: the ETag, or (Google) a number of its own.
+        `version` is what the service compares: the ETag, or (Google) the generation.
         """
         self._service = Service(
             open_store, name=name, clock=clock, retry_s=retry_s, parallel=parallel
@@ -66,17 +65,15 @@ class ObjectStoreBucket:
         return f"{type(self).__name__}(bucket=`{self._name}` prefix=`{self._root}`)"
 
     def close(self) -> None:
-        """Let go of the threads and the connections."""
         self._service.close()
 
     # Reading
 
     def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
-        """Return each object, or its first bytes, in the order asked; None where there is none."""
         return self._service.map(lambda key: self._get(key, first), keys)
 
     def _get(self, key: str, first: int | None) -> Stored | None:
-        # No range can ask for nothing, so at least one byte is asked for.
+        # A range cannot be empty, so at least one byte is requested.
         asked: GetOptions = {} if first is None else {"range": (0, max(first, 1))}
         try:
             try:
@@ -84,7 +81,7 @@ class ObjectStoreBucket:
             except Refusal as refusal:
                 if refusal.kind is not Kind.RANGE:
                     raise
-                # Of an empty object there is no first byte. It may have grown since, hence no HEAD.
+                # An empty object has no first byte. It may have grown since, hence GET, not HEAD.
                 return self._service.ask(lambda store: self._read(store, key, {}, first))
         except Refusal as refusal:
             if refusal.kind is Kind.MISSING:
@@ -100,7 +97,7 @@ class ObjectStoreBucket:
         return Stored(data[:first], meta["size"], meta[self._version], _modified(meta))
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return the ETag of each key; what has not changed is told without being sent."""
+        """Return the ETag of each key, by requests that send no data of unchanged objects."""
         found = self._service.map(lambda each: self._fingerprint(*each), list(known.items()))
         return dict(zip(known, found, strict=True))
 
@@ -117,7 +114,7 @@ class ObjectStoreBucket:
                 return None
             if refusal.kind is Kind.RANGE:
                 return "empty"
-            # What cannot be told is told by whoever reads it; it must not stop the others.
+            # A reader of this object will get the error; it must not stop the others.
             return "refused"
 
     def _e_tag(self, store: "ObjectStore", key: str, asked: "GetOptions") -> str:
@@ -125,14 +122,13 @@ class ObjectStoreBucket:
         return meta["e_tag"] or str(meta["last_modified"])
 
     def listen(self, *, poll_s: float, clock: Clock) -> Poller:
-        """Nobody tells, so it is looked at."""
+        """Poll: object stores send no notifications."""
         return Poller(first_s=poll_s / _LIVELY, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        """Return a page of keys that begin with a prefix and come after `after`, in order.
+        """As `Bucket.list`; `after` is a key, or ends with `~`.
 
-        `after` is a key, or ends with `~`: a tree would take the name of a folder for the whole of
-        it.
+        A service that keeps trees would skip a whole folder after its name.
         """
         whole, last = self._root + prefix, self._root + after
         offset = order.start_of(whole, last)
@@ -164,7 +160,6 @@ class ObjectStoreBucket:
     # Writing
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        """Store an object durably as one step; return its new version."""
         self._prove()
         try:
             return self._put(key, data, expect)
@@ -179,11 +174,11 @@ class ObjectStoreBucket:
             mode = "create"
         elif expect is not ANY:
             mode = {"e_tag": expect} if self._version == "e_tag" else {"version": expect}
-        # For people's browsers, and the tools of others, who say so too.
+        # For browsers; other tools set it too.
         attributes: Attributes = {"Content-Type": "application/json"} if _is_json(key) else {}
 
         def request(store: "ObjectStore") -> str:
-            # Never in parts: those would be several steps.
+            # Never multipart: those are several steps.
             done = store.put(
                 self._root + key, data, mode=mode, use_multipart=False, attributes=attributes
             )
@@ -192,7 +187,6 @@ class ObjectStoreBucket:
         return self._service.ask(request, write=True, again=again or expect is ANY)
 
     def mark(self, keys: Sequence[str]) -> None:
-        """Store empty objects durably, whatever stands there."""
         if keys:
             self._prove()
             self._service.map(self._mark, keys)
@@ -204,10 +198,10 @@ class ObjectStoreBucket:
             raise self._service.misread(refusal) from None
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects that exist.
+        """Remove objects.
 
-        A service confirms every key of a request, or else obstore raises, and the request is sent
-        again. What others put meanwhile is not looked for: it must not be deleted a second time.
+        A service confirms every key of a request; otherwise obstore raises, and the request is sent
+        again. There is no check afterwards: what was put meanwhile must not be deleted.
         """
         if keys:
             self._prove()
@@ -218,9 +212,9 @@ class ObjectStoreBucket:
         self._service.map(self._delete, [[key] for batch in undone for key in batch])
 
     def _delete(self, keys: Sequence[str]) -> Sequence[str]:
-        """Delete in one request; return the keys if that ended with one that is not there.
+        """Delete in one request; return the keys if it failed because one does not exist.
 
-        Some services mind that, and leave the others undone.
+        Some services then leave the others undeleted.
         """
         paths = [self._root + key for key in keys]
         try:
@@ -230,8 +224,6 @@ class ObjectStoreBucket:
                 raise self._service.misread(refusal) from None
             return keys if len(keys) > 1 else ()
         return ()
-
-    # Proving that the service honours conditions
 
     def _prove(self) -> None:
         """Refuse a service that ignores conditions, before anything is written to it."""
@@ -244,9 +236,9 @@ class ObjectStoreBucket:
                 return
             try:
                 made = self._made_probe(None)
-                # Only who made the probe removes it: so until then it is there for its maker, and
-                # others are refused by the one or the other condition. Twice, for a delete of
-                # another's that was late may have removed ours.
+                # Only the process that created the probe removes it. Until then it exists, and one
+                # of the two conditions must refuse a write. It is tried twice, as a delayed delete
+                # of another process may have removed our probe.
                 twice = made and self._made_probe(None) and self._made_probe(None)
                 ignored = "If-None-Match" if twice else ""
                 if not ignored and self._made_probe(self._wrong_version()):
@@ -254,18 +246,18 @@ class ObjectStoreBucket:
                 if made or ignored:
                     self._delete([_PROBE])
             except Unavailable as cause:
-                raise Unavailable(*cause.args) from None  # nothing of the caller's was sent
+                raise Unavailable(*cause.args) from None  # the caller's data was not sent
             if ignored:
                 self._unfit = (
-                    f"the object store ignores conditions, so that writers would overwrite each"
-                    f" other. {self._service.about} condition=`{ignored}`"
+                    f"the object store ignores conditional writes, so that writers would overwrite"
+                    f" each other: choose another one. {self._service.about} condition=`{ignored}`"
                 )
                 raise Unsupported(self._unfit)
             self._proven = True
 
     def _made_probe(self, expect: str | None) -> bool:
         try:
-            # Sent again, it is refused if it was stored, which proves the same.
+            # If it was stored and is sent again it is refused, which proves the same.
             self._put(_PROBE, b"limpet", expect, again=True)
         except Refusal as refusal:
             if refusal.kind in (Kind.MOVED, Kind.MISSING):

@@ -1,8 +1,7 @@
-"""How to open a bucket in an object store: S3 and what speaks like it, Google's, Microsoft's.
+"""Opening a bucket in an object store: S3 and compatible services, Google, Azure.
 
-Opening makes no request. Whatever is not given is taken from where the service's own tools look:
-variables of the environment, which obstore reads too, AWS's profiles, the roles of a container or a
-machine.
+Opening makes no request. What is not given is taken from where the service's own tools look:
+environment variables, which obstore reads too, AWS profiles, the roles of a container or a machine.
 """
 
 import re
@@ -60,31 +59,31 @@ def s3_bucket(
     clock: Clock,
     environ: Mapping[str, str],
 ) -> ObjectStoreBucket:
-    """Return a bucket of S3 or of a service like it, which then has an `endpoint_url`.
+    """Open a bucket of S3, or of a compatible service at an `endpoint_url`.
 
-    `path_style` puts the bucket's name in the path and not in the host: so it is by default with an
+    `path_style` puts the bucket's name into the path instead of the host. It is the default with an
     `endpoint_url`, and for a name with dots, which no certificate covers.
 
     Raises:
-        InvalidInput: a value is not acceptable, or the profile is not there.
+        InvalidInput: a value is not acceptable, or the profile does not exist.
         Unsupported: obstore is not installed, or the profile needs AWS's own tools.
     """
     _require_obstore()
     _check_name(bucket)
     for text in (region, access_key_id, secret_access_key, session_token):
-        # They become part of a header, where the client breaks on anything else.
+        # They become part of a header, where the client fails on anything else.
         if text is not None and not re.fullmatch(r"[!-~]+", text):
-            raise InvalidInput("a region or a key holds a character that it cannot have")
+            raise InvalidInput("a region or a key has a character that is not allowed")
     if (access_key_id is None) != (secret_access_key is None):
-        raise InvalidInput("an access key and its secret are given together or not at all")
+        raise InvalidInput("give both access_key_id and secret_access_key, or neither")
     found = read_profile(environ, profile)
     keys = found.keys
     if access_key_id is not None and secret_access_key is not None:
         keys = Keys(access_key_id, secret_access_key, session_token)
     url = endpoint_url or _first_of(environ, _ENDPOINT_VARIABLES) or found.endpoint_url
-    place = region or _first_of(environ, _REGION_VARIABLES) or found.region or "us-east-1"
-    # obstore would obey a variable that turns conditions off.
-    config: S3Config = {"region": place, "conditional_put": "etag"}
+    region = region or _first_of(environ, _REGION_VARIABLES) or found.region or "us-east-1"
+    # Otherwise an environment variable could turn conditional writes off.
+    config: S3Config = {"region": region, "conditional_put": "etag"}
     in_path = path_style if path_style is not None else bool(url) or "." in bucket
     config["virtual_hosted_style_request"] = not in_path
     if url:
@@ -106,10 +105,10 @@ def s3_bucket(
 def client_bucket(
     client: "ObjectStore", *, name: str, prefix: str = "", clock: Clock
 ) -> ObjectStoreBucket:
-    """Return a bucket over a store of obstore that somebody else made; `name` is for errors."""
+    """Return a bucket over an obstore store of the caller; `name` is for messages."""
     _require_obstore()
     if not all(hasattr(client, verb) for verb in ("get", "put", "delete", "list")):
-        raise InvalidInput(f"the client is no store of obstore. type=`{type(client).__name__}`")
+        raise InvalidInput(f"the client is not an obstore store. type=`{type(client).__name__}`")
     return _opened(
         lambda: client, name, prefix=prefix, clock=clock, retry_s=RETRY_S, parallel=PARALLEL
     )
@@ -124,7 +123,7 @@ def gcs_bucket(
     parallel: int = PARALLEL,
     clock: Clock,
 ) -> ObjectStoreBucket:
-    """Return a bucket of Google Cloud Storage. Credentials are where Google's tools look."""
+    """Open a bucket of Google Cloud Storage, with the credentials that Google's tools find."""
     _require_obstore()
     _check_name(bucket)
 
@@ -140,7 +139,7 @@ def gcs_bucket(
         clock=clock,
         retry_s=retry_s,
         parallel=parallel,
-        version="version",  # Google compares the generation of an object, and not its ETag
+        version="version",  # Google compares the generation of an object, not its ETag
     )
 
 
@@ -154,9 +153,9 @@ def azure_bucket(
     parallel: int = PARALLEL,
     clock: Clock,
 ) -> ObjectStoreBucket:
-    """Return a container of Azure Blob Storage. Credentials are where Azure's tools look.
+    """Open a container of Azure Blob Storage, with the credentials that Azure's tools find.
 
-    Azure lists from the beginning of a folder only, so that later pages cost more.
+    Azure lists only from the beginning of a folder, so later pages cost more.
     """
     _require_obstore()
     _check_name(container)
@@ -177,7 +176,7 @@ def normal_prefix(prefix: str) -> str:
     names = [name for name in prefix.split("/") if name]
     for name in names:
         if name in (".", "..") or not name.isprintable() or "\\" in name:
-            raise InvalidInput(f"the prefix holds a name that is not acceptable. name=`{name!a}`")
+            raise InvalidInput(f"a name in the prefix is not allowed. name=`{name!a}`")
     return "".join(f"{name}/" for name in names)
 
 
@@ -202,14 +201,14 @@ def _first_of(environ: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 def _check_name(bucket: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9._$-]+", bucket):
-        raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
+        raise InvalidInput(f"the name of the bucket is not valid. bucket=`{bucket!a}`")
 
 
 def address_of(url: str, bucket: str | None) -> str:
-    """Return the address to send requests to, with the bucket in the host if given."""
-    scheme, mark, rest = url.partition("://")
-    if not mark or scheme not in ("http", "https") or not rest.strip("/"):
-        # It is not shown: it may hold a password.
+    """Return the URL to send requests to, with the bucket in the host if given."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in ("http", "https") or not rest.strip("/"):
+        # The URL is not shown: it may hold a password.
         raise InvalidInput("the endpoint_url must begin with http:// or https://")
     try:
         parts = urlsplit(url)
@@ -217,15 +216,15 @@ def address_of(url: str, bucket: str | None) -> str:
     except ValueError:
         named = None
     if not named or not re.fullmatch(r"[!-~]+", rest):
-        raise InvalidInput("the endpoint_url is not one: the host, the port, or a blank in it")
+        raise InvalidInput("the endpoint_url is not valid: check the host and the port")
     if bucket is not None and (":" in named or re.fullmatch(r"[0-9.]+", named)):
-        raise InvalidInput("a bucket cannot stand before an address in numbers: set path_style")
+        raise InvalidInput("the endpoint_url has an IP address: set path_style=True")
     host = rest.rstrip("/")
     return f"{scheme}://{host}" if bucket is None else f"{scheme}://{bucket}.{host}"
 
 
 def _provider(keys: Keys) -> "Callable[[], S3Credential]":
-    """Return a source of keys: as plain settings they would be mixed with the environment's."""
+    """Return a credential provider: plain settings would be mixed with the environment's."""
 
     def provide() -> "S3Credential":
         return {

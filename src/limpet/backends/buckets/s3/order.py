@@ -2,11 +2,10 @@
 
 S3 lists keys by their bytes. SeaweedFS keeps a tree and lists by the names along the path, as if
 `/` came before every other character. Both keep a folder together, and both agree on keys that
-part at characters other than `/`; what follows uses nothing else.
+first differ in characters other than `/`; this module relies on nothing else.
 
-A listing that is asked for the keys after an `offset` must be asked for one in the folder that is
-listed: outside of it SeaweedFS compares by bytes all the same. And an offset that names a folder
-skips the whole of it there, so none of ours does.
+An `offset` must be inside the folder that is listed: outside of it SeaweedFS compares by bytes. And
+an offset that names a folder skips the whole folder there, so ours never does.
 """
 
 _SURROGATES_END = 0xE000
@@ -14,31 +13,27 @@ _LOWEST = "!"
 
 
 def folder_of(key: str) -> str:
-    """Return the folder that a key or a prefix stands in, with its `/`; "" for none."""
+    """Return the folder of a key or a prefix, with its `/`; "" for none."""
     return key[: key.rfind("/") + 1]
 
 
 def before(text: str) -> str:
-    """Return an offset that comes before all keys that begin with a text, and little else does.
-
-    The text does not end with `/`.
-    """
+    """Return an offset just before all keys that begin with a text, which does not end with `/`."""
     stem, last = text[:-1], text[-1]
     if last <= _LOWEST:
-        # There is hardly a character before it. What ends with `/` is no path.
+        # Hardly a character comes before it. A path cannot end with `/`.
         return "" if stem == folder_of(stem) else stem
     code = ord(last) - 1
     if code == _SURROGATES_END - 1:
         code -= 0x800
-    # `~` is the last of the characters that names are made of. Should others follow, they are
-    # listed for nothing.
+    # `~` is the last character that our names have. Other names that follow are listed in vain.
     return f"{stem}{chr(code)}~~~"
 
 
 def start_of(prefix: str, after: str) -> str | None:
     """Return the offset for listing the keys of a prefix that come after a key.
 
-    "" is the beginning of the folder. None says that no key can follow.
+    "" is the beginning of the folder. None: no key can follow.
     """
     folder = folder_of(prefix)
     begin = "" if prefix == folder else before(prefix)
@@ -49,14 +44,13 @@ def start_of(prefix: str, after: str) -> str | None:
         return f"{after} " if after.endswith("/") else after
     at = len(_shared(after, prefix))
     if at >= len(folder) and after[at] == "/":
-        # `x/…` stands before `x-1` in a tree and behind it by bytes: the service decides, and
-        # since nothing in that folder begins with the prefix, from the folder's end on.
+        # `x/…` comes before `x-1` in a tree and after it by bytes. No key in that folder has the
+        # prefix, so the listing begins at the folder's end, wherever the service has it.
         return f"{after[:at]}/~"
     return begin if after < prefix else None
 
 
 def _shared(one: str, other: str) -> str:
-    """Return the text that both begin with."""
     for at, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return one[:at]

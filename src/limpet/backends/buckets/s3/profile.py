@@ -1,8 +1,8 @@
-"""Where AWS keeps its settings, besides the environment: the files of profiles.
+"""The profile files of AWS.
 
-obstore knows the environment and the roles of containers and machines, and reads no files. Those
-hold keys as such, which is what is read here, or ways to get keys (single sign-on, roles, commands)
-that need AWS's own tools: these are refused by name, rather than fall through to another identity.
+obstore reads the environment and the roles of containers and machines, but no files. A profile
+holds keys, which are read here, or a way to get keys (single sign-on, a role, a command) that needs
+AWS's own tools: that is refused by name, instead of silently using another identity.
 """
 
 import configparser
@@ -22,7 +22,7 @@ _NEEDS_TOOLS = (
 
 
 class Keys(NamedTuple):
-    """What signs requests. Not shown by its `repr`, so that no message or log holds it."""
+    """What signs requests. Its `repr` hides them from messages and logs."""
 
     access_key_id: str
     secret_access_key: str
@@ -33,20 +33,18 @@ class Keys(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What a profile says about a bucket."""
-
     keys: Keys | None = None
     region: str | None = None
     endpoint_url: str | None = None
 
 
 def read_profile(environ: Mapping[str, str], name: str | None) -> Profile:
-    """Return what the files say for a profile: the one named, `$AWS_PROFILE`, or `default`.
+    """Read a profile: the given one, `$AWS_PROFILE`, or `default`.
 
-    Keys in the environment win over those of a profile that was not named by the caller.
+    Keys in the environment win over those of a profile that the caller did not name.
 
     Raises:
-        InvalidInput: a profile that was asked for is not there, or a file cannot be read.
+        InvalidInput: the profile does not exist, or a file cannot be read.
         Unsupported: it has no keys, but a way to get them that needs AWS's tools.
     """
     asked = name or environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE")
@@ -86,6 +84,6 @@ def _section(
     try:
         parser.read(path, encoding="utf-8")
     except (OSError, UnicodeError, configparser.Error):
-        # The parser quotes the line that it does not understand, which may be a key.
+        # The parser's message quotes the line, which may be a key.
         raise InvalidInput(f"the AWS settings cannot be read. path=`{path}`") from None
     return dict(parser[section]) if parser.has_section(section) else None

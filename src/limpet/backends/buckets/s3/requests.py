@@ -1,8 +1,12 @@
-"""How an object store is asked: when a request is sent again, in parallel, and in which process.
+"""Requests to an object store: retries, parallelism, and the meaning of failures.
 
-Requests are retried here and not in obstore, which would send a conditional write again after a
-lost reply, and then take what it wrote itself for somebody else's. A request that surely was not
-executed is sent again after a pause; one that may have been is sent again only if that is harmless.
+Requests are retried here and not in obstore, which would repeat a conditional write after a lost
+reply, and then take its own write for that of another process. A request that was certainly not
+executed is repeated after a pause; one that may have been, only if that is harmless.
+
+What a failed request means is read from obstore's exception: its class, and its text, which alone
+has the status, the service's code and the kind of network error. The text may also quote signed
+headers or a URL with a token, so it is neither shown nor chained; only known words are extracted.
 """
 
 import os
@@ -13,22 +17,15 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from limpet.backends.support.backoff import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.protocol import Clock
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# What a failed request means: read from what obstore raises, which is a class and a text.
-#
-# The text is the only place where the status, the service's code and the kind of network error
-# stand. It may also quote headers that the service signed, or an address with a token in it: so it
-# is neither shown nor chained, only the few words that are recognised here.
-
 
 class Kind(Enum):
-    """What to do about a failure."""
-
     MISSING = "there is no such object"
     MOVED = "a condition does not hold"
     RANGE = "the object is too short for the range"
@@ -42,14 +39,14 @@ class Kind(Enum):
 
 
 class Failure(NamedTuple):
-    """What is known about a failed request: nothing in it is secret."""
+    """What is known about a failed request, without secrets."""
 
     kind: Kind
     reason: str
 
 
 class Refusal(Exception):
-    """A service answered, and the answer is no: for whoever sent the request to understand."""
+    """The service answered that the object is missing, has moved, or is too short."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
@@ -57,7 +54,6 @@ class Refusal(Exception):
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Return what obstore raises."""
     from obstore.exceptions import BaseError
 
     return (BaseError, FileNotFoundError, NotImplementedError, ValueError)
@@ -119,7 +115,6 @@ _KINDS_BY_STATUS = {
 
 
 def read_failure(cause: Exception) -> Failure:
-    """Return what is known about a failure."""
     text = str(cause)
     status = _first(_STATUS, text)
     code = _first(_CODE, text)
@@ -128,7 +123,7 @@ def read_failure(cause: Exception) -> Failure:
         return Failure(Kind.NO_BUCKET, reason)
     if code in _CREDENTIALS:
         return Failure(Kind.DENIED, reason)
-    # Without a status it is about one object of many, and the others may be done.
+    # Without a status the code is about one object of many, and the others may be done.
     if code in _NOT_EXECUTED and status:
         return Failure(Kind.BUSY, reason)
     if _INSTANCE.search(text):
@@ -143,7 +138,7 @@ def read_failure(cause: Exception) -> Failure:
 def _kind_of_status(status: int) -> Kind:
     if status in _KINDS_BY_STATUS:
         return _KINDS_BY_STATUS[status]
-    # A 5xx may come from something between us and a service that has done as it was told.
+    # A 5xx may come from a proxy, while the service itself has executed the request.
     return Kind.UNCLEAR if status >= 500 else Kind.REFUSED
 
 
@@ -155,7 +150,7 @@ def _read_network(text: str) -> Failure:
     reason = " ".join(filter(None, (kind, detail)))
     if "redirect" in text.partition("Debug source:")[0]:
         return Failure(Kind.REFUSED, "redirect: is the region right?")
-    # Without a connection nothing was sent. After any other trouble it may have been.
+    # Without a connection nothing was sent. After any other failure it may have been.
     return Failure(Kind.BUSY if kind == "Connect" else Kind.UNCLEAR, reason or "unknown")
 
 
@@ -165,14 +160,14 @@ def _first(pattern: re.Pattern[str], text: str) -> str:
 
 
 def error_of(failure: Failure, bucket: str, *, sent: bool) -> LimpetError:
-    """Return the error for a failure that is not to be retried any more.
+    """Return the error for a failure that is not retried any more.
 
-    `sent` says that a write may have been executed, by this attempt or one before.
+    `sent`: a write may have been executed, by this attempt or an earlier one.
     """
     about = f"bucket=`{bucket}` reason=`{failure.reason}`"
     match failure.kind:
         case Kind.INVALID:
-            return InvalidInput(f"the key is not acceptable for an object store. {about}")
+            return InvalidInput(f"the object store does not accept the key. {about}")
         case Kind.INCAPABLE:
             return Unsupported(f"the object store cannot do this. {about}")
         case Kind.BUSY | Kind.UNCLEAR:
@@ -187,15 +182,15 @@ U = TypeVar("U")
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 5.0
 
-# The process whose threads serve obstore. They do not survive a fork, and obstore would wait for
-# them without end, also when all is opened anew.
+# The process that runs obstore's threads. They do not survive a fork, and obstore would wait for
+# them for ever, even in a store that is opened after the fork.
 _process: int | None = None
 
 
 class Service:
-    """One bucket of an object store, asked by many threads. Opened by the first request.
+    """One bucket of an object store, for many threads. Opened by the first request.
 
-    A request takes at most `retry_s`, and the time of one attempt on top.
+    A request takes at most `retry_s` and the time of one attempt.
     """
 
     def __init__(
@@ -218,14 +213,13 @@ class Service:
         self._pool: ThreadPoolExecutor | None = None
 
     def close(self) -> None:
-        """Let go of the threads and the connections."""
         with self._lock:
             pool, self._pool, self._store = self._pool, None, None
         if pool is not None and _process == os.getpid():
             pool.shutdown()
 
     def answer(self, request: "Callable[[ObjectStore], T]") -> T:
-        """Ask for what a service has no reason to refuse."""
+        """As `ask`, for a request that cannot be refused."""
         try:
             return self.ask(request)
         except Refusal as refusal:
@@ -238,16 +232,17 @@ class Service:
         write: bool = False,
         again: bool = True,
     ) -> T:
-        """Send a request until it is answered, as long as that is harmless and not too late.
+        """Send a request until it is answered, as long as repeating is harmless, up to `retry_s`.
 
-        `again` says that it may be sent again though it may have been executed.
+        `again`: it may be repeated although it may have been executed.
 
         Raises:
-            Refusal: the answer is no.
+            Refusal: the object is missing, has moved, or is too short.
         """
         store = self._opened()
-        deadline = self._clock.monotonic() + self._retry_s
-        pause = _PAUSE_S
+        backoff = Backoff(
+            self._clock, first_s=_PAUSE_S, longest_s=_PAUSE_S_MAX, wait_s=self._retry_s
+        )
         sent = False
         while True:
             try:
@@ -258,15 +253,12 @@ class Service:
                 raise Refusal(failure)
             unclear = failure.kind is Kind.UNCLEAR
             sent = sent or (write and unclear)
-            wait_s = pause * (0.5 + self._clock.jitter())
-            late = self._clock.monotonic() + wait_s > deadline
-            if late or not (failure.kind is Kind.BUSY or (unclear and again)):
+            harmless = failure.kind is Kind.BUSY or (unclear and again)
+            if not harmless or not backoff.sleep():
                 raise error_of(failure, self._name, sent=sent)
-            self._clock.sleep(wait_s)
-            pause = min(pause * 2, _PAUSE_S_MAX)
 
     def misread(self, refusal: Refusal) -> Unavailable:
-        """Return the error for an answer that nothing we asked for explains."""
+        """Return the error for a refusal that the request cannot explain."""
         return Unavailable(f"the object store refused the request. {self.about} reason=`{refusal}`")
 
     def _opened(self) -> "ObjectStore":
@@ -284,14 +276,14 @@ class Service:
             return self._store
 
     def map(self, work: Callable[[U], T], items: Sequence[U]) -> list[T]:
-        """Do some work on each item, in parallel; when it fails, only after all of it has ended."""
+        """Call `work` for each item, in parallel; raise a failure only after all have ended."""
         if len(items) < 2:
             return [work(item) for item in items]
         self._opened()
         failed = threading.Event()
 
         def task(item: U) -> T:
-            # Once one has waited in vain, those behind it need not wait as long again.
+            # Once one has failed after all its retries, the rest need not retry as long again.
             if failed.is_set():
                 raise CancelledError
             try:
@@ -305,7 +297,7 @@ class Service:
                 self._pool = ThreadPoolExecutor(self._parallel, "limpet-bucket")
             futures = [self._pool.submit(task, item) for item in items]
         try:
-            # They begin in order, so the first that failed comes before all that were cancelled.
+            # They start in order, so the first failure comes before all that were cancelled.
             return [future.result() for future in futures]
         except BaseException as cause:
             _give_up(futures, cause)
@@ -315,6 +307,6 @@ class Service:
 def _give_up(futures: Sequence[Future[T]], cause: BaseException) -> None:
     for future in futures:
         future.cancel()
-    # Who presses Ctrl-C does not want to wait; others must not find requests still under way.
+    # On Ctrl-C there is no waiting; after an error no request may still be running.
     if isinstance(cause, Exception):
         wait(futures)

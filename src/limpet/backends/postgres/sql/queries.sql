@@ -254,7 +254,7 @@ UPDATE limpet.scopes
    SET head_seq = %s, tip_seq = %s, next_seq = %s, floor = %s, codec = %s, stamps = %s
  WHERE pk = %s;
 
--- name: forget_trails
+-- name: forget_chains
 -- Of a scope and all whose states may build on its own.
 UPDATE limpet.scopes AS s
    SET codec = NULL,
@@ -262,7 +262,7 @@ UPDATE limpet.scopes AS s
   FROM limpet.scopes AS o
  WHERE o.pk = %s AND (s.pk = o.pk OR s.family = o.family) AND s.codec IS NOT NULL;
 
--- name: forget_trail
+-- name: forget_chain
 UPDATE limpet.scopes SET codec = NULL WHERE pk = %s;
 
 -- name: mark_scope

@@ -103,13 +103,13 @@ DELETE FROM labels WHERE seq = ?;
 -- name: move_scope
 UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, codec = ? WHERE pk = ?;
 
--- name: forget_trails
+-- name: forget_chains
 -- Of a whole session: a body of one of its scopes may build on one of another.
 UPDATE scopes SET codec = NULL
  WHERE codec IS NOT NULL
    AND session_pk = (SELECT x.session_pk FROM scopes AS x WHERE x.pk = ?);
 
--- name: forget_trail
+-- name: forget_chain
 UPDATE scopes SET codec = NULL WHERE pk = ?;
 
 -- name: uncover

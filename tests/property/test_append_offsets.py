@@ -10,7 +10,7 @@ from limpet.core import codec
 from limpet.core.commits import appended
 from limpet.core.deltas import delta
 from limpet.core.deltas.append_offsets import extended
-from limpet.protocol import Append, Tails
+from limpet.protocol import Append, AppendOffsets
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=8),
@@ -22,19 +22,19 @@ STATES = st.dictionaries(KEYS, st.lists(VALUES, max_size=3) | VALUES, max_size=6
 ANYTHING = 10**9
 
 
-def known(state: dict[str, Any]) -> tuple[bytes, Tails]:
-    encoded, tails = codec.encode_state(state)
+def known(state: dict[str, Any]) -> tuple[bytes, AppendOffsets]:
+    encoded, offsets = codec.encode_state(state)
     assert encoded == orjson.dumps(state)
-    assert tails is not None
-    return encoded, tails
+    assert offsets is not None
+    return encoded, offsets
 
 
 @given(STATES)
 def test_every_list_ends_where_it_is_said_to(state: dict[str, Any]) -> None:
-    encoded, tails = known(state)
-    assert set(tails) == set(state)
+    encoded, offsets = known(state)
+    assert set(offsets) == set(state)
     for key, value in state.items():
-        found = tails[key]
+        found = offsets[key]
         if not isinstance(value, list):
             assert found is None
             continue
@@ -50,14 +50,14 @@ def test_every_list_ends_where_it_is_said_to(state: dict[str, Any]) -> None:
 def test_appending_again_and_again_is_what_a_decoder_would_do(
     state: dict[str, Any], additions: list[tuple[str, list[Any]]]
 ) -> None:
-    encoded, tails = known(state)
+    encoded, offsets = known(state)
     for key, items in additions:
         append = Append(key, codec.encode(items), ANYTHING)
-        found = extended(tails, len(encoded), append)
+        found = extended(offsets, len(encoded), append)
         if found is None:
             assert not isinstance(state[key], list)
             continue
-        step, tails = found
+        step, offsets = found
         expected, _ = appended(append, encoded)
         assert delta.apply(encoded, step) == expected
         assert delta.size_of(step) == len(expected)
@@ -66,13 +66,13 @@ def test_appending_again_and_again_is_what_a_decoder_would_do(
         )
         encoded = expected
         state = codec.decode(expected)
-        assert tails == known(state)[1]
+        assert offsets == known(state)[1]
 
 
 @given(st.lists(st.integers(2**64, 2**70), min_size=1, max_size=3))
 def test_wide_integers_are_left_to_the_decoder(items: list[int]) -> None:
-    _, tails = known({"a": [1]})
-    assert extended(tails, 9, Append("a", codec.encode(items), ANYTHING)) is None
+    _, offsets = known({"a": [1]})
+    assert extended(offsets, 9, Append("a", codec.encode(items), ANYTHING)) is None
     assert codec.encode_state({"a": items})[1] is None
 
 
