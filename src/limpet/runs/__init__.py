@@ -26,7 +26,7 @@ from limpet.errors import InvalidInput
 from limpet.model import JSON
 from limpet.runs import verbs
 from limpet.runs.attempt import Plan, check_labels, check_metadata
-from limpet.runs.faces import AsyncRun, Run, held, held_async
+from limpet.runs.handles import AsyncRun, Run, held, held_async
 from limpet.runs.model import FACTS, Aborted, RunError, RunInfo
 
 __all__ = [

@@ -201,7 +201,7 @@ def test_errors_are_ours_and_theirs(store: Store) -> None:
         assert isinstance(caught.value, StorageError)
     with pytest.raises(InvalidInput, match="only bytes are stored"):
         wait(storage.write("a", "text"))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="needs a store"):
+    with pytest.raises(InvalidInput, match="expected a store"):
         ByteStorage("memory:")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="python or typescript"):
         ByteStorage(store, dialect="rust")  # type: ignore[arg-type]

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from limpet.compat.wire import ABSENT, Record
+from limpet.compat.wire import ABSENT, WireRecord
 from limpet.core import limits
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
 
 @dataclass(frozen=True)
-class Checkpoint(Record):
+class Checkpoint(WireRecord):
     """Where a run of a graph stood at the boundary of one of its nodes.
 
     `timestamp` is in milliseconds since 1970. `state` is an object, of which AgentOS uses the
@@ -55,7 +55,7 @@ class Checkpoint(Record):
 
 
 @dataclass(frozen=True)
-class CheckpointMetadata(Record):
+class CheckpointMetadata(WireRecord):
     """What a listing shows of a checkpoint.
 
     `state_size` is the length of the state as JavaScript writes it, in units of UTF-16.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from limpet.api.store import AsyncStore, Store
-from limpet.compat.agentos import stored
+from limpet.compat.agentos import mapping
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, check_name
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import JSON, SnapshotRef
@@ -36,13 +36,13 @@ class CheckpointStore:
             InvalidInput: an id is empty or too long, the timestamp is no number, the state is no
                 object, or something is not JSON (the message has its path).
         """
-        commit = stored.commit_of(Checkpoint.of(checkpoint).check(), self._store.driver.tools)
-        await self._store.driver.run(stored.upsert(commit))
+        commit = mapping.commit_of(Checkpoint.of(checkpoint).check(), self._store.driver.tools)
+        await self._store.driver.run(mapping.upsert(commit))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return a checkpoint by its id, None if there is none."""
-        found = await self._store.driver.run(stored.read(checkpoint_id))
-        return None if found is None else stored.checkpoint_of(found)
+        found = await self._store.driver.run(mapping.read(checkpoint_id))
+        return None if found is None else mapping.checkpoint_of(found)
 
     async def load(self, run_id: str, node_id: str | None = None) -> Checkpoint | None:
         """Return the latest checkpoint of a run, or of one of its nodes; None if there is none.
@@ -51,14 +51,14 @@ class CheckpointStore:
         overwritten keeps its place among equals, so that a save which is only repeated changes
         nothing. One state is read, whatever the number of checkpoints.
         """
-        labels = {stored.RUN: check_name("run_id", run_id)}
+        labels = {mapping.RUN: check_name("run_id", run_id)}
         if node_id is not None:
-            labels[stored.NODE] = check_name("node_id", node_id)
+            labels[mapping.NODE] = check_name("node_id", node_id)
         for ref in await self._newest(labels):
             found = await self._store.scope(*ref.scope).load(ref.id)
             # It may have been deleted or moved since.
             if found is not None and labels.items() <= found.labels.items():
-                return stored.checkpoint_of(found)
+                return mapping.checkpoint_of(found)
         return None
 
     async def latest(self, run_id: str) -> Checkpoint | None:
@@ -79,18 +79,20 @@ class CheckpointStore:
         check_name("graph_id", graph_id)
         # A run has fewer checkpoints than a graph, so what is looked up is the run.
         one_run = run_id is not None
-        labels = {stored.RUN: check_name("run_id", run_id)} if one_run else {stored.GRAPH: graph_id}
+        labels = (
+            {mapping.RUN: check_name("run_id", run_id)} if one_run else {mapping.GRAPH: graph_id}
+        )
         found = [
-            stored.metadata_of(info)
+            mapping.metadata_of(info)
             async for info in self._store.history(labels=labels)
-            if stored.is_checkpoint(info) and info.labels.get(stored.GRAPH) == graph_id
+            if mapping.is_checkpoint(info) and info.labels.get(mapping.GRAPH) == graph_id
         ]
         found.sort(key=lambda each: -each.timestamp)
         return found[:limit] if limit is not None and limit > 0 else found
 
     async def delete(self, checkpoint_id: str) -> None:
         """Remove a checkpoint; nothing happens if there is none. What others saved stays."""
-        await self._store.driver.run(stored.delete(checkpoint_id))
+        await self._store.driver.run(mapping.delete(checkpoint_id))
 
     async def fork(self, checkpoint_id: str, patch_state: Mapping[str, JSON] | None = None) -> str:
         """Begin a new run at a checkpoint, and return the id of that run.
@@ -106,11 +108,11 @@ class CheckpointStore:
             InvalidInput: the patch or a partition is no mapping, in the patch or in the state, or
                 something is not JSON.
         """
-        patch = stored.patch_of(patch_state)
-        source = await self._store.driver.run(stored.read(checkpoint_id))
+        patch = mapping.patch_of(patch_state)
+        source = await self._store.driver.run(mapping.read(checkpoint_id))
         if source is None:
             raise NotFound(f"the checkpoint was not found. checkpoint_id=`{checkpoint_id}`")
-        commit = stored.fork_of(source, patch, self._store.driver.tools)
+        commit = mapping.fork_of(source, patch, self._store.driver.tools)
         await self._store.driver.run(lambda backend: backend.commit(commit))
         return commit.scope.session_id
 
@@ -120,9 +122,9 @@ class CheckpointStore:
         They are looked up by the run alone, by which there are the fewest.
         """
         found = [
-            (stored.timestamp_of(info), SnapshotRef(info.scope, info.id))
-            async for info in self._store.history(labels={stored.RUN: labels[stored.RUN]})
-            if stored.is_checkpoint(info) and labels.items() <= info.labels.items()
+            (mapping.timestamp_of(info), SnapshotRef(info.scope, info.id))
+            async for info in self._store.history(labels={mapping.RUN: labels[mapping.RUN]})
+            if mapping.is_checkpoint(info) and labels.items() <= info.labels.items()
         ]
         # The last saved come first already, and sorting leaves equal ones as they are.
         found.sort(key=lambda each: -each[0])

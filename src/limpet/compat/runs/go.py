@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import orjson
 
-from limpet.backends.buckets.directory.folders import failure, flush
+from limpet.backends.buckets import failure, flush
 from limpet.compat.runs.checkpoint import ZERO_TIME, Checkpoint, bare, field_of, newest_first, taken
 from limpet.compat.runs.store import make_folder
 from limpet.compat.wire import folder_of

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets.directory.folders import failure
-from limpet.compat.runs import records
+from limpet.backends.buckets import failure
+from limpet.compat.runs import mapping
 from limpet.compat.runs.checkpoint import Checkpoint
 from limpet.compat.wire import address_of
 from limpet.errors import Corrupt, InvalidInput
@@ -64,7 +64,7 @@ class RunStore:
             InvalidInput: it is no checkpoint, or something in it is not JSON (the message has its
                 path), or too large: a task name has up to 256 characters.
         """
-        record = records.record_of(checkpoint)
+        record = mapping.record_of(checkpoint)
         self._store.scope(*record.scope).save(**record.options)
 
     def load(self, run_id: str) -> Checkpoint:
@@ -77,7 +77,7 @@ class RunStore:
             NotFound: the run has none.
             Corrupt: what is stored fails its check.
         """
-        return records.loaded(run_id, self._store.scope(*scope_of(run_id)).load())
+        return mapping.loaded(run_id, self._store.scope(*scope_of(run_id)).load())
 
     def list(self) -> Checkpoints:
         """Return the checkpoints of all runs, newest first by their `created_at`.
@@ -85,7 +85,7 @@ class RunStore:
         Of equal moments the last saved comes first, then they go by run_id. Only metadata is read:
         `messages` is None, `system_prompt` empty and `extra` too. A damaged run is left out.
         """
-        return records.listed(self._store.scopes(kind=KIND))
+        return mapping.listed(self._store.scopes(kind=KIND))
 
     def delete(self, run_id: str) -> None:
         """Remove a run: its checkpoint, and what else stands in its scope. Idempotent."""
@@ -141,16 +141,16 @@ class AsyncRunStore:
 
     async def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
         """Async twin of `RunStore.save`."""
-        record = records.record_of(checkpoint)
+        record = mapping.record_of(checkpoint)
         await self._store.scope(*record.scope).save(**record.options)
 
     async def load(self, run_id: str) -> Checkpoint:
         """Async twin of `RunStore.load`."""
-        return records.loaded(run_id, await self._store.scope(*scope_of(run_id)).load())
+        return mapping.loaded(run_id, await self._store.scope(*scope_of(run_id)).load())
 
     async def list(self) -> Checkpoints:
         """Async twin of `RunStore.list`."""
-        return records.listed([each async for each in self._store.scopes(kind=KIND)])
+        return mapping.listed([each async for each in self._store.scopes(kind=KIND)])
 
     async def delete(self, run_id: str) -> None:
         """Async twin of `RunStore.delete`."""

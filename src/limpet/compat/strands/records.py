@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from limpet.compat.wire import Record, shown
+from limpet.compat.wire import WireRecord, shown
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
@@ -41,7 +41,7 @@ def check_identifier(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True)
-class SnapshotLocation(Record):
+class SnapshotLocation(WireRecord):
     """The line of an agent, or of several that work together, inside a session."""
 
     session_id: str
@@ -59,7 +59,7 @@ class SnapshotLocation(Record):
 
 
 @dataclass(frozen=True)
-class Snapshot(Record):
+class Snapshot(WireRecord):
     """The state of an agent at one moment. `created_at` is text, kept as it is."""
 
     scope: str
@@ -70,12 +70,12 @@ class Snapshot(Record):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        self._be_text("created_at")
+        self._time_to_text("created_at")
         self._check_extra()
 
 
 @dataclass(frozen=True)
-class SnapshotManifest(Record):
+class SnapshotManifest(WireRecord):
     """What a scope says of itself. `updated_at` is text, kept as it is."""
 
     schema_version: str
@@ -83,12 +83,12 @@ class SnapshotManifest(Record):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        self._be_text("updated_at")
+        self._time_to_text("updated_at")
         self._check_extra()
 
 
 @dataclass(frozen=True)
-class SnapshotPage(Record):
+class SnapshotPage(WireRecord):
     """A page of ids. `next_token` is the `start_after` of the next one, None on the last."""
 
     snapshot_ids: tuple[str, ...]

@@ -29,11 +29,11 @@ from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.model import JSON, Finding, ScopeKey, Snapshot
 
 if TYPE_CHECKING:
-    from limpet.backends.buckets.protocol import Bucket
+    from limpet.backends.buckets import Bucket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limpet.backends.buckets.protocol import Bucket
+    from limpet.backends.buckets import Bucket
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ from limpet.errors import Unsupported
 from limpet.model import ANY
 
 if TYPE_CHECKING:
-    from limpet.backends.buckets.protocol import Bucket
+    from limpet.backends.buckets import Bucket
 import os
 from typing import Literal
 
