@@ -10,6 +10,7 @@ from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import Work, check_prefix
 from limpet.backends.support.backoff import Backoff
 from limpet.compat.genkit import mapping, rules
+from limpet.compat.genkit.records import S, SessionSnapshot
 from limpet.compat.genkit.tenants import (
     KIND,
     Context,
@@ -18,7 +19,6 @@ from limpet.compat.genkit.tenants import (
     check_prefix_of,
     tenant_of,
 )
-from limpet.compat.genkit.records import S, SessionSnapshot
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store, shown
 from limpet.core import ids, limits

@@ -26,6 +26,8 @@ from limpet.compat.genkit.node_files.check import check_folder, folders_below
 from limpet.compat.genkit.node_files.folder import TenantFolder
 from limpet.compat.genkit.node_files.format import GLOBAL, check_name, check_prefix
 from limpet.compat.genkit.node_files.watch import FileSubscription
+from limpet.compat.genkit.records import S, SessionSnapshot
+from limpet.compat.genkit.store import Callback, Mutator, apply_mutator
 from limpet.compat.genkit.tenants import (
     Context,
     PrefixOf,
@@ -33,8 +35,6 @@ from limpet.compat.genkit.tenants import (
     check_prefix_of,
     tenant_of,
 )
-from limpet.compat.genkit.records import S, SessionSnapshot
-from limpet.compat.genkit.store import Callback, Mutator, apply_mutator
 from limpet.compat.wire import folder_of, shown
 from limpet.core import ids, limits
 from limpet.errors import AlreadyExists, InvalidInput, Unavailable
