@@ -57,8 +57,7 @@ def start(
     on_success: OnSuccess = "delete",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractContextManager[Run]:
-    """With a `Store`: a context manager."""
+) -> AbstractContextManager[Run]: ...
 
 
 @overload
@@ -73,8 +72,7 @@ def start(
     on_success: OnSuccess = "delete",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractAsyncContextManager[AsyncRun]:
-    """With an `AsyncStore`: an async context manager."""
+) -> AbstractAsyncContextManager[AsyncRun]: ...
 
 
 def start(
@@ -129,8 +127,7 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "delete",
-) -> AbstractContextManager[Run]:
-    """With a `Store`: a context manager."""
+) -> AbstractContextManager[Run]: ...
 
 
 @overload
@@ -142,8 +139,7 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "delete",
-) -> AbstractAsyncContextManager[AsyncRun]:
-    """With an `AsyncStore`: an async context manager."""
+) -> AbstractAsyncContextManager[AsyncRun]: ...
 
 
 def adopt(
@@ -169,13 +165,11 @@ def adopt(
 
 
 @overload
-def abort(store: Store, run_id: str) -> RunInfo:
-    """With a `Store`: at once."""
+def abort(store: Store, run_id: str) -> RunInfo: ...
 
 
 @overload
-def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]:
-    """With an `AsyncStore`: awaited."""
+def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]: ...
 
 
 def abort(store: Store | AsyncStore, run_id: str) -> Any:
@@ -192,13 +186,11 @@ def abort(store: Store | AsyncStore, run_id: str) -> Any:
 
 
 @overload
-def get(store: Store, run_id: str) -> RunInfo | None:
-    """With a `Store`: at once."""
+def get(store: Store, run_id: str) -> RunInfo | None: ...
 
 
 @overload
-def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]:
-    """With an `AsyncStore`: awaited."""
+def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]: ...
 
 
 def get(store: Store | AsyncStore, run_id: str) -> Any:
@@ -210,15 +202,13 @@ def get(store: Store | AsyncStore, run_id: str) -> Any:
 @overload
 def list(
     store: Store, *, status: str | None = None, task: str | None = None, prefix: str = ""
-) -> Iterator[RunInfo]:
-    """With a `Store`: an iterator."""
+) -> Iterator[RunInfo]: ...
 
 
 @overload
 def list(
     store: AsyncStore, *, status: str | None = None, task: str | None = None, prefix: str = ""
-) -> AsyncIterator[RunInfo]:
-    """With an `AsyncStore`: an async iterator."""
+) -> AsyncIterator[RunInfo]: ...
 
 
 def list(

@@ -119,9 +119,7 @@ class Attempt:
         while True:
             expect = self.last.revision
             try:
-                yield lambda backend, expect=expect: backend.delete_scope(  # type: ignore[misc]
-                    self._plan.scope, expect=expect, fence=self._fence
-                )
+                yield _delete(self._plan.scope, expect, self._fence)
             except Conflict as error:
                 yield from self._recover(error, expect)
             else:
@@ -158,9 +156,7 @@ class Attempt:
             try:
                 commit = yield from make()
                 self._nonces.append(commit.stamp.nonce)
-                self._last = yield lambda backend, commit=commit: backend.commit(  # type: ignore[misc]
-                    commit
-                )
+                self._last = yield _store(commit)
             except Conflict as error:
                 yield from self._recover(error, expect)
             else:
@@ -261,6 +257,14 @@ class Attempt:
 
 def read_head(scope: ScopeKey) -> Work[list[Found]]:
     return lambda backend: backend.read_snapshots(scope, [None])
+
+
+def _store(commit: Commit) -> Work[SnapshotInfo]:
+    return lambda backend: backend.commit(commit)
+
+
+def _delete(scope: ScopeKey, expect: str, fence: str) -> Work[int]:
+    return lambda backend: backend.delete_scope(scope, expect=expect, fence=fence)
 
 
 def in_place(

@@ -16,16 +16,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
-from math import isfinite
 from typing import TypeAlias
 
 import orjson
 
 from limpet.backends.buckets import failure, flush
+from limpet.compat.json_files import dump_indented, is_file_name, load_strict
 from limpet.compat.runs.checkpoint import ZERO_TIME, Checkpoint, bare, field_of, newest_first, taken
 from limpet.compat.runs.store import make_folder
 from limpet.compat.wire import folder_of
-from limpet.core import codec, limits
 from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, Finding
@@ -65,18 +64,8 @@ _TOO_FINE = re.compile(r"(\.\d{9})\d+")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Return the file of a checkpoint, byte for byte as Go writes it.
-
-    Numbers are exact: `1.0` stays `1.0`, and integers of any length are kept.
-
-    Raises:
-        InvalidInput: a value is not JSON; the message has its path.
-    """
-    value = codec.decode(codec.encode(checkpoint.to_json(), what="checkpoint"))
-    try:
-        data = orjson.dumps(value, option=orjson.OPT_INDENT_2)
-    except TypeError:  # integers beyond 64 bits
-        data = json.dumps(value, indent=2, ensure_ascii=False).encode()
+    """Return the file of a checkpoint, byte for byte as Go writes it."""
+    data = dump_indented(checkpoint.to_json(), what="checkpoint")
     for character, escape in _ESCAPES:
         data = data.replace(character, escape)
     return data
@@ -150,28 +139,13 @@ def _value(data: bytes) -> JSON:
     # Each byte that is not UTF-8 becomes one surrogate here, and one U+FFFD in Go.
     text = _SURROGATE.sub("\ufffd", data.decode("utf-8", "surrogateescape"))
     try:
-        value = _loads(text)
+        value = load_strict(text)
         if "\\ud" in text or "\\uD" in text:
             # An escaped half of a pair. Whole pairs have become one character.
-            value = _loads(_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+            value = load_strict(_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError) as cause:
         raise Corrupt("the file is not JSON") from cause
     return value
-
-
-def _loads(text: str) -> JSON:
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not isfinite(number):
-        raise ValueError("a number is too large")
-    return number
 
 
 class GoRunStore:
@@ -378,17 +352,7 @@ class GoRunStore:
 
 
 def is_name(run_id: object) -> bool:
-    """Return whether an id can be one file name, which leads to no other folder."""
-    try:
-        plain = limits.check_id("run_id", run_id)
-    except InvalidInput:
-        return False
-    return (
-        plain not in (".", "..")
-        and "/" not in plain
-        and "\\" not in plain
-        and len(plain.encode()) <= _NAME_BYTES_MAX
-    )
+    return is_file_name(run_id, bytes_max=_NAME_BYTES_MAX)
 
 
 def _read_metadata(handle: int) -> Checkpoint:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from limpet.api.store import AsyncStore, Store
@@ -42,12 +41,7 @@ class RunStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -126,12 +120,7 @@ class AsyncRunStore:
             await self._opened.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 
 from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
+from limpet.compat.json_files import load_strict
 from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import SCHEMA_VERSION, SCOPES
 from limpet.compat.strands.storage import FORM, GONE, moment_of, parent_in
@@ -162,7 +163,7 @@ def _plain(data: bytes) -> _Parsed:
 def _parse(data: bytes, dialect: Dialect) -> _Parsed:
     plain = _plain(data)
     try:
-        document = json.loads(data, parse_constant=_refuse)
+        document = load_strict(data)
         is_snapshot = dialect_of(document) is not None and isinstance(document.get("data"), dict)
         if not is_snapshot:
             return plain
@@ -174,10 +175,6 @@ def _parse(data: bytes, dialect: Dialect) -> _Parsed:
         with suppress(Unsupported, InvalidInput):
             document = to_typescript(document)
     return _Parsed(document.pop("data"), form, document, plain)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _format(document: dict[str, JSON], form: str) -> bytes:

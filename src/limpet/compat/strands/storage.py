@@ -10,7 +10,6 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from limpet import opening
@@ -103,7 +102,7 @@ class SnapshotStorage(Protocol):
         ...
 
 
-class StoreStorage:
+class StoreStorage(SnapshotStorage):
     """A `SnapshotStorage` in an opened store, sync or async. The caller closes the store."""
 
     def __init__(self, store: Store | AsyncStore) -> None:
@@ -112,7 +111,6 @@ class StoreStorage:
     async def save_snapshot(
         self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
     ) -> None:
-        """See `SnapshotStorage.save_snapshot`."""
         address = SnapshotLocation.of(location).check()
         if not isinstance(is_latest, bool):
             raise InvalidInput(f"is_latest must be a bool. type=`{type(is_latest).__name__}`")
@@ -141,7 +139,6 @@ class StoreStorage:
     async def load_snapshot(
         self, location: AnyLocation, snapshot_id: str | None = None
     ) -> Snapshot | None:
-        """See `SnapshotStorage.load_snapshot`."""
         address = SnapshotLocation.of(location).check()
         if snapshot_id is not None:
             check_identifier("snapshot_id", snapshot_id)
@@ -155,7 +152,6 @@ class StoreStorage:
     async def list_snapshot_ids(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> list[str]:
-        """See `SnapshotStorage.list_snapshot_ids`."""
         if limit is not None and _check_limit(limit) <= 0:
             return []
         address = SnapshotLocation.of(location).check()
@@ -166,7 +162,6 @@ class StoreStorage:
     async def list_snapshots(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> SnapshotPage:
-        """See `SnapshotStorage.list_snapshots`."""
         more = None if limit is None or _check_limit(limit) <= 0 else limit + 1
         ids = await self.list_snapshot_ids(location, limit if more is None else more, start_after)
         if more is None or len(ids) < more:
@@ -174,7 +169,6 @@ class StoreStorage:
         return SnapshotPage(tuple(ids[:-1]), next_token=ids[-2])
 
     async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
-        """See `SnapshotStorage.load_manifest`."""
         address = SnapshotLocation.of(location).check()
         now = times.from_us(self._store.driver.tools.draw().now)
         default = {"schemaVersion": SCHEMA_VERSION, "updatedAt": wire_time(now)}
@@ -187,14 +181,12 @@ class StoreStorage:
         return SnapshotManifest.from_json({**default, **found.value})
 
     async def save_manifest(self, location: AnyLocation, manifest: AnyManifest) -> None:
-        """See `SnapshotStorage.save_manifest`."""
         address = SnapshotLocation.of(location).check()
         value = SnapshotManifest.of(manifest).to_json()
         async with self._errors("the manifest was not saved", address):
             await self._scope(address).set_note(MANIFEST, value)
 
     async def delete_session(self, session_id: str) -> None:
-        """See `SnapshotStorage.delete_session`."""
         check_identifier("session_id", session_id)
         async with self._errors(f"the session was not deleted. session_id=`{session_id}`"):
             await self._store.delete_session(session_id)
@@ -292,12 +284,7 @@ class _OwnStoreStorage(StoreStorage):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     @property

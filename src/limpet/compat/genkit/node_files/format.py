@@ -4,10 +4,8 @@ A file is `JSON.stringify(snapshot, null, 2)`, with the fields in the order of t
 names the latest snapshot of a session.
 """
 
-import json
 import re
 from dataclasses import replace
-from math import isfinite
 
 import orjson
 
@@ -15,8 +13,8 @@ from limpet.backends.buckets import TEMPORARY
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import SessionSnapshot
 from limpet.compat.genkit.rules import Row
+from limpet.compat.json_files import dump_indented, is_file_name, load_strict
 from limpet.compat.wire import ABSENT, shown
-from limpet.core import codec, limits
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 
@@ -32,18 +30,8 @@ _WIDE = re.compile(rb"[0-9]{19}")  # integers that orjson would read as floats
 
 
 def is_name(id: object) -> bool:
-    """Return whether an id can be one file name, which leads to no other folder."""
-    try:
-        plain = limits.check_id("id", id)
-    except InvalidInput:
-        return False
-    return (
-        plain not in (".", "..")
-        and not plain.startswith(TEMPORARY)
-        and "/" not in plain
-        and "\\" not in plain
-        and len(plain.encode()) <= NAME_BYTES_MAX
-    )
+    """Return whether an id can be a file name that no temporary file has."""
+    return is_file_name(id, bytes_max=NAME_BYTES_MAX) and not str(id).startswith(TEMPORARY)
 
 
 def check_name(name: str, id: object) -> str:
@@ -69,26 +57,13 @@ def _is_folder(name: str) -> bool:
 
 
 def encode(row: Row) -> bytes:
-    """Return the file of a snapshot, as Node writes it.
-
-    Numbers are exact: `1.0` stays `1.0`, and integers of any length are kept.
-
-    Raises:
-        InvalidInput: a value is not JSON; the message has its path.
-    """
-    return _indented(row.to_json(), what="snapshot")
+    """Return the file of a snapshot, as Node writes it."""
+    return dump_indented(row.to_json(), what="snapshot")
 
 
 def encode_pointer(snapshot_id: str, updated_at: str) -> bytes:
-    return _indented({"currentSnapshotId": snapshot_id, "updatedAt": updated_at}, what="pointer")
-
-
-def _indented(value: JSON, *, what: str) -> bytes:
-    plain = codec.decode(codec.encode(value, what=what))
-    try:
-        return orjson.dumps(plain, option=orjson.OPT_INDENT_2)
-    except TypeError:  # integers beyond 64 bits
-        return json.dumps(plain, indent=2, ensure_ascii=False).encode()
+    value = {"currentSnapshotId": snapshot_id, "updatedAt": updated_at}
+    return dump_indented(value, what="pointer")
 
 
 def decode(data: bytes) -> Row:
@@ -130,17 +105,6 @@ def _value(data: bytes) -> JSON:
                 return orjson.loads(data)
             except ValueError:  # it refuses halves of surrogate pairs, which Node writes
                 pass
-        return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite)
+        return load_strict(data.decode())
     except (ValueError, RecursionError) as cause:
         raise Corrupt("the file is not JSON") from cause
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not isfinite(number):
-        raise ValueError("a number is too large")
-    return number
