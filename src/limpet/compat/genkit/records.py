@@ -41,9 +41,10 @@ class SessionSnapshot(WireRecord, Generic[S]):
         for name in _TEXTS:
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise InvalidInput(f"a field must be text. field=`{name}` type=`{_kind(value)}`")
+                kind = type(value).__name__
+                raise InvalidInput(f"a field must be text. field=`{name}` type=`{kind}`")
         if self.error is not None and not isinstance(self.error, Mapping):
-            raise InvalidInput(f"an error must be a mapping. type=`{_kind(self.error)}`")
+            raise InvalidInput(f"error must be a mapping. type=`{type(self.error).__name__}`")
         self._check_extra()
 
     def to_json(self) -> dict[str, JSON]:
@@ -51,7 +52,3 @@ class SessionSnapshot(WireRecord, Generic[S]):
         known = {there for name, there in self._names().items() if name != "state"}
         wire = super().to_json()
         return {k: value for k, value in wire.items() if value is not None or k not in known}
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

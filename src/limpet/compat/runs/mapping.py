@@ -4,6 +4,7 @@ A run is the scope `main` of kind `run` in the session of its name, as in `limpe
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from limpet.compat.runs.checkpoint import (
@@ -61,23 +62,17 @@ def _facts(info: SnapshotInfo) -> dict[str, Any]:
     return {
         "run_id": info.session_id,
         "task_name": info.labels.get(TASK_LABEL, ""),
-        **{name: value for name, value in counts.items() if _is_count(value)},
+        **{k: n for k, n in counts.items() if type(n) is int and -(2**63) <= n < 2**63},
         "created_at": _created_at(info),
     }
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and -(2**63) <= value < 2**63
-
-
 def _created_at(info: SnapshotInfo) -> str:
     text = info.metadata.get("created_at")
-    try:
+    with suppress(InvalidInput):  # another program's, with another meaning
         if isinstance(text, str):
             instant_of(text)
             return text
-    except InvalidInput:  # another program's, with another meaning
-        pass
     return text_of(info.created_at)
 
 

@@ -60,15 +60,12 @@ class Agent(Protocol):
     @property
     def agent_id(self) -> str:
         """Its name in the session."""
-        ...
 
     def take_snapshot(self) -> Data | Awaitable[Data]:
         """Return its whole state, as JSON."""
-        ...
 
     def load_snapshot(self, data: Data) -> Awaitable[None] | None:
         """Replace its state."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -95,16 +95,10 @@ class JsonFileSessionStore(Generic[S]):
         session_id: str | None = None,
         context: Context = None,
     ) -> SessionSnapshot[S] | None:
-        """Return a snapshot by its id, or the latest of a session; None if there is none.
+        """As `SessionStore.get_snapshot`; ids must be usable as file names.
 
-        Exactly one id must be given; an empty one counts as missing. A pending snapshot whose
-        heartbeat is older than a minute is `expired`. The latest of a session skips files that
-        cannot be read; `check` reports them.
-
-        Raises:
-            InvalidInput: both ids are given, or neither, or one cannot be a file name.
-            Conflict: the session branches and that is refused, or its parents form a circle.
-            Corrupt: the file of this snapshot_id is not a snapshot.
+        The latest of a session skips files that cannot be read, which `check` reports; a snapshot
+        read by its id is Corrupt then.
         """
         if bool(snapshot_id) == bool(session_id):
             raise InvalidInput("give either a snapshot_id or a session_id")
@@ -123,12 +117,7 @@ class JsonFileSessionStore(Generic[S]):
     ) -> str | None:
         """As `SessionStore.save_snapshot`, atomic among all processes that use this class.
 
-        Raises:
-            InvalidInput: the mutator returned no snapshot, or a change that is not allowed; or a
-                value is not JSON; or an id cannot be a file name.
-            Conflict: the snapshot has ended, and would get another status.
-            AlreadyExists: no id was given, and a snapshot with the returned id exists.
-            Corrupt: the file cannot be read. It is not overwritten.
+        A file that cannot be read is Corrupt, and is not overwritten.
         """
         if not callable(mutator):
             raise InvalidInput(f"the mutator must be a function. type=`{type(mutator).__name__}`")
@@ -164,13 +153,7 @@ class JsonFileSessionStore(Generic[S]):
     def on_snapshot_state_change(
         self, snapshot_id: str, callback: Callback[S], *, context: Context = None
     ) -> Callable[[], None]:
-        """Call a function, which may be async, with a snapshot as it is now, and when it changes.
-
-        Changes by any process count. The snapshot need not exist yet. Intermediate versions may be
-        skipped, the last one never. Expiry is not a change. Exceptions of the function are logged.
-        The returned function ends it, and may be called repeatedly, from any thread. Call this in a
-        task: the function is called in its event loop, and no longer than that runs.
-        """
+        """As `SessionStore.on_snapshot_state_change`; it ends with the event loop at the latest."""
         if not callable(callback):
             raise InvalidInput(f"the callback must be a function. type=`{type(callback).__name__}`")
         folder = self._folder(context)
