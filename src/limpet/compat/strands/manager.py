@@ -146,16 +146,21 @@ class Turn:
             fires = await self._manager._fires(self._agent)
         async with self._errors(), self._entry.saving:
             snapshot = await self._take(**facts)
-            # An error in history is reported, but does not keep the latest from being saved.
-            async with self._errors():
-                if fires:
-                    id = _mint()
+            history_error: Exception | None = None
+            if fires:
+                id = _mint()
+                try:
                     await self._manager._put(self._entry, snapshot, id)
                     self.snapshot_id = id
+                except Exception as error:
+                    # Raised below, so that `on_error` is called without the lock: it may save.
+                    history_error = error
             # None: the trigger failed, and may have wanted it.
             if fires is not False or self._manager.save_latest_on != "trigger":
                 await self._manager._put(self._entry, snapshot)
                 self.saved = True
+            if history_error is not None:
+                raise history_error
 
     async def _take(self, status: JSON, **facts: JSON) -> Snapshot:
         said = {**self.app_data, "status": status, **facts}
