@@ -8,7 +8,7 @@ run sent no heartbeat for a minute; that is never stored, and the run may still 
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from limpet.compat.genkit.records import S, SessionSnapshot
 from limpet.compat.wire import shown, wire_time
@@ -27,9 +27,14 @@ STORED: Final = TERMINAL | {PENDING, ABORTING}
 HEARTBEAT_AGE_S_MAX: Final = 60
 
 Latest: TypeAlias = Literal["leaf", "newest"]
-POLICIES: Final = ("leaf", "newest")
 
 Row: TypeAlias = SessionSnapshot[Any]
+
+
+def check_policy(latest: Latest) -> Latest:
+    if latest not in get_args(Latest):
+        raise InvalidInput(f"latest must be leaf or newest. latest=`{shown(latest)}`")
+    return latest
 
 
 def session_of(row: Row) -> str | None:

@@ -20,11 +20,11 @@ from limpet.compat.genkit.tenants import (
     tenant_of,
 )
 from limpet.compat.genkit.watching import Subscription
-from limpet.compat.wire import check_store, shown
+from limpet.compat.wire import check_store
 from limpet.core import ids, limits
 from limpet.errors import AlreadyExists, InvalidInput, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.protocol import Query
+from limpet.protocol import Clock, Query
 
 _PAGE = limits.PAGE_ITEMS_MAX
 
@@ -53,11 +53,9 @@ class SessionStore(Generic[S]):
         latest: rules.Latest = "leaf",
         prefix_of: PrefixOf | None = None,
     ) -> None:
-        if latest not in rules.POLICIES:
-            raise InvalidInput(f"latest must be leaf or newest. latest=`{shown(latest)}`")
         self._store = check_store(store).aio
         self._rejects = reject_branching_sessions
-        self._policy: rules.Latest = latest
+        self._policy = rules.check_policy(latest)
         self._prefix_of = check_prefix_of(prefix_of)
 
     async def get_snapshot(
@@ -112,14 +110,12 @@ class SessionStore(Generic[S]):
             Conflict: the snapshot has ended, and would get another status.
             AlreadyExists: no id was given, and a snapshot with the returned id exists.
         """
-        if not callable(mutator):
-            raise InvalidInput(f"the mutator must be a function. type=`{type(mutator).__name__}`")
+        check_function("mutator", mutator)
         tenant = self._tenant(context)
         if not snapshot_id:
             return await self._create(tenant, mutator)
         id = _check_id("snapshot_id", snapshot_id)
-        wait_s, clock = limits.CONTENTION_WAIT_S_MAX, self._store.driver.tools.clock
-        backoff = Backoff(clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
+        contention = Contention(self._store.driver.tools.clock, id)
         while True:
             found = await self._locate(tenant, id)
             where = None if found is None else found.scope
@@ -135,12 +131,7 @@ class SessionStore(Generic[S]):
             try:
                 return await self._update(tenant, where, id, mutator)
             except _DeletedMeanwhile:
-                pause_s = backoff.pause_s()
-            if pause_s is None:
-                raise Unavailable(
-                    f"other writers changed the snapshot for {wait_s:g} s. snapshot_id=`{id}`"
-                )
-            await asyncio.sleep(pause_s)
+                await contention.pause()
 
     def on_snapshot_state_change(
         self, snapshot_id: str, callback: Callback[S], *, context: Context = None
@@ -152,8 +143,7 @@ class SessionStore(Generic[S]):
         The returned function ends it, and may be called repeatedly, from any thread; so does
         closing the store. Call this in a task: the function is called in its event loop.
         """
-        if not callable(callback):
-            raise InvalidInput(f"the callback must be a function. type=`{type(callback).__name__}`")
+        check_function("callback", callback)
         if self._store.driver.opened.closed:
             raise InvalidInput("the store is closed")
         tenant = self._tenant(context)
@@ -289,6 +279,24 @@ class _DeletedMeanwhile(Exception):
     """A snapshot was deleted before it could be changed."""
 
 
+class Contention:
+    """The pauses of a writer while other writers change the same snapshot."""
+
+    def __init__(self, clock: Clock, snapshot_id: str) -> None:
+        wait_s = limits.CONTENTION_WAIT_S_MAX
+        self._backoff = Backoff(clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
+        self._id = snapshot_id
+
+    async def pause(self) -> None:
+        pause_s = self._backoff.pause_s()
+        if pause_s is None:
+            wait_s = limits.CONTENTION_WAIT_S_MAX
+            raise Unavailable(
+                f"other writers changed the snapshot for {wait_s} s. snapshot_id=`{self._id}`"
+            )
+        await asyncio.sleep(pause_s)
+
+
 async def apply_mutator(
     mutator: Mutator[S], current: SessionSnapshot[S] | None
 ) -> SessionSnapshot[S] | None:
@@ -296,6 +304,11 @@ async def apply_mutator(
     if inspect.isawaitable(answer):
         answer = await answer
     return None if answer is None else SessionSnapshot.of(answer)
+
+
+def check_function(name: str, value: object) -> None:
+    if not callable(value):
+        raise InvalidInput(f"the {name} must be a function. type=`{type(value).__name__}`")
 
 
 def _list_page(query: Query) -> Work[list[SnapshotInfo]]:

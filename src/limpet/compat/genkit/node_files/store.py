@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Generic
 
 from limpet.backends.buckets import Moved
-from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.recent import Recent
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.node_files.check import check_folder, folders_below
@@ -27,7 +26,7 @@ from limpet.compat.genkit.node_files.folder import TenantFolder
 from limpet.compat.genkit.node_files.format import GLOBAL, check_name, check_prefix
 from limpet.compat.genkit.node_files.watch import FileSubscription
 from limpet.compat.genkit.records import S, SessionSnapshot
-from limpet.compat.genkit.store import Callback, Mutator, apply_mutator
+from limpet.compat.genkit.store import Callback, Contention, Mutator, apply_mutator, check_function
 from limpet.compat.genkit.tenants import (
     Context,
     PrefixOf,
@@ -35,9 +34,9 @@ from limpet.compat.genkit.tenants import (
     check_prefix_of,
     tenant_of,
 )
-from limpet.compat.wire import folder_of, shown
+from limpet.compat.wire import folder_of
 from limpet.core import ids, limits
-from limpet.errors import AlreadyExists, InvalidInput, Unavailable
+from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import Finding
 from limpet.opening import CLOCK, draw, open_files
 
@@ -73,8 +72,6 @@ class JsonFileSessionStore(Generic[S]):
         max_persisted_chain_length: int | None = None,
         poll_s: float = _POLL_S,
     ) -> None:
-        if latest not in rules.POLICIES:
-            raise InvalidInput(f"latest must be leaf or newest. latest=`{shown(latest)}`")
         self._keep = limits.check_count("max_persisted_chain_length", max_persisted_chain_length)
         if self._keep == 0:
             raise InvalidInput("max_persisted_chain_length must be at least 1")
@@ -84,7 +81,7 @@ class JsonFileSessionStore(Generic[S]):
         self._dir = folder_of(dir)
         self._bucket = open_files(self._dir)
         self._rejects = reject_branching_sessions
-        self._policy: rules.Latest = latest
+        self._policy = rules.check_policy(latest)
         self._prefix_of = check_prefix_of(prefix_of)
         self._folders: Recent[str, TenantFolder] = Recent(_FOLDERS_MAX)
 
@@ -119,12 +116,10 @@ class JsonFileSessionStore(Generic[S]):
 
         A file that cannot be read is Corrupt, and is not overwritten.
         """
-        if not callable(mutator):
-            raise InvalidInput(f"the mutator must be a function. type=`{type(mutator).__name__}`")
+        check_function("mutator", mutator)
         folder = self._folder(context)
         asked_id = check_name("snapshot_id", snapshot_id) if snapshot_id else None
-        wait_s = limits.CONTENTION_WAIT_S_MAX
-        backoff = Backoff(CLOCK, first_s=0.001, longest_s=0.1, wait_s=wait_s)
+        contention = Contention(CLOCK, asked_id or "")
         while True:
             found = None if asked_id is None else await asyncio.to_thread(folder.read, asked_id)
             before = None if found is None else rules.repaired(found.row)
@@ -143,19 +138,13 @@ class JsonFileSessionStore(Generic[S]):
             except Moved:
                 if asked_id is None:
                     raise AlreadyExists(f"the snapshot exists. snapshot_id=`{id}`") from None
-            pause_s = backoff.pause_s()
-            if pause_s is None:
-                raise Unavailable(
-                    f"other writers changed the snapshot for {wait_s:g} s. snapshot_id=`{id}`"
-                )
-            await asyncio.sleep(pause_s)
+            await contention.pause()
 
     def on_snapshot_state_change(
         self, snapshot_id: str, callback: Callback[S], *, context: Context = None
     ) -> Callable[[], None]:
         """As `SessionStore.on_snapshot_state_change`; it ends with the event loop at the latest."""
-        if not callable(callback):
-            raise InvalidInput(f"the callback must be a function. type=`{type(callback).__name__}`")
+        check_function("callback", callback)
         folder = self._folder(context)
         id = check_name("snapshot_id", snapshot_id)
         return FileSubscription(folder, id, callback, poll_s=self._poll_s).end
