@@ -20,7 +20,7 @@ from limpet.errors import InvalidInput, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
 if TYPE_CHECKING:
-    from limpet.backends.buckets.protocol import Bucket
+    from limpet.backends.buckets import Bucket
 
 # Options, in URLs and by name: each is returned as it should be, or refused by a ValueError.
 

@@ -304,6 +304,13 @@ class AsyncScope(Address):
                 raise
 
 
+def claim_patiently(
+    scope: AsyncScope, owner: str, ttl_s: float, wait_s: float
+) -> AbstractAsyncContextManager["AsyncLease"]:
+    """Async twin of `scope.claim_patiently`."""
+    return scope._claim(owner, ttl_s, wait_s, patient=True)
+
+
 class AsyncLease(leases.Held, AsyncScope):
     """Async twin of `Lease`."""
 

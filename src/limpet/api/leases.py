@@ -97,6 +97,11 @@ def give_back(tools: Tools, term: "Term") -> Work[None]:
     return lambda backend: None
 
 
+def is_lost(lease: "Held") -> bool:
+    """Return whether a lease is known to have passed to another holder."""
+    return lease._term.is_lost
+
+
 class Term:
     """A lease that is held, and until when. Shared by the two faces."""
 

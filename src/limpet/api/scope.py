@@ -388,6 +388,13 @@ class Scope(Address):
                 raise
 
 
+def claim_patiently(
+    scope: Scope, owner: str, ttl_s: float, wait_s: float
+) -> AbstractContextManager["Lease"]:
+    """As `Scope.claim`, but wait also until a holder that seems dead certainly is."""
+    return scope._claim(owner, ttl_s, wait_s, patient=True)
+
+
 class Lease(leases.Held, Scope):
     """A scope that is held: whatever is written through it carries the lease."""
 

@@ -84,7 +84,7 @@ def _adoptable(store: limpet.Store, run_id: str) -> None:
         raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
     if found.info.status != RUNNING:
         where = f"run_id=`{run_id}` status=`{found.status}`"
-        raise limpet.Conflict(f"only a run that is running can be adopted. {where}")
+        raise limpet.Conflict(f"only a running run can be adopted. {where}")
 
 
 def work(

@@ -1,6 +1,6 @@
 """Supervised runs: work of many steps that survives its worker.
 
-A run goes on where it stopped, whoever goes on with it::
+Any worker can continue a run where it stopped::
 
     from limpet import runs
 
@@ -10,8 +10,8 @@ A run goes on where it stopped, whoever goes on with it::
             done["pages"].append(write_page(done))
             run.step(done)
 
-A run is the scope `main` of kind `run` in the session that has its name. The status of what that
-shows is the status of the run.
+A run is the scope `main` of kind `run` in the session of its name. The status of its head is the
+status of the run.
 """
 
 import os
@@ -26,7 +26,7 @@ from limpet.errors import InvalidInput
 from limpet.model import JSON
 from limpet.runs import verbs
 from limpet.runs.attempt import Plan, check_labels, check_metadata
-from limpet.runs.faces import AsyncRun, Run, held, held_async
+from limpet.runs.handles import AsyncRun, Run, hold
 from limpet.runs.model import FACTS, Aborted, RunError, RunInfo
 
 __all__ = [
@@ -57,8 +57,7 @@ def start(
     on_success: OnSuccess = "delete",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractContextManager[Run]:
-    """With a `Store`: a context manager."""
+) -> AbstractContextManager[Run]: ...
 
 
 @overload
@@ -73,8 +72,7 @@ def start(
     on_success: OnSuccess = "delete",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractAsyncContextManager[AsyncRun]:
-    """With an `AsyncStore`: an async context manager."""
+) -> AbstractAsyncContextManager[AsyncRun]: ...
 
 
 def start(
@@ -89,21 +87,22 @@ def start(
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
 ) -> Any:
-    """Begin a run, or go on with it: `with runs.start(store, "nightly-report") as run:`.
+    """Begin a run, or resume it: `with runs.start(store, "nightly-report") as run:`.
 
-    What there is under this name decides. Nothing, or a run that completed: a new one begins. One
-    whose worker died, or that failed or was aborted: it is resumed, and `run.state` is what was
-    saved last. The scope of the run is claimed for as long as the block lasts.
+    If there is no run of this name, or it has completed, a new one begins. If its worker died, or
+    it failed or was aborted, it is resumed, and `run.state` is the last saved state. The scope of
+    the run is claimed for the duration of the block.
 
-    Leaving the block closes the run: it is removed with its history, or with `on_success="keep"`
-    stays as completed. If an exception leaves it, the run stays as failed, with the error.
+    Leaving the block ends the run: it is deleted with its history, or with `on_success="keep"`
+    marked as completed. If an exception leaves the block, the run is marked as failed, with the
+    error.
 
-    `task` names what sort of run it is, `owner` the worker (by default its host and process).
-    `labels` and `metadata` are given to every snapshot of the run.
+    `task` names the sort of run, `owner` the worker (by default its host and process). `labels` and
+    `metadata` are given to every snapshot of the run.
 
     Raises:
-        Conflict: its worker lives, also after `wait_s`.
-        Aborted: somebody aborted it just now; or, when the block is left, meanwhile.
+        Conflict: another worker holds it, also after `wait_s`.
+        Aborted: it was aborted at this moment; or, at the end of the block, meanwhile.
     """
     _check_store(store)
     task = verbs.check_task(task)
@@ -116,7 +115,7 @@ def start(
         labels=None if labels is None else check_labels(labels, task),
         metadata=_own(store.driver.tools, metadata),
     )
-    return _held(store, plan, ttl_s, wait_s)
+    return hold(store, plan, ttl_s, wait_s)
 
 
 @overload
@@ -128,8 +127,7 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "delete",
-) -> AbstractContextManager[Run]:
-    """With a `Store`: a context manager."""
+) -> AbstractContextManager[Run]: ...
 
 
 @overload
@@ -141,8 +139,7 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "delete",
-) -> AbstractAsyncContextManager[AsyncRun]:
-    """With an `AsyncStore`: an async context manager."""
+) -> AbstractAsyncContextManager[AsyncRun]: ...
 
 
 def adopt(
@@ -156,33 +153,30 @@ def adopt(
 ) -> Any:
     """Take over the run of a worker that died: `with runs.adopt(store, run_id) as run:`.
 
-    Otherwise as `start`, but it never begins a run, and resumes none that failed or was aborted.
+    As `start`, but it never begins a run, and resumes none that failed or was aborted.
 
     Raises:
         NotFound: there is no such run.
-        Conflict: its worker lives, also after `wait_s`; or the run is not running.
+        Conflict: another worker holds it, also after `wait_s`; or the run is not running.
     """
     _check_store(store)
     plan = Plan(verbs.scope_of(run_id), _owner(owner), deletes=_deletes(on_success), adopts=True)
-    return _held(store, plan, ttl_s, wait_s)
+    return hold(store, plan, ttl_s, wait_s)
 
 
 @overload
-def abort(store: Store, run_id: str) -> RunInfo:
-    """With a `Store`: at once."""
+def abort(store: Store, run_id: str) -> RunInfo: ...
 
 
 @overload
-def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]:
-    """With an `AsyncStore`: awaited."""
+def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]: ...
 
 
 def abort(store: Store | AsyncStore, run_id: str) -> Any:
-    """Abort a run, from any process; return what is known of it from then on.
+    """Abort a run, from any process; return its new status and facts.
 
-    Its worker finds out by `run.aborted`, by `run.check()`, or by its next step, and whatever it
-    does after this has returned, the run is not completed. One that is not running is left as it
-    is.
+    Its worker learns it by `run.aborted`, by `run.check()`, or by its next step. Once this has
+    returned the run cannot complete any more. A run that is not running is left as it is.
 
     Raises:
         NotFound: there is no such run.
@@ -192,17 +186,15 @@ def abort(store: Store | AsyncStore, run_id: str) -> Any:
 
 
 @overload
-def get(store: Store, run_id: str) -> RunInfo | None:
-    """With a `Store`: at once."""
+def get(store: Store, run_id: str) -> RunInfo | None: ...
 
 
 @overload
-def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]:
-    """With an `AsyncStore`: awaited."""
+def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]: ...
 
 
 def get(store: Store | AsyncStore, run_id: str) -> Any:
-    """Return what is known of a run, or None if there is none."""
+    """Return the status and facts of a run, or None if there is none."""
     _check_store(store)
     return store.driver.run(verbs.get(store.driver.tools, run_id))
 
@@ -210,15 +202,13 @@ def get(store: Store | AsyncStore, run_id: str) -> Any:
 @overload
 def list(
     store: Store, *, status: str | None = None, task: str | None = None, prefix: str = ""
-) -> Iterator[RunInfo]:
-    """With a `Store`: an iterator."""
+) -> Iterator[RunInfo]: ...
 
 
 @overload
 def list(
     store: AsyncStore, *, status: str | None = None, task: str | None = None, prefix: str = ""
-) -> AsyncIterator[RunInfo]:
-    """With an `AsyncStore`: an async iterator."""
+) -> AsyncIterator[RunInfo]: ...
 
 
 def list(
@@ -230,25 +220,17 @@ def list(
 ) -> Any:
     """Yield the runs whose name begins with `prefix`, in the order of their names.
 
-    One that is running, but whose worker gives no sign of life, shows as `expired`, and is not
-    listed as `running`. That is a hint: `adopt` finds out.
+    A running run whose worker does not renew its lease is `expired`, and not listed as `running`.
+    That is a hint: `adopt` finds out.
     """
     _check_store(store)
     walk = verbs.listed(store.driver.tools, status=status, task=task, prefix=prefix)
     return store.driver.stream(walk)
 
 
-def _held(store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float) -> Any:
-    if isinstance(store, Store):
-        claim = store.scope(*plan.scope)._claim(plan.owner, ttl_s, wait_s, patient=True)
-        return held(store, plan, claim)
-    waited = store.scope(*plan.scope)._claim(plan.owner, ttl_s, wait_s, patient=True)
-    return held_async(store, plan, waited)
-
-
 def _check_store(store: object) -> None:
     if not isinstance(store, Store | AsyncStore):
-        raise InvalidInput(f"a run needs a store. type=`{type(store).__name__}`")
+        raise InvalidInput(f"expected a store. type=`{type(store).__name__}`")
 
 
 def _deletes(on_success: object) -> bool:
@@ -262,11 +244,11 @@ def _owner(owner: str | None) -> str:
 
 
 def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
-    """Return a copy that later changes of the caller's do not reach."""
+    """Return a checked copy, which the caller cannot change later."""
     if metadata is None:
         return None
     plain = check_metadata(metadata)
-    # As it will stand there: beside the facts, and among them for whoever resumes the run.
+    # Encoded as it is stored: next to the facts, and among them for workers that resume the run.
     whole = {**plain, FACTS: {"metadata": plain}}
     copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max))
     own: Mapping[str, JSON] = copied[FACTS]["metadata"]

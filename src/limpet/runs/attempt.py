@@ -1,15 +1,14 @@
-"""One attempt at a run: what its worker writes, as steps that both faces drive.
+"""One attempt at a run: what its worker writes, as steps that both APIs drive.
 
-Everything is decided at one place, the revision of the head: a worker compares it with that of its
-own last write, and so does whoever aborts the run. So one of them finds out that the other came
-first, and a run that was aborted is never completed.
+Every write compares the revision of the head with that of the last write seen, and so does an
+abort. So one of the two finds that the other came first, and an aborted run is never completed.
 """
 
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from limpet.api.opened import Tools
 from limpet.api.verbs import Steps, Work
@@ -25,18 +24,18 @@ from limpet.runs.model import (
     RUNNING,
     TASK_LABEL,
     Aborted,
-    Record,
     RunError,
+    RunRecord,
     error_of,
     read_record,
 )
 
-_NONCES = 64  # of our last writes, to know one again whose answer was lost
+_NONCES = 64  # of our last writes, to recognize one whose answer was lost
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a worker asked for, checked. `labels` and `metadata` None: as they were."""
+    """The checked options of a worker. `labels` and `metadata` None: as before."""
 
     scope: ScopeKey
     owner: str
@@ -64,13 +63,13 @@ class Attempt:
 
     @property
     def last(self) -> SnapshotInfo:
-        """What was written last."""
+        """The snapshot that was written last."""
         if self._last is None:
             raise InvalidInput("the run has not begun")
         return self._last
 
     def begin(self) -> Steps[None]:
-        """Begin a new run, or go on with one that did not complete."""
+        """Begin a new run, or resume one that did not complete."""
         found: list[Found] = yield read_head(self._plan.scope)
         if self._plan.adopts:
             check_adoptable(self._plan.scope, found[0][0] if found else None)
@@ -79,7 +78,7 @@ class Attempt:
             yield from self._write(self._first)
             return
         self._last, body = found[0]
-        if read_record(self._last).steps != 0:  # otherwise it is not a state that anybody saved
+        if read_record(self._last).steps != 0:  # otherwise no step has saved a state
             self.state = codec.decode(body)
         self.resumed = True
         yield from self._write(self._resumption)
@@ -92,19 +91,18 @@ class Attempt:
         labels: Mapping[str, str] | None,
         metadata: Mapping[str, JSON] | None,
     ) -> Steps[SnapshotInfo]:
-        """Save a state, unless somebody else wrote meanwhile."""
+        """Save a state, unless another writer moved the head."""
         record = read_record(self.last)
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}
-        # Encoded once, at the call. Should an earlier write of ours turn up, only the count of
-        # steps is another.
+        # Encoded once. If an earlier write of ours turns out to be stored, only `steps` changes.
         draft = self._saved(state, record, keep=keep, labels=labels, metadata=metadata)
 
         def make() -> Steps[Commit]:
             yield from ()
             steps = (read_record(self.last).steps or 0) + 1
             return draft._replace(
-                metadata=self._encoded(metadata, record.with_(steps=steps)),
+                metadata=self._encoded(metadata, replace(record, steps=steps)),
                 expect=self.last.revision,
                 stamp=self._tools.draw(),
             )
@@ -112,8 +110,8 @@ class Attempt:
         return self._write(make)
 
     def succeed(self) -> Steps[None]:
-        """Close the run: remove it, or mark it as completed; Aborted if it was aborted."""
-        if self._is_parents():
+        """End the run: delete it, or mark it as completed; Aborted if it was aborted."""
+        if self._is_forked():
             return
         if not self._plan.deletes:
             yield from self._write(lambda: self._marked(COMPLETED))
@@ -121,24 +119,22 @@ class Attempt:
         while True:
             expect = self.last.revision
             try:
-                yield lambda backend, expect=expect: backend.delete_scope(  # type: ignore[misc]
-                    self._plan.scope, expect=expect, fence=self._fence
-                )
+                yield _delete(self._plan.scope, expect, self._fence)
             except Conflict as error:
-                yield from self._understand(error, expect)
+                yield from self._recover(error, expect)
             else:
                 return
 
     def fail(self, error: BaseException) -> Steps[None]:
         """Mark the run as failed, if it is still ours; the caller's exception comes first."""
-        if not self.aborted and not self._is_parents():
+        if not self.aborted and not self._is_forked():
             with suppress(LimpetError):
                 yield from self._write(lambda: self._marked(FAILED, error_of(error)))
 
-    def hear(self, head: SnapshotInfo) -> None:
-        """Take note of what the run shows now, whoever wrote it.
+    def observe(self, head: SnapshotInfo) -> None:
+        """Record whether a head aborts or supersedes this attempt.
 
-        What is older than our last write tells nothing new, and may be of an earlier attempt.
+        A head older than our last write is ignored: it may be of an earlier attempt.
         """
         if _age(head) <= _age(self.last):
             return
@@ -147,37 +143,35 @@ class Attempt:
         self.aborted = self.aborted or (head.status == ABORTED and attempt == ours)
         self.superseded = self.superseded or attempt > ours
 
-    def _is_parents(self) -> bool:
-        """Tell whether this is a child, forked in the block: how that leaves it means nothing."""
+    def _is_forked(self) -> bool:
+        # A child that was forked inside the block must not end its parent's run.
         return os.getpid() != self._pid
 
     # Writing
 
     def _write(self, make: Callable[[], Steps[Commit]]) -> Steps[SnapshotInfo]:
-        """Commit what comes next to our last write."""
+        """Commit on top of our last write."""
         while True:
             expect = None if self._last is None else self._last.revision
             try:
                 commit = yield from make()
                 self._nonces.append(commit.stamp.nonce)
-                self._last = yield lambda backend, commit=commit: backend.commit(  # type: ignore[misc]
-                    commit
-                )
+                self._last = yield _store(commit)
             except Conflict as error:
-                yield from self._understand(error, expect)
+                yield from self._recover(error, expect)
             else:
                 return self.last
 
-    def _understand(self, error: Conflict, expected: str | None) -> Steps[None]:
+    def _recover(self, error: Conflict, expected: str | None) -> Steps[None]:
         """Raise why a write was refused, unless the head is another write of our own.
 
-        That happens when an answer was lost, or nobody waited for it: a task that is cancelled does
-        not stop its write. The head is then known by its nonce, and the run goes on from there.
+        That happens when an answer was lost, or a task was cancelled, which does not stop its
+        write. The head is then recognized by its nonce, and the run continues from there.
         """
         head: SnapshotInfo | None
         head = yield lambda backend: backend.read_info(self._plan.scope, None)
         if head is not None and self._last is not None:
-            self.hear(head)
+            self.observe(head)
         if self.aborted:
             raise Aborted(f"the run was aborted. run_id=`{self._plan.scope.session_id}`") from error
         is_ours = head is not None and _nonce_of(head) in self._nonces
@@ -186,9 +180,9 @@ class Attempt:
         self._last = head
 
     def _first(self) -> Steps[Commit]:
-        """Return the commit of a new run: a draft without a state; the first step replaces it."""
+        """Return the commit of a new run: an empty draft, which the first step replaces."""
         plan = self._plan
-        record = Record(
+        record = RunRecord(
             task=plan.task,
             owner=plan.owner,
             attempt=1,
@@ -201,9 +195,10 @@ class Attempt:
         return self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
 
     def _resumption(self) -> Steps[Commit]:
-        """Return the commit that takes a run over: the last snapshot, running again."""
+        """Return the commit that resumes a run: the last snapshot, running again."""
         plan, record = self._plan, read_record(self.last)
-        record = record.with_(
+        record = replace(
+            record,
             task=record.task if plan.task is None else plan.task,
             owner=plan.owner,
             attempt=record.attempt + 1,
@@ -214,10 +209,10 @@ class Attempt:
         return self._rewritten(RUNNING, record)
 
     def _marked(self, status: str, error: RunError | None = None) -> Steps[Commit]:
-        return self._rewritten(status, read_record(self.last).with_(error=error))
+        return self._rewritten(status, replace(read_record(self.last), error=error))
 
-    def _rewritten(self, status: str, record: Record) -> Steps[Commit]:
-        """Return the commit that changes the last snapshot in place, but for its state."""
+    def _rewritten(self, status: str, record: RunRecord) -> Steps[Commit]:
+        """Return the commit that changes the last snapshot in place, except its state."""
         last = self.last
         found: list[Found] = yield read_head(self._plan.scope)
         if not found or found[0][0].revision != last.revision:
@@ -236,7 +231,7 @@ class Attempt:
     def _saved(
         self,
         state: JSON,
-        record: Record,
+        record: RunRecord,
         *,
         keep: bool,
         labels: Mapping[str, str],
@@ -255,14 +250,21 @@ class Attempt:
             state_bytes_max=self._tools.state_bytes_max,
         )
 
-    def _encoded(self, metadata: Mapping[str, JSON], record: Record) -> bytes:
+    def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
         whole = {**metadata, FACTS: record.to_json()}
         return prepare.encode_metadata(whole, self._tools.state_bytes_max)
 
 
 def read_head(scope: ScopeKey) -> Work[list[Found]]:
-    """Read what a run shows, with its encoded state."""
     return lambda backend: backend.read_snapshots(scope, [None])
+
+
+def _store(commit: Commit) -> Work[SnapshotInfo]:
+    return lambda backend: backend.commit(commit)
+
+
+def _delete(scope: ScopeKey, expect: str, fence: str) -> Work[int]:
+    return lambda backend: backend.delete_scope(scope, expect=expect, fence=fence)
 
 
 def in_place(
@@ -275,9 +277,9 @@ def in_place(
     metadata: Mapping[str, JSON],
     fence: str | None,
 ) -> Commit:
-    """Return the commit that changes the facts of a head, if it is the head when it is stored.
+    """Return the commit that changes the facts of a head, if it still is the head when stored.
 
-    That is why it overwrites: an update would compare the snapshot alone, which may have ceased to
+    It is an overwrite with `expect`: an update would compare only the snapshot, which may no longer
     be the head.
     """
     return Commit(
@@ -296,36 +298,36 @@ def in_place(
 
 
 def check_adoptable(scope: ScopeKey, head: SnapshotInfo | None) -> None:
-    """Raise unless there is a run that is running, as far as is stored."""
+    """Raise unless a run is stored as running."""
     if head is None:
         raise NotFound(f"there is no such run. run_id=`{scope.session_id}`")
     if head.status != RUNNING:
         where = f"run_id=`{scope.session_id}` status=`{head.status}`"
-        raise Conflict(f"only a run that is running can be adopted. {where}")
+        raise Conflict(f"only a running run can be adopted. {where}")
 
 
 def check_labels(labels: Mapping[str, str] | None, task: str | None = None) -> dict[str, str]:
-    """Return labels of the caller's own, checked; with that of the task there may be too many."""
+    """Return checked labels of the caller; with that of the task there may be too many."""
     checked = limits.check_labels(labels)
     if TASK_LABEL in checked:
-        raise InvalidInput(f"this label is that of the task: give task=. label=`{TASK_LABEL}`")
+        raise InvalidInput(f"this label is reserved: pass task= instead. label=`{TASK_LABEL}`")
     if task is not None:
         limits.check_labels({**checked, TASK_LABEL: task})
     return checked
 
 
 def check_metadata(metadata: Mapping[str, JSON] | None) -> dict[str, JSON]:
-    """Return metadata of the caller's own, checked as far as its names go."""
+    """Return metadata of the caller, its keys checked."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
     if FACTS in metadata:
-        raise InvalidInput(f"the facts of the run stand under this key. key=`{FACTS}`")
+        raise InvalidInput(f"this key is reserved for the facts of the run. key=`{FACTS}`")
     return dict(metadata)
 
 
-def _task_label(record: Record) -> dict[str, str]:
+def _task_label(record: RunRecord) -> dict[str, str]:
     return {} if record.task is None else {TASK_LABEL: record.task}
 
 

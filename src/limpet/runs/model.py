@@ -1,7 +1,7 @@
-"""What a run is: its facts, how they stand beside its state, and how they read."""
+"""What a run is, and how its facts are stored in the metadata of its snapshots."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -12,13 +12,13 @@ RUNNING = "running"
 COMPLETED = "completed"
 FAILED = "failed"
 ABORTED = "aborted"
-EXPIRED = "expired"  # never stored: a run that is running and whose worker gives no sign of life
+EXPIRED = "expired"  # never stored: a running run whose worker has lost its lease
 STATUSES = (RUNNING, COMPLETED, FAILED, ABORTED, EXPIRED)
 
 SCOPE_ID = "main"
 KIND = "run"
 TASK_LABEL = "task_name"
-FACTS = "run"  # the key of the metadata under which they stand
+FACTS = "run"  # the key in metadata
 MESSAGE_CHARS_MAX = 500  # metadata is read with every listing
 
 
@@ -28,7 +28,7 @@ class Aborted(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """Why a run failed: the name of the exception's class, and the beginning of its message."""
+    """Why a run failed: the exception's class name, and the beginning of its message."""
 
     type: str
     message: str
@@ -38,9 +38,9 @@ class RunError:
 class RunInfo:
     """Everything about a run except its state.
 
-    `status` is `running`, `completed`, `failed`, `aborted`, or `expired`: it is running, as far as
-    is stored, but its worker gives no sign of life. `attempt` counts the workers that it has had,
-    `steps` what they saved. `started_at` is when the first of them began. `info` is the snapshot.
+    `status` is `running`, `completed`, `failed`, `aborted`, or `expired`: stored as running, but
+    its worker does not renew its lease. `attempt` counts its workers, `steps` their saves.
+    `started_at` is when the first worker began. `info` is the snapshot.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # info holds dicts
@@ -58,8 +58,8 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """The facts of a run as they stand in its metadata.
+class RunRecord:
+    """The facts of a run in its metadata.
 
     `labels` and `metadata` are those that the caller gave to all of its snapshots.
     """
@@ -67,14 +67,13 @@ class Record:
     task: str | None
     owner: str | None
     attempt: int
-    steps: int | None  # None: it was not written here, so nobody counted
+    steps: int | None  # None: another program wrote it, and did not count
     started_at: datetime
     labels: Mapping[str, str]
     metadata: Mapping[str, JSON]
     error: RunError | None = None
 
     def to_json(self) -> dict[str, JSON]:
-        """Return what stands in the metadata."""
         facts: dict[str, JSON] = {
             "task": self.task,
             "owner": self.owner,
@@ -90,20 +89,16 @@ class Record:
             facts["metadata"] = dict(self.metadata)
         return facts
 
-    def with_(self, **changes: Any) -> "Record":
-        """Return a copy with what is given replaced."""
-        return replace(self, **changes)
 
-
-def read_record(info: SnapshotInfo) -> Record:
-    """Return the facts of a run. What others wrote at its address may lack any of them."""
+def read_record(info: SnapshotInfo) -> RunRecord:
+    """Return the facts of a run. A snapshot of another program may lack any of them."""
     facts = _mapping(info.metadata.get(FACTS))
     error = _mapping(facts.get("error"))
     task = _text(facts.get("task"))
     steps = _count(facts.get("steps"))
     if steps is None and facts:
         steps = 0
-    return Record(
+    return RunRecord(
         task=info.labels.get(TASK_LABEL) if task is None else task,
         owner=_text(facts.get("owner")),
         attempt=_count(facts.get("attempt")) or 1,
@@ -118,7 +113,7 @@ def read_record(info: SnapshotInfo) -> Record:
 
 
 def run_info(info: SnapshotInfo, *, is_held: bool) -> RunInfo:
-    """Return what is told of a run; `is_held` says that its worker gives signs of life."""
+    """Return the public facts of a run; `is_held` says that a worker holds its lease."""
     record = read_record(info)
     return RunInfo(
         run_id=info.session_id,
@@ -135,10 +130,10 @@ def run_info(info: SnapshotInfo, *, is_held: bool) -> RunInfo:
 
 
 def error_of(error: BaseException) -> RunError:
-    """Return what is kept of an exception. Whatever it says can be stored."""
+    """Return the stored form of an exception, always valid UTF-8."""
     try:
         message = str(error)
-    except Exception:  # of the caller's own making, and no reason to lose the fact
+    except Exception:  # a bug in the exception's own `__str__` must not hide the failure
         message = ""
     message = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode()
     return RunError(type(error).__name__.encode("utf-8", "replace").decode(), message)

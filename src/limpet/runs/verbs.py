@@ -1,4 +1,4 @@
-"""The verbs about runs that need no lease: look at them, list them, abort them."""
+"""The verbs about runs that need no lease: get, list, abort."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,22 +24,21 @@ from limpet.runs.model import (
 
 
 def scope_of(run_id: object) -> ScopeKey:
-    """Return where a run stands, its name checked."""
+    """Return the scope of a run, its name checked."""
     return limits.check_scope(limits.check_id("run_id", run_id), SCOPE_ID, KIND)
 
 
 def get(tools: Tools, run_id: str) -> Work[RunInfo | None]:
-    """Read what is known of one run."""
     scope = scope_of(run_id)
 
     def work(backend: Backend) -> RunInfo | None:
         head = backend.read_info(scope, None)
-        return None if head is None else _told(tools, backend, head)
+        return None if head is None else _with_status(tools, backend, head)
 
     return work
 
 
-def _told(tools: Tools, backend: Backend, head: SnapshotInfo) -> RunInfo:
+def _with_status(tools: Tools, backend: Backend, head: SnapshotInfo) -> RunInfo:
     is_held = False
     if head.status == RUNNING:
         held = backend.read_lease(head.scope, now=tools.draw().now)
@@ -52,11 +51,11 @@ def listed(tools: Tools, *, status: str | None, task: str | None, prefix: str) -
     if status is not None and limits.check_status(status) not in STATUSES:
         known = ", ".join(STATUSES)
         raise InvalidInput(f"there is no such status. status=`{status}` known=`{known}`")
-    listing = _Listing(tools, status, check_task(task), check_prefix(prefix))
+    listing = _RunListing(tools, status, check_task(task), check_prefix(prefix))
 
     def walk() -> Walk[RunInfo]:
         while not listing.ended:
-            yield listing.some
+            yield listing.next_page
 
     return walk()
 
@@ -69,8 +68,8 @@ def check_task(task: object) -> str | None:
 
 
 @dataclass
-class _Listing:
-    """A walk over the scopes that hold runs; most of a page may be left out of it."""
+class _RunListing:
+    """A walk over the scopes of runs, a page at a time; filters may leave little of a page."""
 
     tools: Tools
     status: str | None
@@ -79,8 +78,7 @@ class _Listing:
     after: ScopeKey | None = None
     ended: bool = False
 
-    def some(self, backend: Backend) -> Sequence[RunInfo]:
-        """Return the next page."""
+    def next_page(self, backend: Backend) -> Sequence[RunInfo]:
         page = backend.list_scopes(
             session_id=None,
             kind=KIND,
@@ -91,7 +89,9 @@ class _Listing:
         self.ended = len(page) < limits.PAGE_ITEMS_MAX
         self.after = page[-1].key if page else None
         heads = [each.head for each in page if each.key.scope_id == SCOPE_ID]
-        runs = [_told(self.tools, backend, head) for head in heads if head and self._may_be(head)]
+        runs = [
+            _with_status(self.tools, backend, head) for head in heads if head and self._may_be(head)
+        ]
         return [
             each
             for each in runs
@@ -99,15 +99,15 @@ class _Listing:
         ]
 
     def _may_be(self, head: SnapshotInfo) -> bool:
-        """Tell by what is stored whether a run can be wanted: to look at a lease costs more."""
+        """Filter by the stored status first, because reading a lease costs more."""
         return self.status in (None, head.status, EXPIRED if head.status == RUNNING else None)
 
 
-_QUICK_TRIES = 20  # of an abort, before it begins to wait
+_QUICK_TRIES = 20  # of an abort, before it waits between them
 
 
 def abort(tools: Tools, run_id: str) -> Steps[RunInfo]:
-    """Let a run that is running be aborted from now on; leave any other as it is."""
+    """Abort a running run; any other is left as it is."""
     scope = scope_of(run_id)
 
     def once(backend: Backend) -> RunInfo:
@@ -129,14 +129,14 @@ def abort(tools: Tools, run_id: str) -> Steps[RunInfo]:
         return run_info(backend.commit(commit), is_held=False)
 
     def attempt() -> Steps[RunInfo]:
-        # Without a pause at first: a worker that does nothing but step leaves only moments.
-        told: RunInfo
+        # Without a pause at first: a worker with very short steps leaves little time between them.
+        aborted: RunInfo
         for _ in range(_QUICK_TRIES):
             with suppress(Conflict):
-                told = yield once
-                return told
-        told = yield once
-        return told
+                aborted = yield once
+                return aborted
+        aborted = yield once
+        return aborted
 
-    # There is no lease in it, so that a Conflict always means that the worker came first.
+    # An abort needs no lease, so a Conflict always means that the worker wrote first.
     return contend(tools, attempt, lambda backend: True)

@@ -237,7 +237,7 @@ async def test_prefixes_that_lead_elsewhere_are_refused(folder: Path, prefix: An
 
 
 async def test_nobody_is_a_tenant_of_that_name(files: Files) -> None:
-    with pytest.raises(InvalidInput, match="cannot have the name"):
+    with pytest.raises(InvalidInput, match="cannot be named"):
         await files.get_snapshot(snapshot_id="a", context="global")
 
 
@@ -274,7 +274,7 @@ async def test_save_lets_the_mutator_decide(files: Files, folder: Path) -> None:
         await files.save_snapshot(minted, always("nonsense"))
     with pytest.raises(InvalidInput, match=r"\$|state"):
         await files.save_snapshot(minted, always(row(state={"x": float("nan")})))
-    with pytest.raises(InvalidInput, match="stays in its session"):
+    with pytest.raises(InvalidInput, match="cannot move to another session"):
         await files.save_snapshot(minted, always(row("other")))
     with pytest.raises(AlreadyExists):
         await files.save_snapshot(None, always(row(snapshot_id=minted)))

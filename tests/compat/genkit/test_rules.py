@@ -53,7 +53,7 @@ async def test_the_latest_of_a_session(memory: Desk, vector: dict[str, Any], mod
     if expected == REFUSED:
         with pytest.raises(Conflict) as caught:
             decide()
-        with pytest.raises(Conflict, match="|".join(["several branches", "go round in a circle"])):
+        with pytest.raises(Conflict, match="|".join(["several branches", "form a circle"])):
             await ask()
         assert "snapshot_id" in str(caught.value)
     else:
@@ -102,7 +102,7 @@ def test_ended_rows_keep_their_status(before: str, after: str) -> None:
 def test_what_is_no_status_is_not_stored() -> None:
     for status in ("expired", "done", "x" * 300):
         for before in (None, row(snapshot_id="a", status="pending")):
-            with pytest.raises(InvalidInput, match="no status to store"):
+            with pytest.raises(InvalidInput, match="status cannot be stored"):
                 rules.next_row("a", before, row(status=status), NOW)
     others = row(snapshot_id="a", status="running")  # saved by others, and not ours to judge
     assert rules.next_row("a", others, row(status="running"), NOW).status == "running"
@@ -111,9 +111,11 @@ def test_what_is_no_status_is_not_stored() -> None:
 def test_session_and_parent_stay() -> None:
     stored = row(snapshot_id="a", parent_id="p", status="pending")
     for after in (row("another"), row(state={"sessionId": "s"}, parent_id="q")):
-        with pytest.raises(InvalidInput, match=r"stays in its session|keeps its parent"):
+        with pytest.raises(
+            InvalidInput, match=r"cannot move to another session|parent of a snapshot cannot change"
+        ):
             rules.next_row("a", stored, after, NOW)
-    with pytest.raises(InvalidInput, match="keeps its parent"):
+    with pytest.raises(InvalidInput, match="parent of a snapshot cannot change"):
         rules.next_row("a", row(snapshot_id="a", status="pending"), row(parent_id="q"), NOW)
     kept = rules.next_row("a", stored, SessionSnapshot(created_at=at(9), state=1), NOW)
     assert kept == replace(stored, state=1)

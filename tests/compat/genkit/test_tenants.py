@@ -7,7 +7,7 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.genkit import SessionStore
-from limpet.compat.genkit.places import Tenant, tenant_of
+from limpet.compat.genkit.tenants import Tenant, tenant_of
 from tests.compat.genkit.kit import ENGINES, Desk, Heard, Stores, always, row
 
 NAMES = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "%", "%25", "//", "%2F", "A", "é", " a"]

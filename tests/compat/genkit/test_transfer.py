@@ -310,7 +310,7 @@ def test_there_must_be_a_folder_and_a_store(memory: Store, tmp_path: Path) -> No
         import_sessions(memory, tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     assert import_sessions(memory, tmp_path).count == 0
-    with pytest.raises(InvalidInput, match="need a store"):
+    with pytest.raises(InvalidInput, match="expected a store"):
         import_sessions("memory:", tmp_path)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="prefix"):
         import_sessions(memory, tmp_path, prefix=None)  # type: ignore[arg-type]

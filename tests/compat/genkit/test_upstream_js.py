@@ -156,14 +156,14 @@ async def test_a_terminal_flip_is_rejected(desk: Desk) -> None:
 
 async def test_a_session_rewrite_is_rejected(desk: Desk) -> None:
     await desk.put("a", state=1)
-    with pytest.raises(InvalidInput, match="stays in its session"):
+    with pytest.raises(InvalidInput, match="cannot move to another session"):
         await desk.sessions.save_snapshot("a", always(row("another", state=2)))
     assert await desk.latest("another") is None
 
 
 async def test_the_parent_is_immutable_on_upsert(desk: Desk) -> None:
     await desk.put("a", parent_id="p")
-    with pytest.raises(InvalidInput, match="keeps its parent"):
+    with pytest.raises(InvalidInput, match="parent of a snapshot cannot change"):
         await desk.sessions.save_snapshot("a", always(row(parent_id="q")))
     assert (await desk.get("a")).parent_id == "p"
 
@@ -207,7 +207,7 @@ def test_what_is_no_option_is_refused(memory: Desk) -> None:
 
 async def test_what_is_no_function_is_refused(memory: Desk) -> None:
     bad: Any = {"sessionId": "s"}
-    with pytest.raises(InvalidInput, match="a mutator is a function"):
+    with pytest.raises(InvalidInput, match="the mutator must be a function"):
         await memory.sessions.save_snapshot("a", bad)
-    with pytest.raises(InvalidInput, match="a callback is a function"):
+    with pytest.raises(InvalidInput, match="the callback must be a function"):
         memory.sessions.on_snapshot_state_change("a", bad)

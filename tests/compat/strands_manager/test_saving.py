@@ -314,6 +314,22 @@ async def test_an_on_error_may_save_by_itself(observed: Observed) -> None:
 
 
 @in_a_loop
+async def test_an_on_error_may_save_when_history_fails(observed: Observed) -> None:
+    """It is called after the lock of the agent is released."""
+    agent = Plain()
+
+    async def save(error: Exception) -> None:
+        observed.fails_to = frozenset()
+        await manager.save_latest(agent)
+
+    manager = SessionManager(observed, snapshot_trigger=lambda state: True, on_error=save)
+    observed.fails_to = frozenset({"history"})
+    turn = await asyncio.wait_for(turn_of(manager, agent, "a"), 10)
+    assert (turn.saved, turn.snapshot_id) == (True, None)
+    assert observed.taken() == ["latest", "latest"]
+
+
+@in_a_loop
 async def test_an_on_error_that_fails_is_logged(
     observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -194,7 +194,7 @@ def test_teams_take_turns_between_runs(ground: Ground) -> None:
         assert head is not None
         running = {**head.state, "state": {"_pendingInput": "go", "nodes": {}}}
         store.scope("chat-42", "team", "multiAgent").save(running)
-        with pytest.raises(Unsupported, match="in the middle of its run"):
+        with pytest.raises(Unsupported, match="has not finished its run"):
             graph_on(storage, calls)("go")
 
 

@@ -199,9 +199,9 @@ def test_errors_are_ours_and_theirs(store: Store) -> None:
         with pytest.raises(InvalidInput) as caught:
             wait(storage.write(key, b""))  # type: ignore[arg-type]
         assert isinstance(caught.value, StorageError)
-    with pytest.raises(InvalidInput, match="only bytes are stored"):
+    with pytest.raises(InvalidInput, match="data must be bytes"):
         wait(storage.write("a", "text"))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="needs a store"):
+    with pytest.raises(InvalidInput, match="expected a store"):
         ByteStorage("memory:")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="python or typescript"):
         ByteStorage(store, dialect="rust")  # type: ignore[arg-type]

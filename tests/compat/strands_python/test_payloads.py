@@ -246,5 +246,5 @@ def test_a_state_without_a_word_around_it_becomes_a_snapshot() -> None:
 @pytest.mark.parametrize("wire", [None, [], {}, {"schemaVersion": "1.0"}])
 def test_what_is_no_snapshot_is_refused(wire: Any) -> None:
     for translate in (to_python, to_typescript):
-        with pytest.raises(InvalidInput, match="an object with data"):
+        with pytest.raises(InvalidInput, match="must be an object with data"):
             translate(wire)

@@ -1,1 +1,9 @@
-"""Keys and bytes with compare-and-set: what directories and object stores have in common."""
+"""Keys and bytes with compare-and-set: what directories and object stores have in common.
+
+The names imported here are the ones that packages above `backends` may use.
+"""
+
+from limpet.backends.buckets.directory.folders import NOTHING, TEMPORARY, failure, flush, is_text
+from limpet.backends.buckets.protocol import Bucket, Listed, Moved
+
+__all__ = ["NOTHING", "TEMPORARY", "Bucket", "Listed", "Moved", "failure", "flush", "is_text"]

@@ -1,7 +1,7 @@
-"""How long a value is when JavaScript writes it: `JSON.stringify(value).length`.
+"""The length of a value in JavaScript: `JSON.stringify(value).length`.
 
-The length is that of UTF-16, in which a character beyond the first plane counts twice. Numbers are
-all of one type there: `1.0` is written as `1`, and what exceeds 2^53 is rounded.
+It counts units of UTF-16, so a character beyond the first plane counts twice. JavaScript has one
+type of numbers: `1.0` is written as `1`, and integers beyond 2^53 are rounded.
 """
 
 from collections.abc import Sized
@@ -11,12 +11,11 @@ from limpet.model import JSON
 
 _INTEGER_MAX = 2**53
 _PLAIN_DIGITS_MAX = 21  # numbers from 1e21 on have an exponent
-_ZEROS_MAX = 6  # and so have those below 1e-6
+_ZEROS_MAX = 6  # so have numbers below 1e-6
 _NULL = len("null")
 
 
 def length_of(value: JSON) -> int:
-    """Return the length of a value that is JSON."""
     length, left = 0, [value]
     while left:
         each = left.pop()
@@ -36,7 +35,7 @@ def length_of(value: JSON) -> int:
 
 
 def _brackets(value: Sized) -> int:
-    """Return the length of what encloses the members of a value, and stands between them."""
+    """Return the length of the brackets around the members, and of the commas between them."""
     return 2 + max(len(value) - 1, 0)
 
 
@@ -48,13 +47,13 @@ def _text(value: str) -> int:
 
 
 def _number(value: float) -> int:
-    """Return the length of a number, which is the shortest that reads back as the same."""
+    """Return the length of the shortest text that reads back as the same number."""
     if isinstance(value, int) and -_INTEGER_MAX <= value <= _INTEGER_MAX:
         return len(str(int(value)))
     try:
         number = float(value)
     except OverflowError:
-        return _NULL  # Infinity there, of which JSON knows nothing
+        return _NULL  # Infinity, which is written as null
     if number == 0:
         return 1  # -0 is written as 0
     sign = 1 if number < 0 else 0

@@ -1,27 +1,27 @@
 """The records of `ICheckpointStore`.
 
-Only what a checkpoint is found by is looked at. All else passes through word for word.
+Only the fields by which a checkpoint is found are checked. All others pass through unchanged.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from limpet.compat.wire import ABSENT, Record
+from limpet.compat.wire import ABSENT, WireRecord
 from limpet.core import limits
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
 
 @dataclass(frozen=True)
-class Checkpoint(Record):
-    """Where a run of a graph stood at the boundary of one of its nodes.
+class Checkpoint(WireRecord):
+    """The state of a graph run after one of its nodes.
 
-    `timestamp` is in milliseconds since 1970. `state` is an object, of which AgentOS uses the
-    partitions `input`, `scratch`, `artifacts` and `diagnostics`. `node_results` holds what each
-    node came to, `visited_nodes` those that are completed, in order. `memory_snapshot` and
-    `skipped_nodes` need not be there. `forked_from` is what `fork` writes: the `checkpointId` and
-    `runId` that the run began from, and the `patchState` if there was one.
+    `timestamp` is in milliseconds since 1970. `state` is an object with the partitions `input`,
+    `scratch`, `artifacts` and `diagnostics`. `node_results` holds the result of each node,
+    `visited_nodes` the completed ones in order. `memory_snapshot` and `skipped_nodes` are optional.
+    `forked_from` is written by `fork`: the `checkpointId` and `runId` that the run began from, and
+    the `patchState` if there was one.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Checkpoint(Record):
 
 
 @dataclass(frozen=True)
-class CheckpointMetadata(Record):
+class CheckpointMetadata(WireRecord):
     """What a listing shows of a checkpoint.
 
     `state_size` is the length of the state as JavaScript writes it, in units of UTF-16.
@@ -71,17 +71,14 @@ class CheckpointMetadata(Record):
 
     @classmethod
     def _made(cls, known: Mapping[str, Any], extra: Mapping[str, Any]) -> Self:
-        return cls(**known)  # it has these seven, and nothing else is kept
+        return cls(**known)  # unknown fields are dropped
 
 
 def check_name(name: str, value: object) -> str:
-    """Return the id of a run, a graph or a node, or raise InvalidInput.
-
-    They are labels too, which have up to 256 characters.
-    """
+    """Return the id of a run, a graph or a node. They are labels, of up to 256 characters."""
     return limits.check_text(name, value, chars_min=1, chars_max=limits.LABEL_CHARS_MAX)
 
 
 def is_timestamp(value: object) -> bool:
-    """Tell whether a value is a number; that it is a finite one, saving it will show."""
+    """Return whether a value is a number; saving it refuses one that is not finite."""
     return isinstance(value, int | float) and not isinstance(value, bool)

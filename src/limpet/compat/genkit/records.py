@@ -1,10 +1,10 @@
-"""The record of `SessionStore`. Nothing in its state is looked at, so any JSON passes through."""
+"""The record of `SessionStore`. The state is passed through unchanged, so it may be any JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from limpet.compat.wire import ABSENT, Record
+from limpet.compat.wire import ABSENT, WireRecord
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
@@ -15,12 +15,12 @@ _TEXTS = ("snapshot_id", "session_id", "parent_id", "status", "finish_reason", *
 
 
 @dataclass(frozen=True)
-class SessionSnapshot(Record, Generic[S]):
-    """A turn of a session: where it stands, and its state.
+class SessionSnapshot(WireRecord, Generic[S]):
+    """A turn of a session: its status and its state.
 
-    None is a field that is not there, and is not written, but for the state, where ABSENT, None
-    (null) and `{}` are three things. Times are text, kept as they are; a datetime may be given.
-    Fields that are not known are in `extra`. To change some of it use `dataclasses.replace`.
+    None is a missing field and is not written, except for the state, where ABSENT, None (null) and
+    `{}` differ. Times are text, kept as given; a datetime may be given. Unknown fields are in
+    `extra`. Change it with `dataclasses.replace`.
     """
 
     snapshot_id: str | None = None
@@ -37,21 +37,18 @@ class SessionSnapshot(Record, Generic[S]):
 
     def __post_init__(self) -> None:
         for name in _TIMES:
-            self._be_text(name)
+            self._time_to_text(name)
         for name in _TEXTS:
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise InvalidInput(f"a field must be text. field=`{name}` type=`{_kind(value)}`")
+                kind = type(value).__name__
+                raise InvalidInput(f"a field must be text. field=`{name}` type=`{kind}`")
         if self.error is not None and not isinstance(self.error, Mapping):
-            raise InvalidInput(f"an error must be a mapping. type=`{_kind(self.error)}`")
+            raise InvalidInput(f"error must be a mapping. type=`{type(self.error).__name__}`")
         self._check_extra()
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the wire dict, without the fields that are not there."""
+        """Return the wire dict, without the missing fields."""
         known = {there for name, there in self._names().items() if name != "state"}
         wire = super().to_json()
         return {k: value for k, value in wire.items() if value is not None or k not in known}
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

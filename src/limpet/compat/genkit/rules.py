@@ -1,14 +1,14 @@
-"""What holds for snapshots of sessions wherever they are kept. Pure; times are microseconds.
+"""The rules of session snapshots, whatever stores them. Pure; times are microseconds.
 
-A snapshot is `pending` while a detached run works on it, `aborting` once it was told to stop, and
-then `completed`, `failed` or `aborted` for good. `expired` is what a reader sees of a pending one
-whose run has not been heard of for a minute; it is never stored, and the run may still come back.
+A snapshot is `pending` while a detached run works on it, `aborting` once the run was asked to stop,
+and finally `completed`, `failed` or `aborted`. A reader sees a pending one as `expired` when its
+run sent no heartbeat for a minute; that is never stored, and the run may still come back.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from limpet.compat.genkit.records import S, SessionSnapshot
 from limpet.compat.wire import shown, wire_time
@@ -27,13 +27,18 @@ STORED: Final = TERMINAL | {PENDING, ABORTING}
 HEARTBEAT_AGE_S_MAX: Final = 60
 
 Latest: TypeAlias = Literal["leaf", "newest"]
-POLICIES: Final = ("leaf", "newest")
 
 Row: TypeAlias = SessionSnapshot[Any]
 
 
+def check_policy(latest: Latest) -> Latest:
+    if latest not in get_args(Latest):
+        raise InvalidInput(f"latest must be leaf or newest. latest=`{shown(latest)}`")
+    return latest
+
+
 def session_of(row: Row) -> str | None:
-    """Return the session that a row says it is of: in its state, if nowhere else."""
+    """Return the session that a row names, if need be inside its state."""
     if row.session_id:
         return row.session_id
     inside = row.state.get("sessionId") if isinstance(row.state, dict) else None
@@ -41,17 +46,14 @@ def session_of(row: Row) -> str | None:
 
 
 def repaired(row: SessionSnapshot[S]) -> SessionSnapshot[S]:
-    """Return a row without a parent that is itself: what came before it is then not known."""
-    if row.parent_id and row.parent_id != row.snapshot_id:
+    """Return a row that is not its own parent: such a parent is unknown."""
+    if row.parent_id is None or (row.parent_id and row.parent_id != row.snapshot_id):
         return row
-    return row if row.parent_id is None else replace(row, parent_id=None)
+    return replace(row, parent_id=None)
 
 
 def expired(row: Row, now: int) -> bool:
-    """Tell whether a pending row has not been heard of for a minute.
-
-    One that never was, or not at a moment that can be read, is not expired.
-    """
+    """A pending row whose last heartbeat is older than a minute; without one it never expires."""
     heard = moment_of(row.heartbeat_at)
     if row.status != PENDING or heard is None:
         return False
@@ -67,11 +69,11 @@ def as_read(row: SessionSnapshot[S], now: int) -> SessionSnapshot[S]:
 def next_row(
     snapshot_id: str, before: Row | None, after: SessionSnapshot[S], now: int
 ) -> SessionSnapshot[S]:
-    """Return what is stored when `after` was given for a row that is `before` (None: a new one).
+    """Return what is stored when `after` is given for the row `before` (None: a new row).
 
-    What `after` does not say of session, parent and status stays as it was; `created_at` always
-    does. A parent that is the row itself says nothing. A new row is completed and made now, unless
-    it says otherwise.
+    Session, parent and status that `after` leaves out stay as they were; `created_at` never
+    changes. A row that names itself as parent names none. A new row is completed and created now,
+    unless it says otherwise.
 
     Raises:
         InvalidInput, Conflict: see `check_change`.
@@ -98,12 +100,12 @@ def next_row(
 
 
 def check_change(before: Row | None, after: Row) -> None:
-    """Raise unless a row may become another; None stands for none yet.
+    """Raise unless the row `before` (None: a new row) may become `after`.
 
     Raises:
         InvalidInput: it has no session, another session or parent than before, a status that is
-            not stored, or, as a new one, was not made at a moment that can be read.
-        Conflict: it has ended, or is about to, and would go on or end otherwise.
+            not stored, or, as a new one, a `created_at` that cannot be read.
+        Conflict: it has ended, or is aborting, and would get another status.
     """
     id, session_id = after.snapshot_id, session_of(after)
     if not session_id or not session_id.strip():
@@ -111,16 +113,16 @@ def check_change(before: Row | None, after: Row) -> None:
     was = None if before is None else before.status
     if after.status not in STORED and after.status != was:
         raise InvalidInput(
-            f"that is no status to store. snapshot_id=`{id}` status=`{shown(after.status)}`"
+            f"this status cannot be stored. snapshot_id=`{id}` status=`{shown(after.status)}`"
         )
     if before is None:
         if moment_of(after.created_at) is None:
             raise InvalidInput(f"created_at must be a time in ISO 8601. snapshot_id=`{id}`")
         return
     if session_id != session_of(before):
-        raise InvalidInput(f"a snapshot stays in its session. snapshot_id=`{id}`")
+        raise InvalidInput(f"a snapshot cannot move to another session. snapshot_id=`{id}`")
     if after.parent_id != repaired(before).parent_id:
-        raise InvalidInput(f"a snapshot keeps its parent. snapshot_id=`{id}`")
+        raise InvalidInput(f"the parent of a snapshot cannot change. snapshot_id=`{id}`")
     has_ended = was in TERMINAL and after.status != was
     if has_ended or (was == ABORTING and after.status == PENDING):
         raise Conflict(
@@ -135,16 +137,16 @@ def latest(
     policy: Latest = "leaf",
     reject_branching: bool = False,
 ) -> SessionSnapshot[S] | None:
-    """Return the latest of the rows of a session, whatever its status; None if there are none.
+    """Return the latest row of a session, whatever its status; None if there is none.
 
-    `leaf`: that which no other follows; of several the one made last. `newest`: the one made last,
-    whatever follows it. Of those made at one moment it is the one with the greater id.
-    With `reject_branching` several leaves are refused. One that failed or was aborted is then no
-    branch beside others: it was tried again.
+    `leaf`: the row without children; of several the one created last. `newest`: the one created
+    last, with or without children. Equal times are decided by the greater id. With
+    `reject_branching` several leaves are refused; a failed or aborted one does not count as a
+    branch, because it was tried again.
 
     Raises:
-        Conflict: it branches and that is refused, or there is no leaf, since the parents go round
-            in a circle. A snapshot can then be read by its id.
+        Conflict: it branches and that is refused, or the parents form a circle, so that there is no
+            leaf. Read a snapshot by its id then.
     """
     owned = [repaired(each) for each in rows if session_of(each) == session_id]
     if not owned:
@@ -163,7 +165,7 @@ def latest(
         return max(owned, key=_age)
     if not leaves:
         raise Conflict(
-            "the parents in the session go round in a circle, so none is the latest: ask by "
+            "the parents in the session form a circle, so none is the latest: ask by "
             f"snapshot_id. session_id=`{shown(session_id)}`"
         )
     return max(leaves, key=_age)
@@ -175,7 +177,7 @@ def _age(row: Row) -> tuple[int, str]:
 
 
 def moment_of(text: str | None) -> int | None:
-    """Return a moment in ISO 8601 as microseconds, None if it cannot be read as such."""
+    """Return an ISO 8601 time as microseconds, None if it cannot be read."""
     try:
         moment = datetime.fromisoformat(text or "")
         aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)

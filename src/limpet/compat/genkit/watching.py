@@ -1,64 +1,84 @@
-"""A function that is called with a snapshot when it changes, by a task of its own."""
+"""Calls a function when a snapshot changes, from a task of its own."""
 
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from limpet.api.store import AsyncStore
+from limpet.backends.support.backoff import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot, SnapshotInfo, SnapshotRef
 
-_PAUSE_S = 1.0  # before a storage that did not answer is asked again
-_PATIENCE_S = 300.0  # without news: it may have been deleted before it was seen, and be elsewhere
+# After this long without a change the snapshot is located again: it may have been deleted before
+# it was seen, and saved in another scope.
+_RELOCATE_S = 300.0
+_PAUSE_S_FIRST = 0.5  # before a storage that did not answer is asked again
+_PAUSE_S_MAX = 5.0
 
 _log = logging.getLogger(__name__)
+_tasks: set[asyncio.Task[None]] = set()
 
+T = TypeVar("T")
 Locate = Callable[[], Awaitable[SnapshotRef | None]]
 
 
-def subscribe(
-    store: AsyncStore,
-    snapshot_id: str,
-    *,
-    prefix: str,
-    locate: Locate,
-    call: Callable[[Snapshot], object],
-) -> Callable[[], None]:
-    """Call a function with what a snapshot is, and becomes; return what ends that.
-
-    `locate` finds the snapshot; until it does, whatever has that id below `prefix` is watched.
-    """
+def running_loop() -> asyncio.AbstractEventLoop:
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
         raise InvalidInput("there is no event loop to watch in: call this in a task") from None
-    return _Subscription(store, snapshot_id, prefix, locate, call).end
 
 
-class _Subscription:
+def start_task(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], snapshot_id: str
+) -> asyncio.Task[None]:
+    task = loop.create_task(work, name=f"limpet-watch-{snapshot_id}")
+    _tasks.add(task)  # the loop itself holds only a weak reference
+    task.add_done_callback(_tasks.discard)
+    return task
+
+
+async def call_back(callback: Callable[[T], object], value: T, snapshot_id: str) -> None:
+    """Call a function that may be async. What it raises is logged."""
+    try:
+        answer = callback(value)
+        if inspect.isawaitable(answer):
+            await answer
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # this task itself is cancelled, not something that the callback awaited
+        _log.error("a callback has failed. snapshot_id=`%s`", snapshot_id, exc_info=error)
+
+
+class Subscription:
+    """Calls a function with a snapshot as it is now, and after each change, until `end`.
+
+    `locate` finds the snapshot. Until it does, any snapshot of that id below `prefix` is watched.
+    """
+
     def __init__(
         self,
         store: AsyncStore,
         snapshot_id: str,
+        *,
         prefix: str,
         locate: Locate,
         call: Callable[[Snapshot], object],
     ) -> None:
+        self._loop = running_loop()
         self._store = store
         self._id = snapshot_id
         self._prefix = prefix
         self._locate = locate
         self._call = call
-        self._told: tuple[str, str] | None = None  # where, and the revision
+        self._seen: tuple[str, str] | None = None  # the scope and the revision
         self._ended = False
         self._calling = False
-        self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
-        _tasks.add(self._task)  # the loop itself would let it be collected
-        self._task.add_done_callback(_tasks.discard)
+        self._task = start_task(self._loop, self._run(), snapshot_id)
 
     def end(self) -> None:
         self._ended = True
@@ -66,27 +86,30 @@ class _Subscription:
             self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
-        if not self._calling:  # a call that is under way comes to its end
+        if not self._calling:  # a call that has begun is allowed to finish
             self._task.cancel()
 
     async def _run(self) -> None:
+        clock = self._store.driver.tools.clock
+        backoff = Backoff(clock, first_s=_PAUSE_S_FIRST, longest_s=_PAUSE_S_MAX)
         while not self._ended and not self._store.driver.opened.closed:
             try:
                 await self._follow()
+                backoff.reset()
             except Unavailable:
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(backoff.pause_s() or _PAUSE_S_MAX)
             except LimpetError as error:
                 if not self._store.driver.opened.closed:
                     _log.error("watching has ended. snapshot_id=`%s`", self._id, exc_info=error)
                 return
 
     async def _follow(self) -> None:
-        """Watch the snapshot until it is deleted or, while there is none, until it is there."""
+        """Watch the snapshot until it is deleted or, while it does not exist, until it does."""
         found = await self._locate()
         if found is None:
-            # What is seen may be somebody else's: it only says that it is time to look again.
+            # A snapshot of this id that appears may be another tenant's: so locate it again.
             news = self._store.watch(
-                snapshot_id=self._id, prefix=self._prefix, timeout_s=_PATIENCE_S
+                snapshot_id=self._id, prefix=self._prefix, timeout_s=_RELOCATE_S
             )
             async with _closing(news):
                 async for _ in news:
@@ -94,35 +117,26 @@ class _Subscription:
                         return
             return
         scope = self._store.scope(*found.scope)
-        news = scope.watch(self._id, timeout_s=_PATIENCE_S)
+        news = scope.watch(self._id, timeout_s=_RELOCATE_S)
         async with _closing(news):
             async for _ in news:
                 loaded = await scope.load(self._id)
                 if loaded is not None:
-                    await self._tell(loaded)
+                    await self._report(loaded)
                 if self._ended:
                     return
 
-    async def _tell(self, loaded: Snapshot) -> None:
-        told = (str(loaded.scope), loaded.revision)
-        if self._ended or told == self._told:
+    async def _report(self, loaded: Snapshot) -> None:
+        version = (str(loaded.scope), loaded.revision)
+        if self._ended or version == self._seen:
             return
-        self._told = told
+        self._seen = version
         self._calling = True
         try:
-            answer = self._call(loaded)
-            if inspect.isawaitable(answer):
-                await answer
-        except (Exception, asyncio.CancelledError) as error:
-            if self._task.cancelling():
-                raise
-            _log.error("a callback has failed. snapshot_id=`%s`", self._id, exc_info=error)
+            await call_back(self._call, loaded, self._id)
         finally:
             self._calling = False
 
 
 def _closing(news: AsyncIterator[SnapshotInfo]) -> aclosing[AsyncGenerator[SnapshotInfo, None]]:
     return aclosing(cast(AsyncGenerator[SnapshotInfo, None], news))
-
-
-_tasks: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""The checkpoint of a run: what it holds, how it is checked, and its JSON."""
+"""The checkpoint of a run: its fields, their checks, and its JSON."""
 
 import re
 from collections.abc import Mapping
@@ -35,15 +35,14 @@ _DAYS_IN_400_YEARS = 146_097
 
 @dataclass(frozen=True, slots=True, init=False)
 class Checkpoint:
-    """Where a run stood after one of its iterations.
+    """The state of a run after one of its iterations.
 
-    `messages` is a list of any JSON, or None, and is kept exactly. `created_at` is RFC 3339 text
-    and is kept as it was written: up to nine digits of a second, and the offset. A datetime with a
-    time zone is turned into such text. Left empty, `save` writes the present in its place.
-    `extra` has the fields that are none of these eight.
+    `messages` is a list of any JSON, or None, and is kept exactly. `created_at` is RFC 3339 text,
+    kept as written: up to nine digits of a second, and the offset. A datetime with a time zone is
+    converted to such text; an empty text becomes the time of `save`. `extra` has all other fields.
 
     Raises:
-        InvalidInput: a value is not of its type, not of 64 bits, or not a time.
+        InvalidInput: a value has a wrong type, more than 64 bits, or is not a time.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # messages are a list
@@ -90,13 +89,12 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, wire: Mapping[str, JSON]) -> "Checkpoint":
-        """Return the checkpoint that JSON describes.
+        """Return the checkpoint of a JSON object.
 
-        As in Go the case of names does not matter, and a field that is missing or null has its
-        default.
+        As in Go names are case-insensitive, and a missing or null field has its default.
 
         Raises:
-            InvalidInput: it is no object, or a value is not acceptable.
+            InvalidInput: it is not an object, or a value is not valid.
         """
         if not isinstance(wire, Mapping):
             raise InvalidInput(f"a checkpoint must be an object. type=`{type(wire).__name__}`")
@@ -112,35 +110,30 @@ class Checkpoint:
 
 
 def taken(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
-    """Return a checkpoint, or the one that JSON describes, with a time."""
-    found = checkpoint
-    if not isinstance(found, Checkpoint):
-        found = Checkpoint.from_json(found)
+    """Return a checkpoint, or that of a JSON object, with a time."""
+    found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint.from_json(checkpoint)
     if found.created_at:
         return found
     return replace(found, created_at=text_of(times.from_us(draw().now)))
 
 
 def bare(checkpoint: Checkpoint) -> Checkpoint:
-    """Return what a listing shows of a checkpoint."""
+    """Return a checkpoint without its state, as listings show it."""
     return replace(checkpoint, messages=None, system_prompt="", extra={})
 
 
 def newest_first(found: list[tuple[Checkpoint, int]]) -> list[Checkpoint]:
-    """Sort by the moment; of equal ones the last saved first, then by run_id.
-
-    Each comes with when it was saved, in whatever unit.
-    """
+    """Sort by `created_at`; equal ones by when they were saved (in any unit), then by run_id."""
     found.sort(key=lambda each: (-instant_of(each[0].created_at), -each[1], each[0].run_id))
     return [checkpoint for checkpoint, _ in found]
 
 
 def field_of(key: object) -> str | None:
-    """Return which of the eight fields a key names to Go, which ignores case; None: none."""
+    """Return the field that a key names to Go, which ignores case; None for an extra field."""
     if not isinstance(key, str):
         return None
     name = key.casefold()
-    # A letter that folds to two (the German sharp s) is another letter to Go.
+    # A letter that folds to two (the German sharp s) is a different letter to Go.
     return name if name in _NAMES and len(name) == len(key) else None
 
 
@@ -148,7 +141,7 @@ def instant_of(text: str) -> int:
     """Return an RFC 3339 time as nanoseconds, comparable across offsets.
 
     Raises:
-        InvalidInput: it is no such time, or there is no such day.
+        InvalidInput: it is not such a time, or there is no such day.
     """
     found = _TIME.fullmatch(text)
     if found is None:
@@ -156,7 +149,7 @@ def instant_of(text: str) -> int:
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     fraction, sign, offset_h, offset_m = found.groups()[6:]
     try:
-        # Go has a year 0, which Python has not; 400 is one with the same days.
+        # Go has a year 0, Python has not; 400 is a year with the same days.
         days = date(year or 400, month, day).toordinal() - (0 if year else _DAYS_IN_400_YEARS)
     except ValueError:
         raise InvalidInput("created_at names a day that does not exist") from None
@@ -168,7 +161,7 @@ def instant_of(text: str) -> int:
 
 
 def text_of(moment: datetime) -> str:
-    """Return an aware datetime as Go writes it: no zeros at the end, `Z` for UTC.
+    """Return an aware datetime as Go writes it: without trailing zeros, `Z` for UTC.
 
     Raises:
         InvalidInput: it has no time zone, or one whose offset has seconds.
@@ -218,5 +211,5 @@ def _extra(value: object) -> dict[str, JSON]:
         raise InvalidInput(f"extra must be a mapping. type=`{type(value).__name__}`")
     for key in value:
         if not isinstance(key, str) or field_of(key) is not None:
-            raise InvalidInput("extra must have names of its own, as text")
+            raise InvalidInput("the names in extra must be text, and none of the eight fields")
     return dict(value)

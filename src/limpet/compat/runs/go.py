@@ -1,8 +1,11 @@
-"""The folder of the Go store, read and written beside a Go process.
+"""The folder of the Go store, shared with Go processes, and the format of its files.
 
-A file is written under a temporary name, synced, and moved into place, so that no reader in either
-language sees a part of it; then the folder is synced. Temporary names are drawn for each save, so
-that savers of one run never meet in one.
+A file is written under a temporary name, synced, and renamed, so that no reader sees a part of it;
+then the folder is synced. Temporary names are random, so that concurrent saves of one run do not
+share one.
+
+The format is that of Go's `encoding/json`, which indents by two spaces: a line that begins with two
+spaces and a quote is a field of the whole document, because line breaks inside texts are escaped.
 """
 
 import json
@@ -13,30 +16,34 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
-from math import isfinite
 from typing import TypeAlias
 
 import orjson
 
-from limpet.backends.buckets.directory.folders import failure, flush
+from limpet.backends.buckets import failure, flush
+from limpet.compat.json_files import dump_indented, is_file_name, load_strict
 from limpet.compat.runs.checkpoint import ZERO_TIME, Checkpoint, bare, field_of, newest_first, taken
 from limpet.compat.runs.store import make_folder
 from limpet.compat.wire import folder_of
-from limpet.core import codec, limits
 from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, Finding
 from limpet.opening import draw
 from limpet.runs.verbs import scope_of
 
-# The files of the Go store: bytes from checkpoints and back, as Go's `encoding/json` does it.
-#
-# Go indents by two spaces, so a line that begins with two spaces and a quote is a field of the whole
-# document, whatever the messages hold: a line break inside a text is escaped.
+Checkpoints: TypeAlias = list[Checkpoint]
 
-ENDS_BYTES = 16 * 1024  # what a listing reads of a file, at most
-HEAD_BYTES = 8 * 1024  # run_id, task_name and iteration
-TAIL_BYTES = 8 * 1024  # tokens and created_at, and a few extra fields behind them
+# What a listing reads of a file: run_id, task_name and iteration; tokens, created_at and a few
+# extra fields.
+HEAD_BYTES = 8 * 1024
+TAIL_BYTES = 8 * 1024
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENDING = ".json"
+_NAME_BYTES_MAX = 230  # of 255, so that a damaged file can be renamed
+_TEMPORARY = re.compile(r"\.limpet-[0-9a-f]{16}\.tmp|.*\.json\.tmp", re.S)
+_ASIDE = re.compile(r".*\.json\.corrupt-[0-9]+", re.S)
 
 _TEXT = rb'"(?:[^"\\\n]|\\.)*+"'
 _HEAD = re.compile(
@@ -47,7 +54,7 @@ _TAIL = re.compile(
     rb'\n  "input_tokens": (-?\d{1,19}),\n  "output_tokens": (-?\d{1,19}),\n  "created_at": (%b)'
     rb'(?:\n\}\Z|,\n  "[\s\S]*\n\}\Z)' % _TEXT
 )
-# What Go escapes beside what all do, so that JSON may stand inside HTML and JavaScript.
+# Go also escapes these, so that JSON can be embedded in HTML and JavaScript.
 _ESCAPES = [
     (character.encode(), f"\\u{ord(character):04x}".encode())
     for character in ("<", ">", "&", "\u2028", "\u2029")
@@ -57,19 +64,8 @@ _TOO_FINE = re.compile(r"(\.\d{9})\d+")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Return the file of a checkpoint, byte for byte what Go writes for the same values.
-
-    Numbers are exact: `1.0` stays so, and integers have as many digits as they need.
-
-    Raises:
-        InvalidInput: something in it is not JSON; the message has its path.
-    """
-    encoded = codec.encode(checkpoint.to_json(), what="checkpoint")
-    value = codec.decode(encoded)
-    try:
-        data = orjson.dumps(value, option=orjson.OPT_INDENT_2)
-    except TypeError:  # integers beyond 64 bits
-        data = json.dumps(value, indent=2, ensure_ascii=False).encode()
+    """Return the file of a checkpoint, byte for byte as Go writes it."""
+    data = dump_indented(checkpoint.to_json(), what="checkpoint")
     for character, escape in _ESCAPES:
         data = data.replace(character, escape)
     return data
@@ -78,23 +74,24 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def decode(data: bytes) -> Checkpoint:
     """Return the checkpoint in a file.
 
-    As in Go the case of names does not matter, a field that is missing or null is zero, and what
-    is not UTF-8 is read as U+FFFD. Messages are taken as they are.
+    As in Go names are case-insensitive, a missing or null field is zero, and bytes that are not
+    UTF-8 are read as U+FFFD. Messages are kept exactly.
 
     Raises:
-        Corrupt: it is no checkpoint: empty, cut short, no object, or a value of another type.
+        Corrupt: it is not a checkpoint: empty, cut short, not an object, or a value of another
+            type.
     """
     value = _value(data)
     if not isinstance(value, dict):
-        raise Corrupt("the file is no checkpoint: its JSON is no object")
+        raise Corrupt("the file is not a checkpoint: its JSON is not an object")
     return _checkpoint(value)
 
 
 def prove(data: bytes) -> None:
-    """Raise Corrupt if a file holds no checkpoint; most are found to in a tenth of the time."""
+    """Raise Corrupt if a file is not a checkpoint; mostly ten times faster than `decode`."""
     try:
         found = orjson.loads(data)
-    except ValueError:  # it is stricter than Go
+    except ValueError:  # orjson is stricter than Go
         found = None
     if isinstance(found, dict):
         _checkpoint(found)
@@ -103,9 +100,9 @@ def prove(data: bytes) -> None:
 
 
 def decode_ends(head: bytes, tail: bytes) -> Checkpoint | None:
-    """Return what the two ends of a file tell, without its messages and its prompt.
+    """Return the fields at the two ends of a file, without its messages and its prompt.
 
-    None if it is not laid out as Go does it, is cut short, or has more at its ends than was read.
+    None if it is not formatted as by Go, is cut short, or has longer fields than were read.
     """
     first, last = _HEAD.match(head), _TAIL.search(tail)
     if first is None or last is None:
@@ -128,64 +125,38 @@ def _checkpoint(wire: dict[str, JSON]) -> Checkpoint:
     try:
         return Checkpoint.from_json(fields)
     except InvalidInput as cause:
-        raise Corrupt(f"the file is no checkpoint: {cause}") from cause
+        raise Corrupt(f"the file is not a checkpoint: {cause}") from cause
 
 
 def _moment(value: JSON) -> JSON:
     if value == "":
-        raise Corrupt("the file is no checkpoint: created_at must be an RFC 3339 time")
-    # Go reads any number of digits, and goes by nine.
+        raise Corrupt("the file is not a checkpoint: created_at must be an RFC 3339 time")
+    # Go reads any number of digits, and uses nine.
     return _TOO_FINE.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def _value(data: bytes) -> JSON:
-    # Each byte that is not UTF-8 becomes one surrogate by this, and one U+FFFD in Go.
+    # Each byte that is not UTF-8 becomes one surrogate here, and one U+FFFD in Go.
     text = _SURROGATE.sub("\ufffd", data.decode("utf-8", "surrogateescape"))
     try:
-        value = _loads(text)
+        value = load_strict(text)
         if "\\ud" in text or "\\uD" in text:
-            # A half of a pair that was written as an escape. Whole pairs are one character by now.
-            value = _loads(_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+            # An escaped half of a pair. Whole pairs have become one character.
+            value = load_strict(_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError) as cause:
-        raise Corrupt("the file is no JSON") from cause
+        raise Corrupt("the file is not JSON") from cause
     return value
 
 
-def _loads(text: str) -> JSON:
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not isfinite(number):
-        raise ValueError("a number is too large")
-    return number
-
-
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_ENDING = ".json"
-_NAME_BYTES_MAX = 230  # of 255, so that what is set aside has a name as well
-_TEMPORARY = re.compile(r"\.limpet-[0-9a-f]{16}\.tmp|.*\.json\.tmp", re.S)
-_ASIDE = re.compile(r".*\.json\.corrupt-[0-9]+", re.S)
-
-Checkpoints: TypeAlias = list[Checkpoint]
-
-
 class GoRunStore:
-    """The current checkpoint of each run, as the file `<run_id>.json` that the Go store keeps.
+    """The current checkpoint of each run, as the file `<run_id>.json` of the Go store.
 
     Both may use the folder at the same time, in any number of processes. A file is what Go would
-    write, byte for byte, except that fields which Go does not know are kept, behind the others. It
-    can be read by its owner alone. The name of a file is the id of its run; if another stands
-    inside, `check` tells. The folder is created at once, with those above it.
+    write, byte for byte, except that fields unknown to Go are kept after the others. Only its owner
+    can read it. The file name is the id of the run; `check` reports another id inside. The folder
+    is created at once, with its parents.
 
-    A save never takes away what cannot be read: a damaged file stays beside the new one, as
-    `<run_id>.json.corrupt-1`.
+    A save never overwrites a file that cannot be read: it is renamed to `<run_id>.json.corrupt-1`.
     """
 
     def __init__(self, dir: str | os.PathLike[str]) -> None:
@@ -193,13 +164,13 @@ class GoRunStore:
         make_folder(self._dir)
 
     def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
-        """Make a checkpoint durable; it takes the place of the run's last one, as one step.
+        """Save a checkpoint, durably; it replaces the run's last one, as one step.
 
-        An empty `created_at` becomes the present.
+        An empty `created_at` becomes the current time.
 
         Raises:
-            InvalidInput: it is no checkpoint, something in it is not JSON (the message has its
-                path), or its run_id is not one plain name of a file.
+            InvalidInput: it is not a checkpoint, a value is not JSON (the message has its path), or
+                its run_id cannot be a file name.
         """
         found = taken(checkpoint)
         path = self._path(found.run_id)
@@ -209,8 +180,9 @@ class GoRunStore:
             temporary = os.path.join(self._dir, f".limpet-{draw().nonce}.tmp")
             handle = os.open(temporary, _WRITE, 0o600)
             try:
-                with open(handle, "wb", buffering=0) as file:
-                    _write_all(file.fileno(), data)
+                with open(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
                     flush(file.fileno())
                 os.rename(temporary, path)  # this line is the commit
             except BaseException:
@@ -220,11 +192,11 @@ class GoRunStore:
         self._flush(path)
 
     def load(self, run_id: str) -> Checkpoint:
-        """Return the checkpoint of a run, with its messages exactly as they stand in the file.
+        """Return the checkpoint of a run, with its messages exactly as in the file.
 
         Raises:
             NotFound: there is no such file.
-            Corrupt: it holds no checkpoint.
+            Corrupt: it is not a checkpoint.
         """
         path = self._path(run_id)
         with self._opened(path) as handle:
@@ -239,28 +211,28 @@ class GoRunStore:
     def list(self) -> Checkpoints:
         """Return the checkpoints of all runs, newest first by their `created_at`.
 
-        Of equal moments the last saved comes first, then they go by run_id. Of a file at most 16 KB
-        are read, from its two ends, unless somebody else has laid it out, or it has a very long
-        task name or long fields that Go does not know: `messages` is None,
-        `system_prompt` empty and `extra` too. What cannot be read is left out; `check` tells.
+        Equal times are ordered by the last save, then by run_id. At most 16 KB of a file are read,
+        from its two ends, unless it is formatted otherwise, or has a very long task name or long
+        fields unknown to Go. `messages` is None, `system_prompt` and `extra` are empty. Files that
+        cannot be read are left out; `check` reports them.
         """
         found: list[tuple[Checkpoint, int]] = []
         for run_id in self._run_ids():
             with suppress(LimpetError), self._opened(self._path(run_id)) as handle:
                 if handle is not None:
-                    known = replace(_glance(handle), run_id=run_id)
+                    known = replace(_read_metadata(handle), run_id=run_id)
                     found.append((known, os.fstat(handle).st_mtime_ns))
         return newest_first(found)
 
     def delete(self, run_id: str) -> None:
-        """Remove the checkpoint of a run. Idempotent."""
+        """Delete the checkpoint of a run. Idempotent."""
         path = self._path(run_id)
         with self._named(path), suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(path)
         self._flush(path)
 
     def has_checkpoint(self, run_id: str) -> bool:
-        """Tell whether a run has a file that can be opened; `load` tells whether it is damaged."""
+        """Return whether a run has a file that can be opened, also a damaged one."""
         path = self._path(run_id)
         try:
             with self._opened(path) as handle:
@@ -278,18 +250,18 @@ class GoRunStore:
             path = os.path.join(self._dir, name)
             run_id = name.removesuffix(_ENDING)
             if _TEMPORARY.fullmatch(name):
-                fact = "a temporary file of a save that is under way or never ended"
+                fact = "a temporary file of a save that has not finished"
                 yield finding("info", "temporary_left", fact, path=path)
             elif _ASIDE.fullmatch(name):
-                fact = "a damaged file that a save has set aside"
+                fact = "a damaged file that a save has renamed"
                 yield finding("warning", "checkpoint_set_aside", fact, path=path)
             elif name.endswith(_ENDING) and not is_name(run_id):
-                fact = "the name of a file is not that of a run"
+                fact = "the file name is not that of a run"
                 yield finding("warning", "name_wrong", fact, path=path)
             elif name.endswith(_ENDING):
-                yield from self._judged(run_id, path)
+                yield from self._check_file(run_id, path)
 
-    def _judged(self, run_id: str, path: str) -> Iterator[Finding]:
+    def _check_file(self, run_id: str, path: str) -> Iterator[Finding]:
         scope = scope_of(run_id)
         try:
             with self._opened(path) as handle:
@@ -300,7 +272,7 @@ class GoRunStore:
             yield finding("error", "checkpoint_unreadable", str(error), scope=scope)
         else:
             if inside is not None and inside != run_id:
-                fact = "the file names another run than its own name does"
+                fact = "the run_id in the file differs from the file name"
                 yield finding("warning", "run_id_differs", fact, scope=scope, found=inside)
 
     # Names
@@ -308,7 +280,7 @@ class GoRunStore:
     def _path(self, run_id: str) -> str:
         if not is_name(run_id):
             name = ascii(run_id[:80]) if isinstance(run_id, str) else type(run_id).__name__
-            raise InvalidInput(f"run_id must be one plain name of a file. run_id=`{name}`")
+            raise InvalidInput(f"run_id must be usable as a file name. run_id=`{name}`")
         return os.path.join(self._dir, run_id + _ENDING)
 
     def _names(self) -> Iterator[str]:
@@ -332,7 +304,7 @@ class GoRunStore:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int | None]:
-        """Open a file to read; None if there is none."""
+        """Open a file for reading; None if there is none."""
         with self._named(path):
             try:
                 handle = os.open(path, _READ)
@@ -345,7 +317,7 @@ class GoRunStore:
                 os.close(handle)
 
     def _flush(self, path: str) -> None:
-        """Make the names in the folder durable: a power cut could take back the last rename."""
+        """Sync the folder: without this a power cut could undo the last rename."""
         try:
             handle = os.open(self._dir, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
             try:
@@ -356,13 +328,16 @@ class GoRunStore:
             raise failure(cause, path, outcome_known=False) from cause
 
     def _set_aside(self, path: str) -> None:
-        """Give what cannot be read a second name before it is replaced.
+        """Give a file that cannot be read a second name before it is replaced.
 
-        A link, not a rename: the first name always leads to something, and if somebody else has
-        replaced the file meanwhile, only the link is taken back.
+        By a link, not a rename: the first name always exists, and if another process has replaced
+        the file meanwhile, only the link is removed.
         """
         with self._opened(path) as handle:
-            if handle is None or _is_readable(handle):
+            if handle is None:
+                return
+            with suppress(Corrupt):
+                prove(_read_all(handle))
                 return
             damaged = os.fstat(handle)
             for number in count(1):
@@ -370,10 +345,10 @@ class GoRunStore:
                 try:
                     os.link(path, aside)
                 except FileNotFoundError:
-                    return  # somebody deleted it
+                    return  # deleted meanwhile
                 except FileExistsError:
                     if os.path.samestat(os.stat(aside), damaged):
-                        return  # somebody was faster
+                        return  # another process was faster
                 else:
                     if not os.path.samestat(os.stat(aside), damaged):
                         os.unlink(aside)
@@ -381,27 +356,16 @@ class GoRunStore:
 
 
 def is_name(run_id: object) -> bool:
-    """Tell whether an id is one plain name of a file, which leads nowhere else."""
-    try:
-        plain = limits.check_id("run_id", run_id)
-    except InvalidInput:
-        return False
-    return (
-        plain not in (".", "..")
-        and "/" not in plain
-        and "\\" not in plain
-        and len(plain.encode()) <= _NAME_BYTES_MAX
-    )
+    return is_file_name(run_id, bytes_max=_NAME_BYTES_MAX)
 
 
-def _glance(handle: int) -> Checkpoint:
+def _read_metadata(handle: int) -> Checkpoint:
     """Return the metadata of an opened file, or raise Corrupt.
 
-    The ends do not tell where somebody else has laid it out. It is then read whole: a listing that
-    leaves out what can be loaded would be worse.
+    A file that is formatted otherwise is read whole: it can be loaded, so it must be listed.
     """
     size = os.fstat(handle).st_size
-    if size > ENDS_BYTES:
+    if size > HEAD_BYTES + TAIL_BYTES:
         head = os.pread(handle, HEAD_BYTES, 0)
         tail = os.pread(handle, TAIL_BYTES, size - TAIL_BYTES)
         known = decode_ends(head, tail)
@@ -410,20 +374,6 @@ def _glance(handle: int) -> Checkpoint:
     return bare(decode(_read_all(handle)))
 
 
-def _is_readable(handle: int) -> bool:
-    try:
-        prove(_read_all(handle))
-    except Corrupt:
-        return False
-    return True
-
-
 def _read_all(handle: int) -> bytes:
     with open(handle, "rb", buffering=0, closefd=False) as file:
         return file.readall()
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]

@@ -1,13 +1,12 @@
-"""Run checkpoints on every engine, in both faces."""
+"""Run checkpoints on every engine, sync and async."""
 
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets.directory.folders import failure
-from limpet.compat.runs import records
+from limpet.backends.buckets import failure
+from limpet.compat.runs import mapping
 from limpet.compat.runs.checkpoint import Checkpoint
 from limpet.compat.wire import address_of
 from limpet.errors import Corrupt, InvalidInput
@@ -17,19 +16,19 @@ from limpet.opening import open_async
 from limpet.runs.model import KIND, SCOPE_ID
 from limpet.runs.verbs import scope_of
 
-Place: TypeAlias = str | os.PathLike[str] | Store | AsyncStore
+StoreAddress: TypeAlias = str | os.PathLike[str] | Store | AsyncStore
 Checkpoints: TypeAlias = list[Checkpoint]
 
 
 class RunStore:
     """The current checkpoint of each run, overwritten by each save. A context manager.
 
-    `dir_or_store` is a folder, which is created at once, with those above it; the URL of a store;
-    or a store that is open, in either face, which is then not closed with this one. It may be
-    shared between threads, and any number of processes may save at the same time.
+    `dir_or_store` is a folder, which is created at once with its parents; the URL of a store; or an
+    open store, sync or async, which is not closed with this one. It may be shared between threads,
+    and any number of processes may save at the same time.
     """
 
-    def __init__(self, dir_or_store: Place) -> None:
+    def __init__(self, dir_or_store: StoreAddress) -> None:
         self._opened: Store | None = None
         if isinstance(dir_or_store, Store | AsyncStore):
             self._store = dir_or_store.sync
@@ -42,57 +41,52 @@ class RunStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the store, if it was opened here. May be repeated."""
+        """Close the store, if this object opened it. May be repeated."""
         if self._opened is not None:
             self._opened.close()
 
     def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
-        """Make a checkpoint durable; it takes the place of the run's last one. One commit.
+        """Save a checkpoint, durably; it replaces the run's last one. One commit.
 
-        An empty `created_at` becomes the present.
+        An empty `created_at` becomes the current time.
 
         Raises:
-            InvalidInput: it is no checkpoint, or something in it is not JSON (the message has its
-                path), or too large: a task name has up to 256 characters.
+            InvalidInput: it is not a checkpoint, or a value is not JSON (the message has its path),
+                or too large: a task name has up to 256 characters.
         """
-        record = records.record_of(checkpoint)
-        self._store.scope(*record.scope).save(**record.options)
+        scope, options = mapping.save_options(checkpoint)
+        self._store.scope(*scope).save(**options)
 
     def load(self, run_id: str) -> Checkpoint:
         """Return the checkpoint of a run.
 
-        What `limpet.runs` or anybody else saved at its address is returned as well: fields that
-        it lacks have their defaults, `created_at` that of the snapshot.
+        What `limpet.runs` or another program saved for the run is returned as well: missing fields
+        have their defaults, and `created_at` is that of the snapshot.
 
         Raises:
             NotFound: the run has none.
-            Corrupt: what is stored fails its check.
+            Corrupt: the stored checkpoint fails its check.
         """
-        return records.loaded(run_id, self._store.scope(*scope_of(run_id)).load())
+        return mapping.loaded(run_id, self._store.scope(*scope_of(run_id)).load())
 
     def list(self) -> Checkpoints:
         """Return the checkpoints of all runs, newest first by their `created_at`.
 
-        Of equal moments the last saved comes first, then they go by run_id. Only metadata is read:
-        `messages` is None, `system_prompt` empty and `extra` too. A damaged run is left out.
+        Equal times are ordered by the last save, then by run_id. Only metadata is read: `messages`
+        is None, `system_prompt` and `extra` are empty. A damaged run is left out.
         """
-        return records.listed(self._store.scopes(kind=KIND))
+        return mapping.listed(self._store.scopes(kind=KIND))
 
     def delete(self, run_id: str) -> None:
-        """Remove a run: its checkpoint, and what else stands in its scope. Idempotent."""
+        """Delete a run: its whole scope. Idempotent."""
         self._store.scope(*scope_of(run_id)).delete()
 
     def has_checkpoint(self, run_id: str) -> bool:
-        """Tell whether a run has a checkpoint. True also if that is damaged: `load` tells."""
+        """Return whether a run has a checkpoint, also a damaged one."""
         scope = self._store.scope(*scope_of(run_id))
         try:
             return scope.info() is not None
@@ -100,7 +94,7 @@ class RunStore:
             return True
 
     def _run_ids(self) -> Iterator[str]:
-        """Yield the names of all runs, also of those that are damaged."""
+        """Yield all runs, also damaged ones."""
         for scope in self._store.scopes(kind=KIND):
             if scope.key.scope_id == SCOPE_ID:
                 yield scope.key.session_id
@@ -109,7 +103,7 @@ class RunStore:
 class AsyncRunStore:
     """Async twin of `RunStore`. A folder is created by `async with`, or by the first save."""
 
-    def __init__(self, dir_or_store: Place) -> None:
+    def __init__(self, dir_or_store: StoreAddress) -> None:
         self._opened: AsyncStore | None = None
         self._folder: str | None = None
         if isinstance(dir_or_store, Store | AsyncStore):
@@ -126,12 +120,7 @@ class AsyncRunStore:
             await self._opened.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -141,16 +130,16 @@ class AsyncRunStore:
 
     async def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
         """Async twin of `RunStore.save`."""
-        record = records.record_of(checkpoint)
-        await self._store.scope(*record.scope).save(**record.options)
+        scope, options = mapping.save_options(checkpoint)
+        await self._store.scope(*scope).save(**options)
 
     async def load(self, run_id: str) -> Checkpoint:
         """Async twin of `RunStore.load`."""
-        return records.loaded(run_id, await self._store.scope(*scope_of(run_id)).load())
+        return mapping.loaded(run_id, await self._store.scope(*scope_of(run_id)).load())
 
     async def list(self) -> Checkpoints:
         """Async twin of `RunStore.list`."""
-        return records.listed([each async for each in self._store.scopes(kind=KIND)])
+        return mapping.listed([each async for each in self._store.scopes(kind=KIND)])
 
     async def delete(self, run_id: str) -> None:
         """Async twin of `RunStore.delete`."""
@@ -166,10 +155,10 @@ class AsyncRunStore:
 
 
 def make_folder(path: str) -> None:
-    """Create a folder, with those above it, unless it exists."""
+    """Create a folder with its parents, unless it exists."""
     try:
         os.makedirs(path, exist_ok=True)
     except FileExistsError:
-        raise InvalidInput(f"the path is not that of a folder. path=`{path}`") from None
+        raise InvalidInput(f"the path is not a folder. path=`{path}`") from None
     except OSError as cause:
         raise failure(cause, path) from cause

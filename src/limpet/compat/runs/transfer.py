@@ -1,9 +1,9 @@
-"""Between a store and the folder of a Go store. One checkpoint is in memory at a time."""
+"""Imports and exports the folder of a Go store. One checkpoint is in memory at a time."""
 
 import os
 
 from limpet.compat.runs.go import GoRunStore
-from limpet.compat.runs.store import Place, RunStore
+from limpet.compat.runs.store import RunStore, StoreAddress
 from limpet.compat.wire import Transfer, folder_of
 from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound
@@ -11,11 +11,11 @@ from limpet.model import Finding
 from limpet.runs.verbs import scope_of
 
 
-def import_runs(store: Place, dir: str | os.PathLike[str]) -> Transfer:
-    """Save every checkpoint of a Go store's folder, each under the name of its file.
+def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
+    """Import every checkpoint of a Go store's folder, each under the name of its file.
 
-    It takes the place of what the run has in the store. May be repeated. A file that cannot be
-    read, or that the store does not take, is skipped and told.
+    It replaces the checkpoint of the run in the store. May be repeated. A file that cannot be read,
+    or that the store refuses, is skipped and reported.
 
     Raises:
         NotFound: there is no such folder.
@@ -43,11 +43,11 @@ def import_runs(store: Place, dir: str | os.PathLike[str]) -> Transfer:
     return Transfer(number, tuple(skipped))
 
 
-def export_runs(store: Place, dir: str | os.PathLike[str]) -> Transfer:
-    """Write the checkpoint of every run of a store to a Go store's folder, which may be new.
+def export_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
+    """Export the checkpoint of every run to a Go store's folder, which may be new.
 
-    It takes the place of the run's file. May be repeated. A run that cannot be read, or whose id
-    cannot be the name of a file, is skipped and told.
+    It replaces the run's file. May be repeated. A run that cannot be read, or whose id cannot be a
+    file name, is skipped and reported.
     """
     number, skipped = 0, []
     with RunStore(store) as source:
@@ -56,7 +56,7 @@ def export_runs(store: Place, dir: str | os.PathLike[str]) -> Transfer:
             try:
                 files.save(source.load(run_id))
             except NotFound:
-                continue  # it has only a lease or notes, or was deleted meanwhile
+                continue  # it has no head, or was deleted meanwhile
             except (Corrupt, InvalidInput) as error:
                 skipped.append(_finding(run_id, error))
                 continue

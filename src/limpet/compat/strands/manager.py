@@ -1,11 +1,11 @@
 """Sessions of plain Python agents over any `SnapshotStorage`.
 
-A manager restores an agent before its first turn and saves it behind every one::
+A manager restores an agent before its first turn and saves it after each turn::
 
     manager = SessionManager(store, session_id="chat-42")
     async with manager.invocation(agent) as turn:
         answer = await agent.ask("hello")
-    if turn.error is not None: ...  # the answer is there all the same
+    if turn.error is not None: ...  # not saved; the answer is still valid
 """
 
 import asyncio
@@ -17,14 +17,12 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
 from limpet.api.store import AsyncStore, Store
-from limpet.compat.strands.places import FileStorage
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
@@ -32,7 +30,7 @@ from limpet.compat.strands.records import (
     check_identifier,
     is_uuid7,
 )
-from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
+from limpet.compat.strands.storage import FileStorage, SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.wire import wire_time
 from limpet.core import ids, times
 from limpet.core.limits import PAGE_ITEMS_MAX
@@ -40,38 +38,42 @@ from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupp
 from limpet.model import JSON
 from limpet.opening import draw
 
-# What a `SessionManager` knows of its agents, and what it tells of their snapshots.
+_LATEST = "latest"  # given as the id of the latest, as the SDKs do; storages ignore it
+_log = logging.getLogger("limpet.compat.strands")
+_mint_lock = threading.Lock()
+_last_minted = ""
 
 T = TypeVar("T")
 Data: TypeAlias = dict[str, JSON]
+SaveLatestOn: TypeAlias = Literal["invocation", "message", "trigger"]
+Trigger: TypeAlias = Callable[[Data], bool | Awaitable[bool]]
+OnError: TypeAlias = Callable[[Exception], object]
+AnyStorage: TypeAlias = SnapshotStorage | Store | AsyncStore | str | os.PathLike[str]
 
 
 class Agent(Protocol):
-    """What an agent offers, so that its state can be kept. Both methods may be async.
+    """What an agent must offer so that its state can be saved. Both methods may be async.
 
     `agent_id` has only lowercase letters, digits, hyphens and underscores.
     """
 
     @property
     def agent_id(self) -> str:
-        """The name of its line in the session."""
-        ...
+        """Its name in the session."""
 
     def take_snapshot(self) -> Data | Awaitable[Data]:
-        """Return all of its state, as JSON."""
-        ...
+        """Return its whole state, as JSON."""
 
     def load_snapshot(self, data: Data) -> Awaitable[None] | None:
-        """Become what a state says."""
-        ...
+        """Replace its state."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What an agent was restored from.
+    """The snapshot that an agent was restored from.
 
-    `snapshot_id` is None for the latest. `cause` is why the latest could not be read, if the newest
-    good snapshot of history stands in for it.
+    `snapshot_id` is None for the latest. `cause` is set if the latest could not be read, and this
+    is the newest good snapshot of history instead.
     """
 
     snapshot: Snapshot
@@ -80,12 +82,12 @@ class Restored:
 
     @property
     def fallen_back(self) -> bool:
-        """Whether the latest was damaged, so that this is an older state."""
+        """Whether this is an older state, because the latest was damaged."""
         return self.cause is not None
 
     @property
     def status(self) -> str | None:
-        """How the turn stood that saved it: `completed`, `failed`, or `running` if it never ended.
+        """The status of the turn that saved it: `completed`, `failed`, or `running` (unfinished).
 
         None if it was not saved by a turn.
         """
@@ -95,241 +97,26 @@ class Restored:
 
 
 @dataclass(eq=False)
-class Line:
-    """The line of one agent."""
+class _AgentEntry:
+    """What a manager knows of one agent."""
 
-    agent: Callable[[], object]
-    place: SnapshotLocation
+    agent: Callable[[], object]  # weak, so that a manager keeps no agent alive
+    location: SnapshotLocation
     restored: bool = False
     unread: bool = False  # the latest could not be read, so it must not be overwritten
     busy: bool = False
-    # One save at a time, so that no earlier state takes the place of a later one.
+    # One save at a time, so that an earlier state cannot replace a later one.
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Lines:
-    """The lines of the agents that a manager has met; none of the agents is kept alive by it."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
-
-    def __iter__(self) -> Iterator[Line]:
-        return iter(self._lines.values())
-
-    def of(self, agent: Agent, place: SnapshotLocation) -> Line:
-        """Return the line of an agent, and refuse a second agent of the same name."""
-        line = self._lines.get(place.scope_id)
-        if line is not None and line.agent() is agent:
-            return line
-        if line is not None and line.agent() is not None:
-            gc.collect()  # one that nobody uses any more may only be part of a cycle
-        if line is not None and line.agent() is not None:
-            raise AlreadyExists(
-                "another agent of this session has this id; release it first. "
-                f"session_id=`{place.session_id}` agent_id=`{place.scope_id}`"
-            )
-        self._lines = {name: each for name, each in self._lines.items() if each.agent() is not None}
-        self._lines[place.scope_id] = line = Line(_held(agent), place)
-        return line
-
-    def drop(self, line: Line) -> None:
-        """Forget an agent."""
-        del self._lines[line.place.scope_id]
-
-
-def _held(agent: Agent) -> Callable[[], object]:
-    try:
-        return weakref.ref(agent)
-    except TypeError:  # it has slots, and none for this
-        return lambda: agent
-
-
-def check_agent(agent: Agent) -> Agent:
-    """Return an agent that has all that it needs, or raise InvalidInput."""
-    for name in ("take_snapshot", "load_snapshot"):
-        if not callable(getattr(agent, name, None)):
-            raise InvalidInput(f"an agent needs a method {name}. type=`{type(agent).__name__}`")
-    if not hasattr(agent, "agent_id"):
-        raise InvalidInput(f"an agent needs an agent_id. type=`{type(agent).__name__}`")
-    return agent
-
-
-async def settled(value: Awaitable[T] | T) -> T:
-    """Return a value that may have to be awaited."""
-    if inspect.isawaitable(value):
-        awaited: T = await value
-        return awaited
-    return value
-
-
-# How a `SessionManager` finds what an agent is restored from.
-
-
-async def find(
-    storage: SnapshotStorage, place: SnapshotLocation, snapshot_id: str | None
-) -> Restored | None:
-    """Return a snapshot, or for a latest that is damaged the newest good one of history."""
-    try:
-        found = await _read(storage, place, snapshot_id)
-        return None if found is None else Restored(found, snapshot_id)
-    except Exception as error:
-        if snapshot_id is not None or not is_damage(error):
-            raise
-        cause = error
-    async for id in newest_first(storage, place):
-        try:
-            found = await _read(storage, place, id)
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            continue
-        if found is not None:
-            return Restored(found, id, cause)
-    raise cause
-
-
-async def _read(
-    storage: SnapshotStorage, place: SnapshotLocation, snapshot_id: str | None
-) -> Snapshot | None:
-    found = await storage.load_snapshot(place, snapshot_id)
-    if found is None:
-        return None
-    reason: Exception
-    if found.schema_version != SCHEMA_VERSION:
-        reason = Unsupported(f"the schema is not known. schema_version=`{found.schema_version!a}`")
-    elif found.scope != place.scope or not isinstance(found.data, dict):
-        reason = Corrupt(f"this is no state of its kind. scope=`{found.scope!a}`")
-    else:
-        return found
-    raise SessionError(
-        f"the snapshot cannot be read. session_id=`{place.session_id}` scope_id=`{place.scope_id}`"
-    ) from reason
-
-
-def is_damage(error: BaseException) -> bool:
-    """Tell whether an error says that what is stored is damaged."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, Corrupt):
-        seen = seen.__cause__
-    return seen is not None
-
-
-async def newest_first(storage: SnapshotStorage, place: SnapshotLocation) -> AsyncIterator[str]:
-    """Walk the ids in history from the newest, those whose age is not known last.
-
-    A storage lists them the other way round, so they are listed anew for every page.
-    """
-    for timed in (True, False):
-        page, before = deque[str](maxlen=0), None
-        while before is None or len(page) == PAGE_ITEMS_MAX:
-            page = await _last_page(storage, place, before, timed=timed)
-            for id in reversed(page):
-                yield id
-            before = page[0] if page else ""
-
-
-async def _last_page(
-    storage: SnapshotStorage, place: SnapshotLocation, before: str | None, *, timed: bool
-) -> deque[str]:
-    """Return the last ids below another, of those that are UUIDs 7 or of those that are not."""
-    last: deque[str] = deque(maxlen=PAGE_ITEMS_MAX)
-    after: str | None = None
-    while True:
-        page = await storage.list_snapshot_ids(place, PAGE_ITEMS_MAX, after)
-        below = [id for id in page if before is None or id < before]
-        last.extend(id for id in below if is_uuid7(id) is timed)
-        if len(below) < PAGE_ITEMS_MAX:
-            return last
-        after = page[-1]
-
-
-# How a `SessionManager` takes the state of an agent and hands it to a storage.
-
-_LATEST = "latest"  # what the tools give as the id of the latest; nobody looks at it
-_log = logging.getLogger("limpet.compat.strands")
-
-
-def log(fact: str, place: SnapshotLocation, error: Exception) -> None:
-    """Say what went wrong and is not raised.
-
-    As text: a record that holds the error would hold on to the agent, whose id is then taken.
-    """
-    _log.warning(
-        "%s. session_id=`%s` scope_id=`%s`\n%s",
-        fact,
-        place.session_id,
-        place.scope_id,
-        "".join(traceback.format_exception(error)).rstrip(),
-    )
-
-
-async def take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snapshot:
-    """Return the state of an agent as a snapshot of this moment."""
-    data: Any = await settled(agent.take_snapshot())
-    if not isinstance(data, dict):
-        raise InvalidInput(f"the state of an agent is a dict. type=`{type(data).__name__}`")
-    moment = wire_time(times.from_us(draw().now))
-    return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))
-
-
-async def put(
-    storage: SnapshotStorage, place: SnapshotLocation, snapshot: Snapshot, id: str | None = None
-) -> None:
-    """Put a snapshot into history, or without an id make it the latest."""
-    await storage.save_snapshot(place, _LATEST if id is None else id, id is None, snapshot)
-
-
-async def finished(save: Coroutine[Any, Any, None]) -> None:
-    """Wait for a save to its end, also when that is cancelled.
-
-    What has begun goes on in any case; were the next one not to wait for it, it could be overtaken.
-    """
-    task = asyncio.ensure_future(save)
-    cancelled = False
-    while not task.done():
-        try:
-            # Not `shield`: what it raises would live on in the loop, and the agent with it.
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    error = asyncio.CancelledError() if task.cancelled() else task.exception()
-    del task
-    try:
-        if cancelled:
-            raise asyncio.CancelledError
-        if error is not None:
-            raise error
-    finally:
-        del error
-
-
-_minting = threading.Lock()
-_last_minted = ""
-
-
-def mint() -> str:
-    """Return a new id, greater than all that this process has minted before."""
-    global _last_minted
-    stamp = draw()
-    with _minting:
-        _last_minted = ids.mint(stamp.now, stamp.bits, _last_minted)
-        return _last_minted
-
-
-SaveLatestOn: TypeAlias = Literal["invocation", "message", "trigger"]
-Trigger: TypeAlias = Callable[[Data], bool | Awaitable[bool]]
-OnError: TypeAlias = Callable[[Exception], object]
-AnyStorage: TypeAlias = SnapshotStorage | Store | AsyncStore | str | os.PathLike[str]
-
-
 class Turn:
-    """One invocation of an agent: what it began from, and whether it was saved.
+    """One invocation of an agent: what it was restored from, and whether it was saved.
 
-    What stands in `app_data` is saved beside the state, with a `status` (`running`, `completed` or
-    `failed`) and, if the turn failed, the class of its `error`.
+    `app_data` is saved next to the state, with a `status` (`running`, `completed` or `failed`) and,
+    if the turn failed, the class of its `error`.
     """
 
-    def __init__(self, manager: "SessionManager", agent: Agent, line: Line) -> None:
+    def __init__(self, manager: "SessionManager", agent: Agent, entry: _AgentEntry) -> None:
         self.app_data: Data = {}
         self.restored: Restored | None = None
         """What the agent was restored from before this turn, None if it was not."""
@@ -338,69 +125,70 @@ class Turn:
         self.snapshot_id: str | None = None
         """The id under which that state is in history, if the trigger fired."""
         self.error: Exception | None = None
-        """The first thing that went wrong with saving. It is never raised over the answer."""
+        """The first error of saving. It is not raised, so that the answer is not lost."""
         self._manager = manager
         self._agent = agent
-        self._line = line
+        self._entry = entry
 
     async def message_added(self) -> None:
-        """Save the latest if it is saved on every message; of several agents, on every node."""
+        """Save the latest, if the manager saves it on every message (in a graph, on every node)."""
         if self._manager.save_latest_on == "message":
-            async with self._contained(), self._line.saving:
-                await self._manager._put(self._line, await self._take("running"))
+            async with self._errors(), self._entry.saving:
+                await self._manager._put(self._entry, await self._take("running"))
 
     async def _end(self, failure: str | None) -> None:
-        """Save what the turn came to, whatever became of it."""
+        """Save the state at the end of the turn, also of a failed one."""
         facts: Data = {"status": "completed"}
         if failure is not None:
             facts = {"status": "failed", "error": failure}
-        fires = None
-        async with self._contained():
+        fires: bool | None = None
+        async with self._errors():
             fires = await self._manager._fires(self._agent)
-        async with self._contained(), self._line.saving:
+        async with self._errors(), self._entry.saving:
             snapshot = await self._take(**facts)
-            trouble: Exception | None = None
+            history_error: Exception | None = None
             if fires:
-                id = mint()
+                id = _mint()
                 try:
-                    await self._manager._put(self._line, snapshot, id)
+                    await self._manager._put(self._entry, snapshot, id)
                     self.snapshot_id = id
                 except Exception as error:
-                    trouble = error
-            # A trigger that failed may have wanted it.
+                    # Raised below, so that `on_error` is called without the lock: it may save.
+                    history_error = error
+            # None: the trigger failed, and may have wanted it.
             if fires is not False or self._manager.save_latest_on != "trigger":
-                await self._manager._put(self._line, snapshot)
+                await self._manager._put(self._entry, snapshot)
                 self.saved = True
-            if trouble is not None:
-                raise trouble
+            if history_error is not None:
+                raise history_error
 
     async def _take(self, status: JSON, **facts: JSON) -> Snapshot:
         said = {**self.app_data, "status": status, **facts}
-        return await take(self._agent, self._manager.scope, said)
+        return await _take(self._agent, self._manager.scope, said)
 
     @asynccontextmanager
-    async def _contained(self) -> AsyncIterator[None]:
+    async def _errors(self) -> AsyncIterator[None]:
         try:
             yield
         except Exception as error:
             self.error = self.error or error
-            await self._manager._tell("a turn could not be saved", self._line, error)
+            await self._manager._report("a turn could not be saved", self._entry, error)
 
 
 class SessionManager:
     """Keeps the agents of one session, each under its `agent_id`.
 
     `storage` is any `SnapshotStorage`, a store, or the path of a folder, which the manager then
-    opens and closes itself. When the latest snapshot is saved: at the end of every `invocation`,
-    at every `message` as well, or only when the `snapshot_trigger` fires, which in any case also
-    puts the state into history. The trigger is given the state, and may be async. What goes wrong
-    with saving in a turn, and a damaged latest, is logged and given to `on_error`.
+    opens and closes itself. `save_latest_on` says when the latest is saved: after every
+    `invocation`, also on every `message`, or only when the `snapshot_trigger` fires. The trigger
+    gets the state, and may be async; when it fires the state is also saved in history. Errors of
+    saving in a turn, and a damaged latest, are logged and given to `on_error`.
 
-    Nothing here keeps two processes apart that continue the same session: the last save of the
-    latest stays. Claim the scope of the agent if that can happen.
+    If two processes continue the same session, the last save of the latest wins. Claim the scope of
+    the agent to exclude that.
 
     Raises:
-        InvalidInput: an id, a strategy or another argument is not acceptable.
+        InvalidInput: an argument is not valid.
     """
 
     def __init__(
@@ -426,108 +214,106 @@ class SessionManager:
         self.scope = SnapshotLocation(session_id, scope, "any").check().scope
         self._trigger = snapshot_trigger
         self._on_error = on_error
-        self._lines = Lines()
+        self._entries: dict[str, _AgentEntry] = {}
         self._own: FileStorage | None = None
         if isinstance(storage, str | os.PathLike):
             if isinstance(storage, str) and "://" in storage:
-                raise InvalidInput("a text is the path of a folder: open a URL yourself")
+                raise InvalidInput(
+                    "a string is the path of a folder: pass limpet.open(url) for a URL"
+                )
             storage = self._own = FileStorage(storage)
         elif isinstance(storage, Store | AsyncStore):
             storage = StoreStorage(storage)
         elif not isinstance(storage, SnapshotStorage):
-            raise InvalidInput(f"a session needs a storage. type=`{type(storage).__name__}`")
+            raise InvalidInput(f"expected a storage. type=`{type(storage).__name__}`")
         self._storage = storage
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the folder that was given as a path; leave any other storage open."""
+        """Close the folder that was given as a path; any other storage stays open."""
         if self._own is not None:
             await self._own.close()
 
     def invocation(self, agent: Agent) -> AbstractAsyncContextManager[Turn]:
         """Run one turn of an agent: `async with manager.invocation(agent) as turn:`.
 
-        Before the first one the agent is restored, unless that was done already. If its latest
-        cannot be read, the block does not begin, nothing is saved over it, and the next turn tries
-        again. At the end the agent is saved, also when an exception leaves the block. Saving raises
-        nothing: `turn.error` tells.
+        Before the first turn the agent is restored, unless `restore` did so. If its latest cannot
+        be read, the block does not begin, the latest is not overwritten, and the next turn tries
+        again. At the end the agent is saved, also if an exception leaves the block. Errors of
+        saving are not raised: see `turn.error`.
 
         Raises:
             AlreadyExists: another agent of this manager has this id.
-            Conflict: a turn of this agent is under way.
-            InvalidInput: the agent lacks something, or its id is not acceptable.
-            SessionError: what is stored cannot be read.
+            Conflict: a turn of this agent is running.
+            InvalidInput: the agent lacks a method, or its id is not valid.
+            SessionError: the stored snapshot cannot be read.
         """
-        return self._turn(agent, self._line(agent))
+        return self._turn(agent, self._entry(agent))
 
     @asynccontextmanager
-    async def _turn(self, agent: Agent, line: Line) -> AsyncIterator[Turn]:
-        self._check_idle(line)
-        turn = Turn(self, agent, line)
-        line.busy = True
+    async def _turn(self, agent: Agent, entry: _AgentEntry) -> AsyncIterator[Turn]:
+        self._check_idle(entry)
+        turn = Turn(self, agent, entry)
+        entry.busy = True
         try:
-            if not line.restored:
-                turn.restored = await self._restore(agent, line, None)
+            if not entry.restored:
+                turn.restored = await self._restore(agent, entry, None)
             failure: str | None = None
             try:
                 yield turn
             except BaseException as error:
-                # Its name alone: to keep the error would keep this frame alive, and the agent.
+                # Only its name: the error itself would keep this frame and the agent alive.
                 failure = type(error).__name__
                 raise
             finally:
                 await turn._end(failure)
         finally:
-            line.busy = False
+            entry.busy = False
 
     async def restore(self, agent: Agent, snapshot_id: str | None = None) -> Restored | None:
-        """Let an agent become a snapshot of history, without an id the latest; None: there is none.
+        """Restore an agent from a snapshot of history, or without an id from the latest.
 
-        After an id the agent goes on from there: its next save is the latest, and history stays. A
-        latest that is damaged is replaced by the newest good snapshot of history: that is told by
-        `fallen_back`, logged and given to `on_error`.
+        Returns None if there is none. After a restore by id the agent continues from there: its
+        next save is the latest, and history stays. Instead of a damaged latest the newest good
+        snapshot of history is used; `fallen_back` is then true, and the damage is logged and given
+        to `on_error`.
 
         Raises:
-            Conflict: a turn of this agent is under way.
-            SessionError: the storage failed, or what is asked for is damaged and nothing is good.
+            Conflict: a turn of this agent is running.
+            SessionError: the storage failed, or the snapshot is damaged and no other one is good.
         """
-        line = self._line(agent)
-        self._check_idle(line)
+        entry = self._entry(agent)
+        self._check_idle(entry)
         if snapshot_id is not None:
             check_identifier("snapshot_id", snapshot_id)
-        line.busy = True
+        entry.busy = True
         try:
-            return await self._restore(agent, line, snapshot_id)
+            return await self._restore(agent, entry, snapshot_id)
         finally:
-            line.busy = False
+            entry.busy = False
 
     async def save(self, agent: Agent, *, app_data: Mapping[str, JSON] | None = None) -> str:
-        """Put the state of an agent into history, make it the latest, and return its id.
+        """Save the state of an agent in history and as the latest, and return its id.
 
-        Ids are UUIDs 7 that grow within a process.
+        Ids are UUIDs 7 that increase within a process.
 
         Raises:
-            SessionError: the storage failed; or the latest could not be read before, so that it is
-                not overwritten. Restore the agent first.
-            InvalidInput: the state is not acceptable.
+            SessionError: the storage failed; or the latest could not be read before, so it is not
+                overwritten: restore the agent first.
+            InvalidInput: the state is not valid.
         """
-        line = self._writable(agent)
-        async with line.saving:
-            snapshot = await take(agent, self.scope, app_data or {})
-            id = mint()
-            await self._put(line, snapshot, id)
+        entry = self._writable(agent)
+        async with entry.saving:
+            snapshot = await _take(agent, self.scope, app_data or {})
+            id = _mint()
+            await self._put(entry, snapshot, id)
             try:
-                await self._put(line, snapshot)
+                await self._put(entry, snapshot)
             except Exception as error:
                 fact = f"the snapshot is in history, but not the latest. snapshot_id=`{id}`"
                 raise SessionError(fact) from (error.__cause__ or error)
@@ -536,97 +322,275 @@ class SessionManager:
     async def save_latest(
         self, agent: Agent, *, app_data: Mapping[str, JSON] | None = None
     ) -> None:
-        """Make the state of an agent the latest, without history. Raises as `save` does."""
-        line = self._writable(agent)
-        async with line.saving:
-            await self._put(line, await take(agent, self.scope, app_data or {}))
+        """Save the state of an agent as the latest only. Raises as `save` does."""
+        entry = self._writable(agent)
+        async with entry.saving:
+            await self._put(entry, await _take(agent, self.scope, app_data or {}))
 
     async def list_snapshot_ids(
         self, agent: Agent, limit: int | None = None, start_after: str | None = None
     ) -> list[str]:
         """Return ids of the agent's history, as `SnapshotStorage.list_snapshot_ids` does."""
-        return await self._storage.list_snapshot_ids(self._place(agent), limit, start_after)
+        return await self._storage.list_snapshot_ids(self._location(agent), limit, start_after)
 
     async def delete_session(self) -> None:
-        """Delete the session with all its agents' snapshots. An agent in memory may go on.
+        """Delete the session with all its agents' snapshots. Agents in memory may continue.
 
         Raises:
-            Conflict: a turn is under way, which would bring the session back.
+            Conflict: a turn is running, which would create the session again.
             SessionError: the storage failed.
         """
-        for line in self._lines:
-            self._check_idle(line)
+        for entry in self._entries.values():
+            self._check_idle(entry)
         await self._storage.delete_session(self.session_id)
-        for line in self._lines:
-            line.unread = False
+        for entry in self._entries.values():
+            entry.unread = False
 
     def release(self, agent: Agent) -> None:
-        """Forget an agent, so that another of the same id can take its place.
+        """Forget an agent, so that another one can have its id.
 
-        One that is gone from memory needs no release.
+        An agent that was garbage-collected needs no release.
 
         Raises:
-            Conflict: a turn of it is under way.
+            Conflict: a turn of it is running.
         """
-        line = self._line(agent)
-        self._check_idle(line)
-        self._lines.drop(line)
+        entry = self._entry(agent)
+        self._check_idle(entry)
+        del self._entries[entry.location.scope_id]
 
-    def _place(self, agent: Agent) -> SnapshotLocation:
-        name = check_identifier("agent_id", check_agent(agent).agent_id)
+    def _location(self, agent: Agent) -> SnapshotLocation:
+        for name in ("take_snapshot", "load_snapshot"):
+            if not callable(getattr(agent, name, None)):
+                raise InvalidInput(f"an agent needs a method {name}. type=`{type(agent).__name__}`")
+        if not hasattr(agent, "agent_id"):
+            raise InvalidInput(f"an agent needs an agent_id. type=`{type(agent).__name__}`")
+        name = check_identifier("agent_id", agent.agent_id)
         return SnapshotLocation(self.session_id, self.scope, name)
 
-    def _line(self, agent: Agent) -> Line:
-        return self._lines.of(agent, self._place(agent))
+    def _entry(self, agent: Agent) -> _AgentEntry:
+        """Return the entry of an agent; a second agent of the same name is refused."""
+        location = self._location(agent)
+        entry = self._entries.get(location.scope_id)
+        if entry is not None and entry.agent() is agent:
+            return entry
+        if entry is not None and entry.agent() is not None:
+            gc.collect()  # an unused agent may only be part of a reference cycle
+        if entry is not None and entry.agent() is not None:
+            raise AlreadyExists(
+                "another agent of this session has this id; release it first. "
+                f"session_id=`{location.session_id}` agent_id=`{location.scope_id}`"
+            )
+        self._entries = {k: each for k, each in self._entries.items() if each.agent() is not None}
+        entry = _AgentEntry(_weak(agent), location)
+        self._entries[location.scope_id] = entry
+        return entry
 
-    def _check_idle(self, line: Line) -> None:
-        if line.busy:
+    def _check_idle(self, entry: _AgentEntry) -> None:
+        if entry.busy:
             raise Conflict(
-                "a turn or a restore of the agent is under way. "
-                f"session_id=`{self.session_id}` agent_id=`{line.place.scope_id}`"
+                "a turn or a restore of the agent is running. "
+                f"session_id=`{self.session_id}` agent_id=`{entry.location.scope_id}`"
             )
 
-    def _writable(self, agent: Agent) -> Line:
-        line = self._line(agent)
-        if line.unread:
+    def _writable(self, agent: Agent) -> _AgentEntry:
+        entry = self._entry(agent)
+        if entry.unread:
             raise SessionError(
-                "the latest could not be read, so it is not overwritten. "
-                f"session_id=`{self.session_id}` agent_id=`{line.place.scope_id}`"
+                "the latest could not be read, so it is not overwritten: restore the agent first. "
+                f"session_id=`{self.session_id}` agent_id=`{entry.location.scope_id}`"
             )
-        return line
+        return entry
 
-    async def _restore(self, agent: Agent, line: Line, snapshot_id: str | None) -> Restored | None:
-        async with line.saving:
+    async def _restore(
+        self, agent: Agent, entry: _AgentEntry, snapshot_id: str | None
+    ) -> Restored | None:
+        async with entry.saving:
             try:
-                found = await find(self._storage, line.place, snapshot_id)
+                found = await _find(self._storage, entry.location, snapshot_id)
                 if found is not None:
-                    await settled(agent.load_snapshot(cast(Data, found.snapshot.data)))
+                    await _settled(agent.load_snapshot(cast(Data, found.snapshot.data)))
             except BaseException:
-                line.unread = line.unread or snapshot_id is None
+                entry.unread = entry.unread or snapshot_id is None
                 raise
             if found is not None or snapshot_id is None:
-                line.restored, line.unread = True, False
+                entry.restored, entry.unread = True, False
         if found is not None and found.cause is not None:
             fact = "the latest is damaged: restored from history"
-            await self._tell(fact, line, found.cause)
+            await self._report(fact, entry, found.cause)
         return found
 
-    async def _put(self, line: Line, snapshot: Snapshot, id: str | None = None) -> None:
-        await finished(put(self._storage, line.place, snapshot, id))
+    async def _put(self, entry: _AgentEntry, snapshot: Snapshot, id: str | None = None) -> None:
+        """Save a snapshot in history, or without an id as the latest."""
+        is_latest = id is None
+        await _finished(
+            self._storage.save_snapshot(entry.location, id or _LATEST, is_latest, snapshot)
+        )
 
     async def _fires(self, agent: Agent) -> bool:
-        # The state is taken for this alone: what is saved is taken when nobody else saves.
+        # The state is taken for the trigger only: the saved one is taken under the lock.
         if self._trigger is None:
             return False
-        taken = await take(agent, self.scope, {})
-        return bool(await settled(self._trigger(cast(Data, taken.data))))
+        taken = await _take(agent, self.scope, {})
+        return bool(await _settled(self._trigger(cast(Data, taken.data))))
 
-    async def _tell(self, fact: str, line: Line, error: Exception) -> None:
-        """Say what went wrong and is not raised."""
-        log(fact, line.place, error)
+    async def _report(self, fact: str, entry: _AgentEntry, error: Exception) -> None:
+        """Log an error that is not raised, and give it to `on_error`."""
+        _log_error(fact, entry.location, error)
         if self._on_error is None:
             return
         try:
-            await settled(self._on_error(error))
+            await _settled(self._on_error(error))
         except Exception as second:
-            log("on_error failed", line.place, second)
+            _log_error("on_error failed", entry.location, second)
+
+
+def _weak(agent: Agent) -> Callable[[], object]:
+    try:
+        return weakref.ref(agent)
+    except TypeError:  # it has slots, and none for weak references
+        return lambda: agent
+
+
+async def _settled(value: Awaitable[T] | T) -> T:
+    """Return a value that may have to be awaited."""
+    if inspect.isawaitable(value):
+        awaited: T = await value
+        return awaited
+    return value
+
+
+def _log_error(fact: str, location: SnapshotLocation, error: Exception) -> None:
+    # As text: a log record that holds the error would keep the agent alive, and its id taken.
+    _log.warning(
+        "%s. session_id=`%s` scope_id=`%s`\n%s",
+        fact,
+        location.session_id,
+        location.scope_id,
+        "".join(traceback.format_exception(error)).rstrip(),
+    )
+
+
+# Restoring
+
+
+async def _find(
+    storage: SnapshotStorage, location: SnapshotLocation, snapshot_id: str | None
+) -> Restored | None:
+    """Return a snapshot; instead of a damaged latest the newest good one of history."""
+    try:
+        found = await _read(storage, location, snapshot_id)
+        return None if found is None else Restored(found, snapshot_id)
+    except Exception as error:
+        if snapshot_id is not None or not _is_damage(error):
+            raise
+        cause = error
+    async for id in _newest_first(storage, location):
+        try:
+            found = await _read(storage, location, id)
+        except Exception as error:
+            if not _is_damage(error):
+                raise
+            continue
+        if found is not None:
+            return Restored(found, id, cause)
+    raise cause
+
+
+async def _read(
+    storage: SnapshotStorage, location: SnapshotLocation, snapshot_id: str | None
+) -> Snapshot | None:
+    found = await storage.load_snapshot(location, snapshot_id)
+    if found is None:
+        return None
+    reason: Exception
+    if found.schema_version != SCHEMA_VERSION:
+        reason = Unsupported(f"unknown schema version. schema_version=`{found.schema_version!a}`")
+    elif found.scope != location.scope or not isinstance(found.data, dict):
+        reason = Corrupt(f"the snapshot is not that of an agent. scope=`{found.scope!a}`")
+    else:
+        return found
+    raise SessionError(
+        "the snapshot cannot be read. "
+        f"session_id=`{location.session_id}` scope_id=`{location.scope_id}`"
+    ) from reason
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Return whether Corrupt is among the causes of an error."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, Corrupt):
+        seen = seen.__cause__
+    return seen is not None
+
+
+async def _newest_first(storage: SnapshotStorage, location: SnapshotLocation) -> AsyncIterator[str]:
+    """Yield the ids in history from the newest; those without a known age come last.
+
+    A storage lists them in ascending order only, so every page is found by a new listing.
+    """
+    for timed in (True, False):
+        page, before = deque[str](maxlen=0), None
+        while before is None or len(page) == PAGE_ITEMS_MAX:
+            page = await _last_page(storage, location, before, timed=timed)
+            for id in reversed(page):
+                yield id
+            before = page[0] if page else ""
+
+
+async def _last_page(
+    storage: SnapshotStorage, location: SnapshotLocation, before: str | None, *, timed: bool
+) -> deque[str]:
+    """Return the last ids below `before`, of the UUIDs 7 (`timed`) or of the other ids."""
+    last: deque[str] = deque(maxlen=PAGE_ITEMS_MAX)
+    after: str | None = None
+    while True:
+        page = await storage.list_snapshot_ids(location, PAGE_ITEMS_MAX, after)
+        below = [id for id in page if before is None or id < before]
+        last.extend(id for id in below if is_uuid7(id) is timed)
+        if len(below) < PAGE_ITEMS_MAX:
+            return last
+        after = page[-1]
+
+
+# Saving
+
+
+async def _take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snapshot:
+    data: Any = await _settled(agent.take_snapshot())
+    if not isinstance(data, dict):
+        raise InvalidInput(f"the state of an agent must be a dict. type=`{type(data).__name__}`")
+    moment = wire_time(times.from_us(draw().now))
+    return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))
+
+
+async def _finished(save: Coroutine[Any, Any, None]) -> None:
+    """Wait until a save has finished, even if the caller is cancelled.
+
+    A save that has begun goes on in any case: the next one must not overtake it.
+    """
+    task = asyncio.ensure_future(save)
+    cancelled = False
+    while not task.done():
+        try:
+            # Not `shield`: its exception would stay in the loop, and keep the agent alive.
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    del task
+    try:
+        if cancelled:
+            raise asyncio.CancelledError
+        if error is not None:
+            raise error
+    finally:
+        del error
+
+
+def _mint() -> str:
+    """Return a new id, greater than all that this process has minted before."""
+    global _last_minted
+    stamp = draw()
+    with _mint_lock:
+        _last_minted = ids.mint(stamp.now, stamp.bits, _last_minted)
+        return _last_minted

@@ -13,14 +13,14 @@
 | any other below `session/<sid>/` or `context/<sid>/`            | kind `file` in session `<sid>` |
 | any other                                                       | kind `file` in `strands`       |
 
-The state of a snapshot is its `data`; what stands around it is `metadata["strands"]`; how its JSON
-was laid out is `metadata["form"]`. So histories, forks, diffs and watches work on what agents save,
-and `store.delete_session` takes along what belongs to a session.
+The state of a snapshot is its `data`; the other fields are in `metadata["strands"]`; the format of
+its JSON is in `metadata["form"]`. So history, forks, diffs and watches work on what agents save,
+and `store.delete_session` deletes everything of a session.
 
-`read` gives back the bytes that were written, except that snapshots are always in the words of the
-SDK for Python, whoever wrote them: an agent in Python goes on where one in TypeScript stopped. With
-`dialect="typescript"` snapshots are also stored in those words, for agents in TypeScript to go on
-with; see `payloads` for what that means.
+`read` returns the written bytes, except that snapshots are always in the dialect of the SDK for
+Python, whichever SDK wrote them: an agent in Python continues where one in TypeScript stopped. With
+`dialect="typescript"` snapshots are stored in that dialect, so that agents in TypeScript can
+continue; see `payloads` for the details.
 """
 
 import base64
@@ -33,15 +33,17 @@ from typing import Any, Final, NamedTuple
 
 from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
+from limpet.compat.json_files import load_strict
 from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import SCHEMA_VERSION, SCOPES
 from limpet.compat.strands.storage import FORM, GONE, moment_of, parent_in
+from limpet.compat.wire import check_store
 from limpet.core.document import FACADE
 from limpet.errors import Conflict, InvalidInput, LimpetError, Unsupported
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
-FILE: Final = "file"  # the kind of what is no snapshot
-HOME: Final = "strands"  # the session of what belongs to none
+FILE: Final = "file"  # the kind of bytes that are not a snapshot
+HOME: Final = "strands"  # the session of keys that belong to none
 
 _SNAPSHOT = re.compile(
     rf"session/([^/]+)/scopes/({'|'.join(SCOPES)})/([^/]+)/snapshots/"
@@ -50,35 +52,33 @@ _SNAPSHOT = re.compile(
 _OWNED = ("session", "context")
 _APP_DATA = ("app_data", "appData")
 
-# How JSON is laid out by the SDK for Python, by JavaScript, and by JavaScript for people to read.
+# The formats of JSON that the SDKs write.
 _FORMS: dict[str, dict[str, Any]] = {
     "python": {},
     "compact": {"separators": (",", ":")},
     "indented": {"indent": 2},
 }
-_TEXT, _BASE64 = "text", "base64"  # what is no such JSON
+_TEXT, _BASE64 = "text", "base64"  # the forms of other bytes
 
 
-class _Place(NamedTuple):
-    """Where a key leads: a scope, and an id if it is one of history."""
+class _KeyAddress(NamedTuple):
+    """The address of a key: a scope, and the id if it is a snapshot of history."""
 
     scope: ScopeKey
     id: str | None = None
 
 
 class ByteStorage:
-    """The `Storage` protocol of Strands over an opened store, in either face.
+    """The `Storage` protocol of Strands in an opened store, sync or async.
 
-    Close the store yourself. A write is durable when it returns and takes the place of what was
-    there. Errors are those of Limpet, and `StorageError` of Strands as well.
+    The caller closes the store. A write is durable when it returns, and replaces earlier bytes. If
+    Strands is imported, the errors are also its `StorageError`.
     """
 
     def __init__(self, store: Store | AsyncStore, *, dialect: Dialect = "python") -> None:
-        if not isinstance(store, Store | AsyncStore):
-            raise InvalidInput(f"a storage needs a store. type=`{type(store).__name__}`")
+        self._store = check_store(store).aio
         if dialect not in ("python", "typescript"):
-            raise InvalidInput(f"a dialect is python or typescript. dialect=`{dialect!a}`")
-        self._store = store.aio
+            raise InvalidInput(f"dialect must be python or typescript. dialect=`{dialect!a}`")
         self._dialect: Dialect = dialect
 
     async def write(self, key: str, data: bytes) -> None:
@@ -88,143 +88,130 @@ class ByteStorage:
             InvalidInput: the key is empty or has more than 512 characters, or there are too many
                 bytes.
         """
-        with _told_to_strands():
+        with _storage_errors():
             if not isinstance(data, bytes):
-                raise InvalidInput(f"only bytes are stored. type=`{type(data).__name__}`")
-            place, dialect = _place_of(key), self._dialect
-            await self._store.run(lambda store: _write(store, place, data, dialect))
+                raise InvalidInput(f"data must be bytes. type=`{type(data).__name__}`")
+            address, dialect = _address_of(key), self._dialect
+            await self._store.run(lambda store: _write(store, address, data, dialect))
 
     async def read(self, key: str) -> bytes | None:
         """Return the bytes under a key, None if there are none.
 
         Raises:
-            Unsupported: it is the snapshot of a graph or swarm that an agent in TypeScript has left
-                in the middle of its run.
+            Unsupported: it is the snapshot of a graph or swarm of the SDK for TypeScript that has
+                not finished its run.
         """
-        with _told_to_strands():
-            place = _place_of(key)
-            return await self._store.run(lambda store: _read(store, place))
+        with _storage_errors():
+            address = _address_of(key)
+            return await self._store.run(lambda store: _read(store, address))
 
     async def delete(self, key: str) -> None:
-        """Delete what is under a key. Nothing happens if there is nothing."""
-        with _told_to_strands():
-            place = _place_of(key)
-            await self._store.run(lambda store: _delete(store, place))
+        """Delete a key. Idempotent."""
+        with _storage_errors():
+            address = _address_of(key)
+            await self._store.run(lambda store: _delete(store, address))
 
     async def list(self, query: str) -> list[str]:
-        """Return the keys that begin with a text, all of them if it is empty, in order."""
-        with _told_to_strands():
+        """Return the keys that begin with `query`, sorted."""
+        with _storage_errors():
             if not isinstance(query, str):
-                raise InvalidInput(f"keys begin with a text. type=`{type(query).__name__}`")
+                raise InvalidInput(f"query must be text. type=`{type(query).__name__}`")
             return await self._store.run(lambda store: sorted(_keys(store, query)))
 
     async def search(self, query: str) -> Any:
-        """Return what matches words, the best first, as the storages of Strands do.
+        """Return the best matches of some words, as the storages of Strands do.
 
-        It reads everything there is.
+        It reads all keys and their bytes.
         """
         from strands.storage.search import KeywordSearchStrategy
 
         return await KeywordSearchStrategy().search(self, query)
 
 
-def _place_of(key: object) -> _Place:
+def _address_of(key: object) -> _KeyAddress:
     if not isinstance(key, str) or not key:
         raise InvalidInput(f"a key must be text, and not empty. type=`{type(key).__name__}`")
     found = _SNAPSHOT.fullmatch(key)
     if found is not None:
         session_id, kind, scope_id, id = found.groups()
-        return _Place(ScopeKey(session_id, scope_id, kind), id)
+        return _KeyAddress(ScopeKey(session_id, scope_id, kind), id)
     owner, _, rest = key.partition("/")
     session_id, slash, _ = rest.partition("/")
     owned = owner in _OWNED and session_id and slash
-    return _Place(ScopeKey(session_id if owned else HOME, key, FILE))
+    return _KeyAddress(ScopeKey(session_id if owned else HOME, key, FILE))
 
 
-class _Told(NamedTuple):
-    """Bytes as a state and what stands around it; `plain` is how they are kept if that cannot be.
+class _Parsed(NamedTuple):
+    """Bytes as a state and its envelope; `plain` is the fallback if that cannot be saved.
 
-    Only JSON of the known forms is taken apart, and only if it comes back byte for byte.
+    Only JSON in a known format is parsed, and only if it can be written back byte for byte.
     """
 
     state: JSON
     form: str
     envelope: dict[str, JSON] | None = None
-    plain: "_Told | None" = None
+    plain: "_Parsed | None" = None
 
 
-def _plain(data: bytes) -> _Told:
+def _plain(data: bytes) -> _Parsed:
     try:
-        return _Told(data.decode(), _TEXT)
+        return _Parsed(data.decode(), _TEXT)
     except UnicodeDecodeError:
-        return _Told(base64.b64encode(data).decode(), _BASE64)
+        return _Parsed(base64.b64encode(data).decode(), _BASE64)
 
 
-def _told(data: bytes, dialect: Dialect) -> _Told:
+def _parse(data: bytes, dialect: Dialect) -> _Parsed:
     plain = _plain(data)
     try:
-        document = json.loads(data, parse_constant=_refuse)
+        document = load_strict(data)
         is_snapshot = dialect_of(document) is not None and isinstance(document.get("data"), dict)
         if not is_snapshot:
             return plain
-        form = next(name for name in _FORMS if _laid_out(_whole(document), name) == data)
+        form = next(name for name in _FORMS if _format(document, name) == data)
     except (ValueError, RecursionError, StopIteration):
         return plain
     if dialect == "typescript" and dialect_of(document) == "python":
-        document = _in_typescript(document)
-    return _Told(document.pop("data"), form, document, plain)
+        # If it cannot be translated, the agent's run must not fail: Python reads it as it is.
+        with suppress(Unsupported, InvalidInput):
+            document = to_typescript(document)
+    return _Parsed(document.pop("data"), form, document, plain)
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-def _in_typescript(document: dict[str, JSON]) -> dict[str, JSON]:
-    try:
-        return to_typescript(document)
-    except (Unsupported, InvalidInput):
-        return document  # the run of a graph must not fail for it: Python alone goes on with it
-
-
-def _whole(document: dict[str, JSON]) -> dict[str, JSON]:
-    """Return a document with its data where both SDKs have it: before what the caller added."""
-    rest = {name: value for name, value in document.items() if name != "data"}
-    names = [*rest]
-    at = next((names.index(name) for name in _APP_DATA if name in rest), len(names))
+def _format(document: dict[str, JSON], form: str) -> bytes:
+    """Return JSON with `data` where both SDKs have it: before the app data."""
+    names = [name for name in document if name != "data"]
+    at = next((names.index(name) for name in _APP_DATA if name in names), len(names))
     names.insert(at, "data")
-    return {name: document[name] for name in names}
+    ordered = {name: document[name] for name in names}
+    return json.dumps(ordered, ensure_ascii=False, **_FORMS[form]).encode()
 
 
-def _laid_out(document: dict[str, JSON], form: str) -> bytes:
-    return json.dumps(document, ensure_ascii=False, **_FORMS[form]).encode()
-
-
-def _write(store: Store, place: _Place, data: bytes, dialect: Dialect) -> None:
-    told = _plain(data) if place.scope.kind == FILE else _told(data, dialect)
-    scope = store.scope(*place.scope)
+def _write(store: Store, address: _KeyAddress, data: bytes, dialect: Dialect) -> None:
+    parsed = _plain(data) if address.scope.kind == FILE else _parse(data, dialect)
+    scope = store.scope(*address.scope)
     try:
-        _save(scope, place.id, told)
+        _save(scope, address.id, parsed)
     except InvalidInput:
-        if told.plain is None:
+        if parsed.plain is None:
             raise
-        _save(scope, place.id, told.plain)  # too deep for a state, say
+        _save(scope, address.id, parsed.plain)  # for example nested too deep for a state
 
 
-def _save(scope: Scope, id: str | None, told: _Told) -> None:
+def _save(scope: Scope, id: str | None, parsed: _Parsed) -> None:
     parent = parent_in(scope.driver.opened)
-    facts: dict[str, Any] = {"metadata": {FORM: told.form}, "parent": parent}
-    if told.envelope is not None:
-        facts["metadata"][FACADE] = told.envelope
-        facts["created_at"] = moment_of(told.envelope)
+    options: dict[str, Any] = {"metadata": {FORM: parsed.form}, "parent": parent}
+    if parsed.envelope is not None:
+        options["metadata"][FACADE] = parsed.envelope
+        options["created_at"] = moment_of(parsed.envelope)
     if id is None:
-        scope.save(told.state, keep=False, **facts)
+        scope.save(parsed.state, keep=False, **options)
     else:
-        scope.save(told.state, id=id, head=False, overwrite=True, **facts)
+        scope.save(parsed.state, id=id, head=False, overwrite=True, **options)
 
 
-def _read(store: Store, place: _Place) -> bytes | None:
-    found = store.scope(*place.scope).load(place.id)
-    if found is None or not _is_there(found, place.id):
+def _read(store: Store, address: _KeyAddress) -> bytes | None:
+    found = store.scope(*address.scope).load(address.id)
+    if found is None or not _exists(found, address.id):
         return None
     form = found.metadata.get(FORM)
     if isinstance(found.state, str) and form == _TEXT:
@@ -234,80 +221,80 @@ def _read(store: Store, place: _Place) -> bytes | None:
     document = _document(found)
     if dialect_of(document) != "python":
         document = to_python(document)
-    return _laid_out(_whole(document), form if form in _FORMS else "python")
+    return _format(document, form if form in _FORMS else "python")
 
 
-def _is_there(found: SnapshotInfo, id: str | None) -> bool:
-    """Tell whether a snapshot is what a key of history means, or the latest."""
+def _exists(found: SnapshotInfo, id: str | None) -> bool:
+    """Return whether it is in history; without an id, whether it is a latest not marked deleted."""
     return found.metadata.get(FORM) != GONE if id is None else found.kept
 
 
 def _document(found: Snapshot) -> dict[str, JSON]:
-    """Return a stored snapshot as it was given, or with defaults if others wrote it."""
+    """Return a stored snapshot; fields that another program did not write have defaults."""
     envelope = found.metadata.get(FACADE)
     if isinstance(envelope, dict) and dialect_of(envelope) is not None:
         return {**envelope, "data": found.state}
-    # Whose words the state is in is not known: those of Python are left as they are.
+    # The dialect is unknown: what is in Python's is left as it is.
     default = {"scope": found.scope.kind, "schema_version": SCHEMA_VERSION}
     created = found.created_at.isoformat().replace("+00:00", "Z")
-    told = to_python({"data": found.state})
-    return {**default, "created_at": created, "data": told["data"], "app_data": {}}
+    data = to_python({"data": found.state})["data"]
+    return {**default, "created_at": created, "data": data, "app_data": {}}
 
 
-def _delete(store: Store, place: _Place) -> None:
-    scope = store.scope(*place.scope)
-    if place.scope.kind == FILE:
+def _delete(store: Store, address: _KeyAddress) -> None:
+    scope = store.scope(*address.scope)
+    if address.scope.kind == FILE:
         scope.delete()
-    elif place.id is None:
+    elif address.id is None:
         head = scope.info()
         if head is None or head.metadata.get(FORM) == GONE:
             return
         if any(scope.ids(limit=1)):
-            with suppress(Conflict):  # somebody has written meanwhile, after the deletion
+            with suppress(Conflict):  # another writer saved a new latest
                 scope.save({}, keep=False, metadata={FORM: GONE}, expect=head.revision)
         else:
             scope.delete_snapshot(head.id)
         _clear(scope)
     else:
-        found = scope.info(place.id)
+        found = scope.info(address.id)
         if found is not None and found.kept:
-            scope.delete_snapshot(place.id)
+            scope.delete_snapshot(address.id)
         _clear(scope)
 
 
 def _clear(scope: Scope) -> None:
-    """Delete a mark that is alone. Whoever deletes something looks, so the last one sees it."""
+    """Delete a GONE head without history. Every deletion checks, so the last one finds it."""
     head = scope.info()
     if head is not None and head.metadata.get(FORM) == GONE and not any(scope.ids(limit=1)):
         scope.delete_snapshot(head.id)
 
 
 def _keys(store: Store, query: str) -> Iterator[str]:
-    """Walk the keys that begin with a text; no state is read."""
+    """Yield the keys that begin with `query`; no state is read."""
     for key, head in _scopes(store, query):
         if key.kind == FILE:
-            named = head is not None and _place_of(key.scope_id).scope == key
+            named = head is not None and _address_of(key.scope_id).scope == key
             if named and key.scope_id.startswith(query):
                 yield key.scope_id
             continue
         start = f"session/{key.session_id}/scopes/{key.kind}/{key.scope_id}/snapshots/"
-        # Others may use names that no key can have.
-        if not _may_meet(start, query) or _place_of(f"{start}snapshot_latest.json").scope != key:
+        # Other programs may use names that cannot be part of a key.
+        if not _overlap(start, query) or _address_of(f"{start}snapshot_latest.json").scope != key:
             continue
         latest, history = f"{start}snapshot_latest.json", f"{start}immutable_history/snapshot_"
-        if latest.startswith(query) and head is not None and _is_there(head, None):
+        if latest.startswith(query) and head is not None and _exists(head, None):
             yield latest
-        if _may_meet(history, query):
+        if _overlap(history, query):
             keys = (f"{history}{id}.json" for id in store.scope(*key).ids() if "/" not in id)
             yield from (each for each in keys if each.startswith(query))
 
 
-def _may_meet(start: str, query: str) -> bool:
+def _overlap(start: str, query: str) -> bool:
     return start.startswith(query) or query.startswith(start)
 
 
 def _scopes(store: Store, query: str) -> Iterator[tuple[ScopeKey, SnapshotInfo | None]]:
-    """Walk the scopes in which a key may stand that begins with a text."""
+    """Yield the scopes that may hold a key that begins with `query`."""
     owner, below, rest = query.partition("/")
     session_id, slash, _ = rest.partition("/")
     if owner in _OWNED and below and slash and session_id:
@@ -327,16 +314,22 @@ def _scopes(store: Store, query: str) -> Iterator[tuple[ScopeKey, SnapshotInfo |
 
 
 @contextmanager
-def _told_to_strands() -> Iterator[None]:
-    """Let what Strands catches be what we raise; whoever has no Strands gets our own error."""
+def _storage_errors() -> Iterator[None]:
+    """Raise errors that Strands catches as its StorageError, and callers of Limpet as ours."""
     try:
         yield
     except LimpetError as error:
         theirs = sys.modules.get("strands.types.exceptions")
-        if theirs is not None and not isinstance(error, theirs.StorageError):
-            error.__class__ = _both(type(error), theirs.StorageError)
-        raise
+        if theirs is None or isinstance(error, theirs.StorageError):
+            raise
+        raise _as_storage_error(error, theirs.StorageError) from error
 
 
-def _both(ours: type[LimpetError], theirs: type[Exception]) -> type[LimpetError]:
-    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__})
+def _as_storage_error(error: LimpetError, base: type[Exception]) -> LimpetError:
+    """Return an error of the class of `error` that is also a `base`."""
+    ours = type(error)
+    both: Any = type(ours.__name__, (ours, base), {"__module__": ours.__module__})
+    copy: LimpetError = both.__new__(both)
+    copy.args = error.args
+    copy.__dict__.update(error.__dict__)
+    return copy

@@ -1,6 +1,6 @@
 """The records of `SnapshotStorage`, and what can be an identifier.
 
-Nothing in `data` and `app_data` is looked at, so any JSON passes through unchanged.
+`data` and `app_data` are passed through unchanged, so they may be any JSON.
 """
 
 import re
@@ -8,30 +8,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from limpet.compat.wire import Record, shown
+from limpet.compat.wire import WireRecord, shown
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
 SCOPES = ("agent", "multiAgent")
 SCHEMA_VERSION = "1.0"
-IDENTIFIER_CHARS_MAX = 200  # longer names of files are not taken as they are
+IDENTIFIER_CHARS_MAX = 200  # longer ones cannot be file names as they are
 
 _IDENTIFIER = re.compile(r"[a-z0-9_-]+")
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 def is_identifier(text: str) -> bool:
-    """Tell whether a text can name a session, a scope or a snapshot."""
     return len(text) <= IDENTIFIER_CHARS_MAX and _IDENTIFIER.fullmatch(text) is not None
 
 
 def is_uuid7(text: str) -> bool:
-    """Tell whether a text is a UUID of version 7, whose order is that of time."""
+    """Return whether a text is a UUID of version 7, whose text order is its time order."""
     return _UUID7.fullmatch(text) is not None
 
 
 def check_identifier(name: str, value: object) -> str:
-    """Return an identifier, or raise InvalidInput."""
     if not isinstance(value, str) or not is_identifier(value):
         raise InvalidInput(
             f"an identifier has 1 to {IDENTIFIER_CHARS_MAX} lowercase letters, digits, hyphens and "
@@ -41,8 +39,8 @@ def check_identifier(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True)
-class SnapshotLocation(Record):
-    """The line of an agent, or of several that work together, inside a session."""
+class SnapshotLocation(WireRecord):
+    """Where the snapshots of one agent, or of one multi-agent graph, are in a session."""
 
     session_id: str
     scope: str
@@ -50,17 +48,17 @@ class SnapshotLocation(Record):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def check(self) -> Self:
-        """Return it, or raise InvalidInput if it can be no place."""
+        """Return it, or raise InvalidInput."""
         check_identifier("session_id", self.session_id)
         if not isinstance(self.scope, str) or self.scope not in SCOPES:
-            raise InvalidInput(f"a scope is agent or multiAgent. scope=`{shown(self.scope)}`")
+            raise InvalidInput(f"scope must be agent or multiAgent. scope=`{shown(self.scope)}`")
         check_identifier("scope_id", self.scope_id)
         return self
 
 
 @dataclass(frozen=True)
-class Snapshot(Record):
-    """The state of an agent at one moment. `created_at` is text, kept as it is."""
+class Snapshot(WireRecord):
+    """The state of an agent at one moment. `created_at` is text, kept as given."""
 
     scope: str
     schema_version: str
@@ -70,25 +68,25 @@ class Snapshot(Record):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        self._be_text("created_at")
+        self._time_to_text("created_at")
         self._check_extra()
 
 
 @dataclass(frozen=True)
-class SnapshotManifest(Record):
-    """What a scope says of itself. `updated_at` is text, kept as it is."""
+class SnapshotManifest(WireRecord):
+    """The manifest of a scope. `updated_at` is text, kept as given."""
 
     schema_version: str
     updated_at: str
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        self._be_text("updated_at")
+        self._time_to_text("updated_at")
         self._check_extra()
 
 
 @dataclass(frozen=True)
-class SnapshotPage(Record):
+class SnapshotPage(WireRecord):
     """A page of ids. `next_token` is the `start_after` of the next one, None on the last."""
 
     snapshot_ids: tuple[str, ...]

@@ -1,16 +1,18 @@
-"""`SnapshotStorage` over any engine.
+"""`SnapshotStorage` on every engine: in any store, in a folder, in a bucket.
 
-A location is a scope: the session, the scope's id, and its kind. The latest snapshot is a head that
-is not kept, and history is what is kept without becoming the head, so that the two are independent.
-The state is `data`; what stands around it is `metadata["strands"]`; the manifest is a note.
+A location is a scope: session, scope id and kind. The latest snapshot is a head that is not kept;
+history is kept without becoming the head. So the two are independent. The state is `data`; the
+other fields are in `metadata["strands"]`; the manifest is a note.
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
+from limpet import opening
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.opened import Opened
 from limpet.api.store import AsyncStore, Store
@@ -24,7 +26,7 @@ from limpet.compat.strands.records import (
     is_identifier,
     is_uuid7,
 )
-from limpet.compat.wire import wire_time
+from limpet.compat.wire import check_store, folder_of, wire_time
 from limpet.core import document, prepare, times
 from limpet.core.document import FACADE
 from limpet.errors import Corrupt, InvalidInput, LimpetError
@@ -32,8 +34,9 @@ from limpet.model import HEAD, JSON, Parent
 from limpet.model import Snapshot as Stored
 
 MANIFEST = "manifest"
-FORM = "form"  # the metadata by which `python` remembers how bytes were laid out
-GONE = "gone"  # there, the mark of a deleted latest: else the newest of history would show
+FORM = "form"  # in metadata: how `ByteStorage` formats the bytes
+GONE = "gone"  # this form marks a deleted latest: without it the newest of history would show
+_ROOT = ""  # sessions are directly below the folder or the prefix
 
 _log = logging.getLogger(__name__)
 
@@ -43,15 +46,15 @@ AnyManifest: TypeAlias = SnapshotManifest | Mapping[str, Any]
 
 
 class SessionError(LimpetError):
-    """The storage failed, or what it holds is damaged. The reason is its cause."""
+    """The storage failed, or its data is damaged. The reason is the cause."""
 
 
 @runtime_checkable
 class SnapshotStorage(Protocol):
     """Where sessions keep the snapshots of their agents.
 
-    Wherever a record is taken, its wire dict is taken too. What is not acceptable is InvalidInput,
-    and what the storage cannot do is SessionError, with its cause.
+    Every record may be given as its wire dict. Bad arguments raise InvalidInput, failures of the
+    storage SessionError, with the cause.
     """
 
     async def save_snapshot(
@@ -59,59 +62,49 @@ class SnapshotStorage(Protocol):
     ) -> None:
         """Store a snapshot, durably: as the latest, or in history under its id.
 
-        The latest takes the place of the one before it, and `snapshot_id` is then not looked at.
-        The two are independent of each other. An id that is there already is replaced.
+        The latest replaces the previous one, and `snapshot_id` is then ignored. The two are
+        independent. A snapshot of the same id in history is replaced.
         """
-        ...
 
     async def load_snapshot(
         self, location: AnyLocation, snapshot_id: str | None = None
     ) -> Snapshot | None:
-        """Return a snapshot of history, without an id the latest; None if there is none."""
-        ...
+        """Return a snapshot of history, or without an id the latest; None if there is none."""
 
     async def list_snapshot_ids(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> list[str]:
-        """Return the ids in history in ascending order, which is that of time for UUIDs 7.
+        """Return the ids in history in ascending order, which for UUIDs 7 is the order of time.
 
-        Those greater than `start_after`: a UUID 7, which need not exist, or an id that does. With
-        a `limit` of 0 or less there are none.
+        Only those greater than `start_after`: a UUID 7, which need not exist, or an existing id.
+        With a `limit` of 0 or less there are none.
         """
-        ...
 
     async def list_snapshots(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> SnapshotPage:
-        """Return ids as `list_snapshot_ids` does, and from where to go on if there are more."""
-        ...
+        """Return ids as `list_snapshot_ids` does, and the cursor of the next page."""
 
     async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
-        """Return the manifest; if there is none, a default one with the present time."""
-        ...
+        """Return the manifest; if there is none, a default one with the current time."""
 
     async def save_manifest(self, location: AnyLocation, manifest: AnyManifest) -> None:
         """Store the manifest."""
-        ...
 
     async def delete_session(self, session_id: str) -> None:
-        """Delete everything of a session; nothing happens if there is nothing."""
-        ...
+        """Delete a session. Idempotent."""
 
 
-class StoreStorage:
-    """A `SnapshotStorage` over an opened store, in either face. Close the store yourself."""
+class StoreStorage(SnapshotStorage):
+    """A `SnapshotStorage` in an opened store, sync or async. The caller closes the store."""
 
     def __init__(self, store: Store | AsyncStore) -> None:
-        if not isinstance(store, Store | AsyncStore):
-            raise InvalidInput(f"a storage needs a store. type=`{type(store).__name__}`")
-        self._store = store.aio
+        self._store = check_store(store).aio
 
     async def save_snapshot(
         self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
     ) -> None:
-        """See `SnapshotStorage.save_snapshot`."""
-        place = SnapshotLocation.of(location).check()
+        address = SnapshotLocation.of(location).check()
         if not isinstance(is_latest, bool):
             raise InvalidInput(f"is_latest must be a bool. type=`{type(is_latest).__name__}`")
         if not is_latest:
@@ -123,11 +116,11 @@ class StoreStorage:
             "created_at": moment_of(envelope),
         }
         if is_latest:
-            facts |= {"keep": False}
+            facts["keep"] = False
         else:
             facts |= {"id": snapshot_id, "head": False, "overwrite": True}
-        async with self._trying("the snapshot was not saved", place):
-            scope = self._scope(place)
+        async with self._errors("the snapshot was not saved", address):
+            scope = self._scope(address)
             facts["parent"] = parent_in(self._store.driver.opened)
             try:
                 await scope.save(state, **facts)
@@ -139,13 +132,12 @@ class StoreStorage:
     async def load_snapshot(
         self, location: AnyLocation, snapshot_id: str | None = None
     ) -> Snapshot | None:
-        """See `SnapshotStorage.load_snapshot`."""
-        place = SnapshotLocation.of(location).check()
+        address = SnapshotLocation.of(location).check()
         if snapshot_id is not None:
             check_identifier("snapshot_id", snapshot_id)
-        async with self._trying("the snapshot cannot be read", place, snapshot_id):
-            found = await self._scope(place).load(snapshot_id)
-        # A head that is not kept has an id too, but that is not in history.
+        async with self._errors("the snapshot cannot be read", address, snapshot_id):
+            found = await self._scope(address).load(snapshot_id)
+        # A head that is not kept has an id too, but is not in history.
         if found is None or is_gone(found) or (snapshot_id is not None and not found.kept):
             return None
         return snapshot_of(found)
@@ -153,18 +145,16 @@ class StoreStorage:
     async def list_snapshot_ids(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> list[str]:
-        """See `SnapshotStorage.list_snapshot_ids`."""
         if limit is not None and _check_limit(limit) <= 0:
             return []
-        place = SnapshotLocation.of(location).check()
-        async with self._trying("the snapshots cannot be listed", place):
-            after = await self._cursor(place, start_after)
-            return await self._ids(place, limit, after)
+        address = SnapshotLocation.of(location).check()
+        async with self._errors("the snapshots cannot be listed", address):
+            after = await self._cursor(address, start_after)
+            return await self._ids(address, limit, after)
 
     async def list_snapshots(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> SnapshotPage:
-        """See `SnapshotStorage.list_snapshots`."""
         more = None if limit is None or _check_limit(limit) <= 0 else limit + 1
         ids = await self.list_snapshot_ids(location, limit if more is None else more, start_after)
         if more is None or len(ids) < more:
@@ -172,40 +162,37 @@ class StoreStorage:
         return SnapshotPage(tuple(ids[:-1]), next_token=ids[-2])
 
     async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
-        """See `SnapshotStorage.load_manifest`."""
-        place = SnapshotLocation.of(location).check()
+        address = SnapshotLocation.of(location).check()
         now = times.from_us(self._store.driver.tools.draw().now)
         default = {"schemaVersion": SCHEMA_VERSION, "updatedAt": wire_time(now)}
-        async with self._trying("the manifest cannot be read", place):
-            found = await self._scope(place).note(MANIFEST)
+        async with self._errors("the manifest cannot be read", address):
+            found = await self._scope(address).note(MANIFEST)
             if found is None or found.value is None:
                 return SnapshotManifest.from_json(default)
             if not isinstance(found.value, dict):
-                raise Corrupt(f"a manifest is no object. session_id=`{place.session_id}`")
+                raise Corrupt(f"the manifest is not an object. session_id=`{address.session_id}`")
         return SnapshotManifest.from_json({**default, **found.value})
 
     async def save_manifest(self, location: AnyLocation, manifest: AnyManifest) -> None:
-        """See `SnapshotStorage.save_manifest`."""
-        place = SnapshotLocation.of(location).check()
+        address = SnapshotLocation.of(location).check()
         value = SnapshotManifest.of(manifest).to_json()
-        async with self._trying("the manifest was not saved", place):
-            await self._scope(place).set_note(MANIFEST, value)
+        async with self._errors("the manifest was not saved", address):
+            await self._scope(address).set_note(MANIFEST, value)
 
     async def delete_session(self, session_id: str) -> None:
-        """See `SnapshotStorage.delete_session`."""
         check_identifier("session_id", session_id)
-        async with self._trying(f"the session was not deleted. session_id=`{session_id}`"):
+        async with self._errors(f"the session was not deleted. session_id=`{session_id}`"):
             await self._store.delete_session(session_id)
 
     async def _replace_damaged(
         self, scope: AsyncScope, state: JSON, facts: Mapping[str, Any], damage: Corrupt
     ) -> None:
-        """Replace a latest that cannot be read: a session must be able to go on."""
+        """Replace a latest that cannot be read, so that the session can continue."""
         tools = self._store.driver.tools
         commit = prepare.save(
             scope.key,
             state,
-            parent=None,  # what led to it cannot be told
+            parent=None,  # unknown
             keep=False,
             metadata=facts["metadata"],
             created_at=facts["created_at"],
@@ -220,14 +207,14 @@ class StoreStorage:
             exc_info=damage,
         )
 
-    def _scope(self, place: SnapshotLocation) -> AsyncScope:
-        return self._store.scope(place.session_id, place.scope_id, place.scope)
+    def _scope(self, address: SnapshotLocation) -> AsyncScope:
+        return self._store.scope(address.session_id, address.scope_id, address.scope)
 
     async def _ids(
-        self, place: SnapshotLocation, limit: int | None, after: str | None
+        self, address: SnapshotLocation, limit: int | None, after: str | None
     ) -> list[str]:
-        """Return ids that can be loaded: other facades may have saved under other names."""
-        scope, found = self._scope(place), list[str]()
+        """Return ids that Strands accepts: other programs may have saved other ones."""
+        scope, found = self._scope(address), list[str]()
         start = after
         while True:
             wanted = None if limit is None else limit - len(found)
@@ -239,38 +226,36 @@ class StoreStorage:
         uuids = all(map(is_uuid7, found)) and (after is None or is_uuid7(after))
         if uuids or is_database(self._store.driver.opened):
             return found
-        # Files are listed in the order of their names, where `a-b.json` comes before `a.json`. That
-        # of UUIDs is the same; others are put in order, which takes all of them.
+        # Files are listed by name, where `a-b.json` comes before `a.json`. For UUIDs that is the
+        # same order; other ids are all read and sorted.
         ids = sorted([each async for each in scope.ids() if is_identifier(each)])
         return [each for each in ids if after is None or each > after][:limit]
 
-    async def _cursor(self, place: SnapshotLocation, start_after: str | None) -> str | None:
+    async def _cursor(self, address: SnapshotLocation, start_after: str | None) -> str | None:
         if start_after is None or start_after == "":
             return None
         check_identifier("start_after", start_after)
-        if not is_uuid7(start_after) and not await self._is_there(place, start_after):
-            raise InvalidInput(
-                f"start_after is neither a UUID 7 nor an id in history. id=`{start_after}`"
-            )
+        with suppress(Corrupt):  # a page may end with a damaged snapshot
+            if not is_uuid7(start_after) and await self._scope(address).info(start_after) is None:
+                raise InvalidInput(
+                    f"start_after is neither a UUID 7 nor an id in history. id=`{start_after}`"
+                )
         return start_after
 
-    async def _is_there(self, place: SnapshotLocation, id: str) -> bool:
-        try:
-            return await self._scope(place).info(id) is not None
-        except Corrupt:
-            return True  # damaged as it is, a page may end with it
-
     @asynccontextmanager
-    async def _trying(
-        self, fact: str, place: SnapshotLocation | None = None, id: str | None = None
+    async def _errors(
+        self, fact: str, address: SnapshotLocation | None = None, id: str | None = None
     ) -> AsyncIterator[None]:
-        """Turn what the storage raises into SessionError; bad input stays what it is."""
-        if place is not None:
-            fact += f". session_id=`{place.session_id}` scope_id=`{place.scope_id}`"
+        """Translate errors of the storage into SessionError; InvalidInput passes through."""
+        if address is not None:
+            fact += f". session_id=`{address.session_id}` scope_id=`{address.scope_id}`"
         if id is not None:
             fact += f" snapshot_id=`{id}`"
+        opened = self._store.driver.opened
         try:
-            await self._open()
+            # Opened first, so that a URL that cannot be opened is not taken for bad input.
+            if not opened.is_open and not opened.closed:
+                await self._store.__aenter__()
         except LimpetError as cause:
             raise SessionError(fact) from cause
         try:
@@ -280,28 +265,92 @@ class StoreStorage:
         except LimpetError as cause:
             raise SessionError(fact) from cause
 
-    async def _open(self) -> None:
-        """Open what may fail to be opened, so that no such failure passes for bad input."""
-        engine = self._store.driver.opened
-        if not engine.is_open and not engine.closed:
-            await self._store.__aenter__()
+
+class _OwnStoreStorage(StoreStorage):
+    """A storage that opened its store itself. An async context manager."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    @property
+    def store(self) -> AsyncStore:
+        """The store, with all that `SnapshotStorage` does not offer."""
+        return self._store
+
+    async def close(self) -> None:
+        """Close the store. May be repeated."""
+        await self._store.close()
 
 
-def is_database(engine: Opened) -> bool:
-    """Tell whether there is another order in a storage than that of the names of files."""
-    return "atomic" in engine.backend.capabilities
+class FileStorage(_OwnStoreStorage):
+    """A `SnapshotStorage` that keeps its files below a folder.
 
-
-def parent_in(engine: Opened) -> Parent:
-    """Return what a snapshot follows from, of which Strands says nothing: the newest one.
-
-    Among files there is none, since to find the newest would be to look at all of them.
+    `<base_dir>/<session_id>/scopes/<scope>/<scope_id>/snapshots/` holds `snapshot_latest.json`,
+    `immutable_history/snapshot_<id>.json` and `manifest.json`. The folder is created by the first
+    save. A relative path is resolved at once.
     """
-    return HEAD if is_database(engine) else None
+
+    def __init__(self, base_dir: str | os.PathLike[str]) -> None:
+        super().__init__(opening.open_async(folder_of(base_dir), root=_ROOT))
+
+
+class S3Storage(_OwnStoreStorage):
+    """A `SnapshotStorage` that keeps its objects in a bucket, below a prefix if one is given.
+
+    The keys are `[<prefix>/]<session_id>/scopes/…` as in `FileStorage`. `client` is an opened
+    obstore store with its own region and credentials; otherwise these come from the environment,
+    or from the options that `limpet.open` takes for S3.
+
+    Raises:
+        InvalidInput: neither a bucket nor a client is given, or a client together with options.
+        Unsupported: obstore is not installed.
+    """
+
+    def __init__(
+        self,
+        bucket: str | None = None,
+        prefix: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        client: Any = None,
+        **options: Any,
+    ) -> None:
+        given = {"region": region, "endpoint_url": endpoint_url, **options}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        below = "" if prefix is None else prefix
+        if "root" in chosen:
+            raise InvalidInput("an S3Storage takes no root: its layout is fixed")
+        if client is not None:
+            if chosen:
+                names = ", ".join(sorted(chosen))
+                raise InvalidInput(f"a client has its own settings. given=`{names}`")
+            name = bucket or "the client's"
+            store = opening.open_client(client, name=name, prefix=below, root=_ROOT)
+        elif bucket is None:
+            raise InvalidInput("an S3Storage needs a bucket or a client")
+        else:
+            store = opening.open_bucket(bucket, prefix=below, root=_ROOT, **chosen)
+        super().__init__(store)
+
+
+def is_database(opened: Opened) -> bool:
+    """Return whether the engine is a database: others list snapshots by file name."""
+    return "atomic" in opened.backend.capabilities
+
+
+def parent_in(opened: Opened) -> Parent:
+    """Return the parent of a new snapshot, which Strands does not name: the newest one.
+
+    In files there is none, since finding the newest would mean reading all of them.
+    """
+    return HEAD if is_database(opened) else None
 
 
 def snapshot_of(found: Stored) -> Snapshot:
-    """Return a stored snapshot as it was given, or with defaults if others wrote it."""
+    """Return a stored snapshot; fields that another program did not write have defaults."""
     default = {
         "scope": found.scope.kind,
         "schemaVersion": SCHEMA_VERSION,
@@ -311,7 +360,7 @@ def snapshot_of(found: Stored) -> Snapshot:
 
 
 def wire_of(found: Stored) -> dict[str, JSON]:
-    """Return a stored snapshot as the document that it was: TypeScript's, or Python's."""
+    """Return a stored snapshot as the document that was given: TypeScript's, or Python's."""
     envelope = _envelope(found)
     if "schema_version" not in envelope:
         return snapshot_of(found).to_json()
@@ -325,17 +374,17 @@ def _envelope(found: Stored) -> dict[str, JSON]:
 
 
 def is_gone(found: Stored) -> bool:
-    """Tell whether a head only marks that there is no latest."""
+    """Return whether a head only marks that the latest was deleted."""
     return found.metadata.get(FORM) == GONE
 
 
 def moment_of(envelope: Mapping[str, JSON]) -> datetime | None:
-    """Return when a snapshot says that it was made, if it does: from then its age counts."""
+    """Return the creation time that a snapshot states, if any."""
     created = document.created_us(envelope)
     return None if created is None else times.from_us(created)
 
 
 def _check_limit(limit: object) -> int:
     if not isinstance(limit, int) or isinstance(limit, bool):
-        raise InvalidInput(f"the limit must be a whole number. type=`{type(limit).__name__}`")
+        raise InvalidInput(f"limit must be a whole number. type=`{type(limit).__name__}`")
     return limit

@@ -1,1 +1,1 @@
-"""The differences between what the Strands SDKs write."""
+"""Translation between the snapshot formats of the Strands SDKs for Python and TypeScript."""

@@ -1,8 +1,8 @@
-"""The messages of the two Strands SDKs, word by word.
+"""Translates the messages of the two Strands SDKs, block by block.
 
-Most blocks are the same in both. What differs is in two tables, one for each `Way`: names, the
-spelling of bytes, where the text of a reasoning stands, how a citation says where it points. What
-is not known is left as it is, and so is what stands in the words of the goal already.
+Most blocks are the same in both. The differences are in two tables, one for each direction: names,
+the encoding of bytes, the nesting of reasoning text, the form of citation locations. Unknown values
+are left as they are, and so are those that are in the target dialect already.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ _MEDIA = ("audio", "document", "image", "video")
 _REASONING = ("text", "signature")
 
 
-class Way(NamedTuple):
-    """How content is put into the words of one of the SDKs."""
+class BlockNames(NamedTuple):
+    """How content is translated to the dialect of one SDK."""
 
     message: Mapping[str, str]
     blocks: Mapping[str, str]
@@ -29,72 +29,69 @@ class Way(NamedTuple):
 
 
 def renamed(found: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return an object with other names in the same places."""
     return {names.get(name, name): value for name, value in found.items()}
 
 
-def message(found: JSON, way: Way) -> JSON:
-    """Return a message in the words of the goal."""
+def message(found: JSON, to: BlockNames) -> JSON:
     if not isinstance(found, dict):
         return found
-    told = renamed(found, way.message)
-    if "content" in told:
-        told["content"] = blocks(told["content"], way)
-    return told
+    translated = renamed(found, to.message)
+    if "content" in translated:
+        translated["content"] = blocks(translated["content"], to)
+    return translated
 
 
-def blocks(found: JSON, way: Way) -> JSON:
-    """Return a list of blocks, of a message or of a system prompt, in the words of the goal."""
+def blocks(found: JSON, to: BlockNames) -> JSON:
+    """Translate a list of blocks, of a message or of a system prompt."""
     if not isinstance(found, list):
         return found
-    return [_block(each, way) for each in found]
+    return [_block(each, to) for each in found]
 
 
-def tool_result(found: JSON, way: Way) -> JSON:
-    """Return the result of a tool in the words of the goal."""
+def tool_result(found: JSON, to: BlockNames) -> JSON:
     if not isinstance(found, dict) or "content" not in found:
         return found
-    return {**found, "content": blocks(found["content"], way)}
+    return {**found, "content": blocks(found["content"], to)}
 
 
-def _block(found: JSON, way: Way) -> JSON:
+def _block(found: JSON, to: BlockNames) -> JSON:
     if not isinstance(found, dict):
         return found
     return {
-        way.blocks.get(name, name): _inner(name, value, way) if isinstance(value, dict) else value
+        to.blocks.get(name, name): _inner(name, value, to) if isinstance(value, dict) else value
         for name, value in found.items()
     }
 
 
-def _inner(name: str, value: dict[str, Any], way: Way) -> JSON:
+def _inner(name: str, value: dict[str, Any], to: BlockNames) -> JSON:
     if name in _MEDIA:
-        return _media(value, way)
+        return _media(value, to)
     if name == "toolResult":
-        return tool_result(value, way)
+        return tool_result(value, to)
     if name == "cachePoint":
-        return renamed(value, way.cache_point)
+        return renamed(value, to.cache_point)
     if name == "guardContent" and isinstance(value.get("image"), dict):
-        return {**value, "image": _media(value["image"], way)}
+        return {**value, "image": _media(value["image"], to)}
     if name in ("reasoning", "reasoningContent"):
-        return way.reasoning(value)
+        return to.reasoning(value)
     if name in ("citations", "citationsContent") and isinstance(value.get("citations"), list):
-        return {**value, "citations": [_citation(each, way) for each in value["citations"]]}
+        return {**value, "citations": [_citation(each, to) for each in value["citations"]]}
     return value
 
 
-def _media(value: dict[str, Any], way: Way) -> dict[str, Any]:
-    told, source = dict(value), value.get("source")
+def _media(value: dict[str, Any], to: BlockNames) -> dict[str, Any]:
+    translated, source = dict(value), value.get("source")
     if isinstance(source, dict) and "bytes" in source:
-        told["source"] = {**source, "bytes": way.bytes(source["bytes"])}
+        translated["source"] = {**source, "bytes": to.bytes(source["bytes"])}
     if isinstance(value.get("format"), str):
-        told["format"] = way.formats.get(value["format"], value["format"])
-    return told
+        translated["format"] = to.formats.get(value["format"], value["format"])
+    return translated
 
 
-def _citation(found: JSON, way: Way) -> JSON:
+def _citation(found: JSON, to: BlockNames) -> JSON:
     if not isinstance(found, dict) or not isinstance(found.get("location"), dict):
         return found
-    return {**found, "location": way.location(found["location"], way.locations)}
+    return {**found, "location": to.location(found["location"], to.locations)}
 
 
 def _wrapped(found: JSON) -> JSON:
@@ -142,11 +139,11 @@ def _typed(location: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]
     return {"type": names.get(kind, kind), **rest}
 
 
-def _back(names: Mapping[str, str]) -> dict[str, str]:
+def inverted(names: Mapping[str, str]) -> dict[str, str]:
     return {there: here for here, there in names.items()}
 
 
-TO_PYTHON = Way(
+TO_PYTHON = BlockNames(
     message={"trackingId": "tracking_id"},
     blocks={"reasoning": "reasoningContent", "citations": "citationsContent"},
     cache_point={"cacheType": "type"},
@@ -157,12 +154,12 @@ TO_PYTHON = Way(
     location=_tagged,
 )
 
-TO_TYPESCRIPT = Way(
-    message=_back(TO_PYTHON.message),
-    blocks=_back(TO_PYTHON.blocks),
-    cache_point=_back(TO_PYTHON.cache_point),
-    formats=_back(TO_PYTHON.formats),
-    locations=_back(TO_PYTHON.locations),
+TO_TYPESCRIPT = BlockNames(
+    message=inverted(TO_PYTHON.message),
+    blocks=inverted(TO_PYTHON.blocks),
+    cache_point=inverted(TO_PYTHON.cache_point),
+    formats=inverted(TO_PYTHON.formats),
+    locations=inverted(TO_PYTHON.locations),
     bytes=_unwrapped,
     reasoning=_flat,
     location=_typed,

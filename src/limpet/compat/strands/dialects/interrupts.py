@@ -1,8 +1,7 @@
-"""Agents that wait for an answer: the state of interrupts in both Strands SDKs.
+"""Translates the interrupt state of agents that wait for an answer.
 
-Tools and hooks find an answer by an id that they work out themselves, each SDK in its own way, from
-where it was asked and the name of the question. So ids are translated; one that no SDK makes is
-left alone.
+Tools and hooks find an answer by an id that each SDK computes in its own way, from the origin and
+the name of the interrupt. So ids are translated; an id that neither SDK computes is kept.
 """
 
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from limpet.compat.strands.dialects import blocks
 from limpet.compat.strands.dialects.blocks import TO_PYTHON, TO_TYPESCRIPT
 from limpet.model import JSON
 
-# Where a question was asked: the beginning of its id in TypeScript and in Python, and what
-# TypeScript calls its source.
+# For each origin of an interrupt the prefix of its id in TypeScript and in Python, and its source
+# in TypeScript.
 _ORIGINS = (
     ("tool", "v1:tool_call", "tool"),
     ("hook:beforeToolCall", "v1:before_tool_call", "hook"),
@@ -27,7 +26,6 @@ _OBJECT_IDS = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
 
 
 def to_python(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of interrupts as the SDK for Python keeps it."""
     ids: dict[str, str] = {}
     asked: dict[str, JSON] = {}
     for each in _records(found):
@@ -35,7 +33,7 @@ def to_python(found: dict[str, Any]) -> dict[str, Any]:
         facts = {"name": each.get("name"), "reason": each.get("reason")}
         asked[id] = {"id": id, **facts, "response": each.get("response")}
     answers = found.get("resumeResponses")
-    told: dict[str, Any] = {
+    translated: dict[str, Any] = {
         "interrupts": asked,
         "context": {"responses": _answers(answers, ids)} if answers else {},
         "activated": found.get("activated", False),
@@ -44,7 +42,7 @@ def to_python(found: dict[str, Any]) -> dict[str, Any]:
     if isinstance(pending, dict):
         results = pending.get("completedToolResults")
         values = results.values() if isinstance(results, dict) else ()
-        told["pending_tool_execution"] = {
+        translated["pending_tool_execution"] = {
             "assistant_message": blocks.message(pending.get("assistantMessageData"), TO_PYTHON),
             "completed_tool_results": [
                 blocks.tool_result(each.get("toolResult"), TO_PYTHON)
@@ -52,11 +50,10 @@ def to_python(found: dict[str, Any]) -> dict[str, Any]:
                 if isinstance(each, dict)
             ],
         }
-    return told
+    return translated
 
 
 def to_typescript(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of interrupts as the SDK for TypeScript keeps it."""
     ids: dict[str, str] = {}
     asked: dict[str, JSON] = {}
     for each in _records(found):
@@ -64,15 +61,15 @@ def to_typescript(found: dict[str, Any]) -> dict[str, Any]:
         id = ids[each["id"]]
         said = {name: each[name] for name in ("reason", "response") if each.get(name) is not None}
         asked[id] = {"id": id, "name": each.get("name"), **said, **source}
-    told: dict[str, Any] = {"interrupts": asked}
+    translated: dict[str, Any] = {"interrupts": asked}
     context = found.get("context")
     if isinstance(context, dict) and context.get("responses"):
-        told["resumeResponses"] = _answers(context["responses"], ids)
-    told["activated"] = found.get("activated", False)
+        translated["resumeResponses"] = _answers(context["responses"], ids)
+    translated["activated"] = found.get("activated", False)
     pending = found.get("pending_tool_execution")
     if isinstance(pending, dict):
         results = pending.get("completed_tool_results")
-        told["pendingToolExecution"] = {
+        translated["pendingToolExecution"] = {
             "assistantMessageData": blocks.message(pending.get("assistant_message"), TO_TYPESCRIPT),
             "completedToolResults": {
                 each["toolUseId"]: {"toolResult": blocks.tool_result(each, TO_TYPESCRIPT)}
@@ -80,7 +77,7 @@ def to_typescript(found: dict[str, Any]) -> dict[str, Any]:
                 if isinstance(each, dict) and isinstance(each.get("toolUseId"), str)
             },
         }
-    return told
+    return translated
 
 
 def _records(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -112,7 +109,7 @@ def _python_id(id: str, name: JSON) -> str:
 
 
 def _typescript_id(id: str, name: JSON) -> tuple[str, dict[str, str]]:
-    """Return the id, and the source as far as it is known."""
+    """Return the id, and the source if it is known."""
     for theirs, ours, source in _ORIGINS:
         found = _between(id, ours, name, _hashed)
         if found is not None:
@@ -121,7 +118,7 @@ def _typescript_id(id: str, name: JSON) -> tuple[str, dict[str, str]]:
 
 
 def _between(id: str, start: str, name: JSON, end_of: Callable[[str], str]) -> str | None:
-    """Return what an id has between its beginning and the name: nothing, or the call of a tool."""
+    """Return the part of an id between its prefix and the name: empty, or the id of a tool call."""
     if not isinstance(name, str) or not id.startswith(f"{start}:"):
         return None
     end = f":{end_of(name)}"
@@ -131,7 +128,7 @@ def _between(id: str, start: str, name: JSON, end_of: Callable[[str], str]) -> s
 
 
 def _hashed(name: str) -> str:
-    """Return what Python has in an id in place of the name: its UUID 5 among object identifiers."""
+    """Return what Python's ids have instead of the name: its UUID 5 in the namespace OID."""
     found = sha1(_OBJECT_IDS + name.encode(errors="surrogatepass"), usedforsecurity=False)
     number = int.from_bytes(found.digest()[:16])
     number = number & ~(0xF << 76) | 5 << 76

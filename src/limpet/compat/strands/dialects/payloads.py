@@ -1,12 +1,12 @@
-"""Snapshots of the Strands SDK for TypeScript, in the words of the one for Python, and back.
+"""Translates snapshots of the Strands SDK for TypeScript to those for Python, and back.
 
-Both SDKs use the same keys and different documents, and neither reads the other's::
+Both SDKs use the same keys for different documents, and neither reads those of the other::
 
     to_python(document)        # {"schemaVersion": …, "data": {"systemPrompt": …}} -> snake_case
     to_typescript(document)    # and the other way
 
-A document that is in the wanted words already is returned as it is. What comes out shares nothing
-with what went in.
+A document that is in the target dialect already is returned as a copy. The result shares nothing
+with the argument.
 
 | TypeScript                             | Python                                              |
 |----------------------------------------|-----------------------------------------------------|
@@ -19,19 +19,19 @@ with what went in.
 | `stash.storageType`                    | `stash.storage_type`                                |
 | `orchestratorId`                       | `orchestrator_id`                                   |
 
-An agent that waits for an answer goes on in the other SDK: the ids of its interrupts are those that
-the tool asks for there (so an answer must name the new id), and the message with the call of the
-tool is the last of the conversation in Python and set aside in TypeScript.
+An agent that waits for an answer continues in the other SDK: its interrupts get the ids that the
+tool computes there (so an answer must name the new id). The message with the tool call is the last
+one of the conversation in Python, and stored separately in TypeScript.
 
-Nothing is lost on a way there and back. Fields of `data` that the other SDK does not know, such as
-`conversation_manager_state`, stay where they are: it does not look at them. A message or a field
-that would not come back as it was is kept whole in `appData` or `app_data`, under
-`limpet_bridge`, and counts for as long as nobody has changed what it became. What is lost is
-lost by the SDKs: they write back neither unknown fields nor `appData`.
+A round trip loses nothing. Fields of `data` that the other SDK does not know, such as
+`conversation_manager_state`, stay where they are and are ignored there. A message or field that
+would come back changed is kept whole in `appData` or `app_data`, under `limpet_bridge`, and is used
+as long as its translation has not been changed. The SDKs themselves write back neither unknown
+fields nor `appData`.
 
-A graph or swarm whose run has ended starts afresh in the other SDK, as it would in its own; the
-results of that run are in the bridge. In the middle of a run it cannot be translated, because what
-comes next follows from edges that are in neither document.
+A graph or swarm that has finished its run starts again in the other SDK, as it would in its own;
+the results of that run are in the bridge. An unfinished run cannot be translated, because the next
+node follows from edges that are in neither document.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,13 @@ from copy import deepcopy
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from limpet.compat.strands.dialects import blocks, interrupts
-from limpet.compat.strands.dialects.blocks import TO_PYTHON, TO_TYPESCRIPT, Way, renamed
+from limpet.compat.strands.dialects.blocks import (
+    TO_PYTHON,
+    TO_TYPESCRIPT,
+    BlockNames,
+    inverted,
+    renamed,
+)
 from limpet.compat.strands.records import SCHEMA_VERSION
 from limpet.errors import InvalidInput, Unsupported
 from limpet.model import JSON
@@ -48,7 +54,7 @@ Dialect: TypeAlias = Literal["typescript", "python"]
 Data: TypeAlias = dict[str, Any]
 
 BRIDGE = "limpet_bridge"
-_WHOLE = ""  # stands in a bridge for all of the data
+_WHOLE = ""  # the key in a bridge for all of the data
 
 _ENVELOPE = {"schemaVersion": "schema_version", "createdAt": "created_at", "appData": "app_data"}
 _FIELDS = {
@@ -60,10 +66,10 @@ _FIELDS = {
 _STASH = {"storageType": "storage_type"}
 
 
-class _Side(NamedTuple):
-    """What is said on the way to one of the SDKs; `back` is the way to the other."""
+class _Target(NamedTuple):
+    """How to translate to the dialect of one SDK; `back` translates data to the other."""
 
-    way: Way
+    blocks: BlockNames
     names: dict[str, str]
     fields: dict[str, str]
     stash: dict[str, str]
@@ -75,10 +81,10 @@ class _Side(NamedTuple):
 
 
 def dialect_of(wire: JSON) -> Dialect | None:
-    """Tell whose words a snapshot is in; None if it does not say.
+    """Return the dialect of a snapshot; None if it is unknown.
 
-    Documents of Limpet in folders have the fields of TypeScript in any case. Those of Python are
-    there only if the data is Python's.
+    Documents of Limpet in folders always have the fields of TypeScript, and those of Python only if
+    the data is Python's.
     """
     if not isinstance(wire, dict):
         return None
@@ -91,8 +97,8 @@ def to_python(wire: JSON) -> dict[str, JSON]:
     """Return a snapshot as the SDK for Python writes it.
 
     Raises:
-        InvalidInput: it is no object with `data`.
-        Unsupported: it is a graph or swarm in the middle of its run.
+        InvalidInput: it is not an object with `data`.
+        Unsupported: it is a graph or swarm that has not finished its run.
     """
     return _translated(wire, _PYTHON, "python")
 
@@ -101,57 +107,53 @@ def to_typescript(wire: JSON) -> dict[str, JSON]:
     """Return a snapshot as the SDK for TypeScript writes it.
 
     Raises:
-        InvalidInput: it is no object with `data`.
-        Unsupported: it is a graph or swarm in the middle of its run.
+        InvalidInput: it is not an object with `data`.
+        Unsupported: it is a graph or swarm that has not finished its run.
     """
     return _translated(wire, _TYPESCRIPT, "typescript")
 
 
-def _check(wire: JSON) -> JSON:
+def _translated(wire: JSON, to: _Target, dialect: Dialect) -> dict[str, JSON]:
     if not isinstance(wire, dict) or "data" not in wire:
-        raise InvalidInput(f"a snapshot is an object with data. type=`{type(wire).__name__}`")
-    return wire
-
-
-def _translated(wire: JSON, side: _Side, dialect: Dialect) -> dict[str, JSON]:
+        raise InvalidInput(f"a snapshot must be an object with data. type=`{type(wire).__name__}`")
     try:
-        own: dict[str, JSON] = deepcopy(_check(wire))
-        return own if dialect_of(own) == dialect else _put_into_words(own, side)
+        own: dict[str, JSON] = deepcopy(wire)
+        return own if dialect_of(own) == dialect else _translate(own, to)
     except RecursionError:
-        raise InvalidInput("a snapshot is nested too deep") from None
+        raise InvalidInput("the snapshot is nested too deep") from None
 
 
-def _put_into_words(wire: dict[str, JSON], side: _Side) -> dict[str, JSON]:
-    # Who says both, says the same; the words of the goal may come from Limpet's own files.
-    doubled = [there for here, there in side.names.items() if here in wire and there in wire]
-    told = renamed({name: wire[name] for name in wire if name not in doubled}, side.names)
-    data = told["data"]
+def _translate(wire: dict[str, JSON], to: _Target) -> dict[str, JSON]:
+    # If a field has both names, the values are equal: Limpet's own files may hold both.
+    doubled = [there for here, there in to.names.items() if here in wire and there in wire]
+    result = renamed({name: wire[name] for name in wire if name not in doubled}, to.names)
+    data = result["data"]
     if isinstance(data, dict):
-        is_team = "orchestratorId" in data or "orchestrator_id" in data
-        told.setdefault("scope", "multiAgent" if is_team else "agent")
-        app_data = told.setdefault(side.app_data, {})
+        is_graph = "orchestratorId" in data or "orchestrator_id" in data
+        result.setdefault("scope", "multiAgent" if is_graph else "agent")
+        app_data = result.setdefault(to.app_data, {})
         bridge = app_data.pop(BRIDGE, None) if isinstance(app_data, dict) else None
-        told["data"] = _crossed(data, bridge, side)
-        # Who does not say whose words they are expects none of them back.
+        result["data"] = _translate_data(data, bridge, to)
+        # Without a known dialect there is no way back.
         if dialect_of(wire) is not None and isinstance(app_data, dict):
-            app_data |= _lost(data, told["data"], side)
-    told.setdefault(side.schema_version, SCHEMA_VERSION)
-    told.setdefault(side.created_at, "")
-    return told
+            app_data |= _bridge(data, result["data"], to)
+    result.setdefault(to.schema_version, SCHEMA_VERSION)
+    result.setdefault(to.created_at, "")
+    return result
 
 
-def _crossed(data: Data, bridge: JSON, side: _Side) -> Data:
-    """Return data in the words of the goal, with what it had kept in the bridge."""
-    plain = side.data(data)
+def _translate_data(data: Data, bridge: JSON, to: _Target) -> Data:
+    """Return translated data, with the values that the bridge kept from an earlier translation."""
+    plain = to.data(data)
     if not isinstance(bridge, dict):
         return plain
     kept = _put(plain, bridge)
-    return kept if side.back(kept) == data else plain
+    return kept if to.back(kept) == data else plain
 
 
-def _lost(data: Data, told: Data, side: _Side) -> dict[str, JSON]:
-    """Return a bridge for what the way back would not bring: fields, or single messages."""
-    back = side.back(told)
+def _bridge(data: Data, translated: Data, to: _Target) -> dict[str, JSON]:
+    """Return a bridge with the fields and messages that the way back would change."""
+    back = to.back(translated)
     if back == data:
         return {}
     lost: dict[str, JSON] = {}
@@ -165,13 +167,13 @@ def _lost(data: Data, told: Data, side: _Side) -> dict[str, JSON]:
         else:
             lost[name] = value
     put = _put(back, lost)
-    if put != data or side.data(put) != told:  # it has words of the other SDK for something else
+    if put != data or to.data(put) != translated:  # it uses names of the other SDK otherwise
         lost = {_WHOLE: data}
     return {BRIDGE: deepcopy(lost)}
 
 
 def _put(data: Data, bridge: dict[str, JSON]) -> Data:
-    """Return data with what a bridge holds in its places."""
+    """Return data with the values of a bridge."""
     if isinstance(bridge.get(_WHOLE), dict):
         return dict(bridge[_WHOLE])
     put = dict(data)
@@ -185,53 +187,53 @@ def _put(data: Data, bridge: dict[str, JSON]) -> Data:
     return put
 
 
-def _data(data: Data, side: _Side) -> Data:
-    """Return the data of an agent in other words, but for its interrupts."""
-    told = renamed(data, side.fields)
-    prompt, stash = side.fields.get("systemPrompt", "systemPrompt"), told.get("stash")
-    if isinstance(told.get("messages"), list):
-        told["messages"] = [blocks.message(each, side.way) for each in told["messages"]]
-    if prompt in told:
-        told[prompt] = blocks.blocks(told[prompt], side.way)
+def _agent_data(data: Data, to: _Target) -> Data:
+    """Translate the data of an agent, except its interrupts."""
+    result = renamed(data, to.fields)
+    prompt, stash = to.fields.get("systemPrompt", "systemPrompt"), result.get("stash")
+    if isinstance(result.get("messages"), list):
+        result["messages"] = [blocks.message(each, to.blocks) for each in result["messages"]]
+    if prompt in result:
+        result[prompt] = blocks.blocks(result[prompt], to.blocks)
     if isinstance(stash, dict):
-        told["stash"] = renamed(stash, side.stash)
-    return told
+        result["stash"] = renamed(stash, to.stash)
+    return result
 
 
 def _python_data(data: Data) -> Data:
     if "orchestratorId" in data:
-        return _python_team(data)
-    told = _data(data, _PYTHON)
+        return _python_graph(data)
+    result = _agent_data(data, _PYTHON)
     found = data.get("interrupts", {})
-    if found is None:  # it stands for "leave as it is", for which Python leaves the field out
-        del told["interrupt_state"]
+    if found is None:  # it means "unchanged", for which Python leaves the field out
+        del result["interrupt_state"]
     elif "interrupts" in data and isinstance(found, dict):
-        told["interrupt_state"] = interrupts.to_python(found)
-        pending = told["interrupt_state"].get("pending_tool_execution")
-        messages = told.get("messages")
+        result["interrupt_state"] = interrupts.to_python(found)
+        pending = result["interrupt_state"].get("pending_tool_execution")
+        messages = result.get("messages")
         if pending is not None and isinstance(messages, list):
             asking = pending["assistant_message"]
-            told["messages"] = messages if messages[-1:] == [asking] else [*messages, asking]
-    return told
+            result["messages"] = messages if messages[-1:] == [asking] else [*messages, asking]
+    return result
 
 
 def _typescript_data(data: Data) -> Data:
     if "orchestrator_id" in data:
-        return _typescript_team(data)
-    told = _data(data, _TYPESCRIPT)
+        return _typescript_graph(data)
+    result = _agent_data(data, _TYPESCRIPT)
     found = data.get("interrupt_state")
     if isinstance(found, dict):
-        told["interrupts"] = interrupts.to_typescript(found)
-        pending = told["interrupts"].get("pendingToolExecution")
-        messages = told.get("messages")
-        # There the call and its result are appended together, once it is answered.
+        result["interrupts"] = interrupts.to_typescript(found)
+        pending = result["interrupts"].get("pendingToolExecution")
+        messages = result.get("messages")
+        # TypeScript appends the call and its result together, once it is answered.
         if pending is not None and isinstance(messages, list):
             asking = pending["assistantMessageData"]
-            told["messages"] = messages[:-1] if messages[-1:] == [asking] else messages
-    return told
+            result["messages"] = messages[:-1] if messages[-1:] == [asking] else messages
+    return result
 
 
-def _python_team(data: Data) -> Data:
+def _python_graph(data: Data) -> Data:
     state = data.get("state")
     if isinstance(state, dict):
         nodes = state.get("nodes")
@@ -248,28 +250,24 @@ def _is_idle(node: JSON) -> bool:
     return isinstance(node, dict) and node.get("status") in ("PENDING", "COMPLETED")
 
 
-def _typescript_team(data: Data) -> Data:
+def _typescript_graph(data: Data) -> Data:
     state = data.get("state")
     if isinstance(state, dict) and state.get("next_nodes_to_execute"):
         raise _unfinished(data["orchestrator_id"], "state.next_nodes_to_execute")
-    told = renamed(data, _TYPESCRIPT.fields)
-    told.pop("state", None)  # without one it begins at the beginning
-    return told
+    result = renamed(data, _TYPESCRIPT.fields)
+    result.pop("state", None)  # without a state the run starts at the beginning
+    return result
 
 
 def _unfinished(name: JSON, field: str) -> Unsupported:
     return Unsupported(
-        "what a graph or swarm does next cannot be translated in the middle of its run. "
+        "a graph or swarm that has not finished its run cannot be translated. "
         f"orchestrator_id=`{name}` field=`{field}`"
     )
 
 
-def _turned(names: dict[str, str]) -> dict[str, str]:
-    return {there: here for here, there in names.items()}
-
-
-_PYTHON = _Side(
-    way=TO_PYTHON,
+_PYTHON = _Target(
+    blocks=TO_PYTHON,
     names=_ENVELOPE,
     fields=_FIELDS,
     stash=_STASH,
@@ -280,11 +278,11 @@ _PYTHON = _Side(
     back=_typescript_data,
 )
 
-_TYPESCRIPT = _Side(
-    way=TO_TYPESCRIPT,
-    names=_turned(_ENVELOPE),
-    fields=_turned(_FIELDS),
-    stash=_turned(_STASH),
+_TYPESCRIPT = _Target(
+    blocks=TO_TYPESCRIPT,
+    names=inverted(_ENVELOPE),
+    fields=inverted(_FIELDS),
+    stash=inverted(_STASH),
     app_data="appData",
     created_at="createdAt",
     schema_version="schemaVersion",

@@ -1,4 +1,4 @@
-"""A run in the hands of its worker, in both faces."""
+"""The handles by which a worker uses its run, sync and async."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import (
@@ -9,9 +9,11 @@ from contextlib import (
     suppress,
 )
 
+from limpet.api import leases
 from limpet.api.aio_scope import AsyncLease
+from limpet.api.aio_scope import claim_patiently as claim_patiently_async
 from limpet.api.opened import Opened
-from limpet.api.scope import Lease
+from limpet.api.scope import Lease, claim_patiently
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import info as read_info
 from limpet.api.watching import Hub, Watcher
@@ -22,47 +24,47 @@ from limpet.runs.attempt import Attempt, Plan, check_adoptable
 from limpet.runs.model import Aborted
 
 
-class _Watch:
-    """Hears that a run was aborted. The hub fills it, so it needs no thread of its own."""
+class _AbortWatch:
+    """Notices that a run was aborted, without a thread of its own."""
 
-    def __init__(self, engine: Opened, plan: Plan, attempt: Attempt) -> None:
-        self._hub = engine.companion(Hub)
+    def __init__(self, opened: Opened, plan: Plan, attempt: Attempt) -> None:
+        self._hub = opened.companion(Hub)
         self._attempt = attempt
         self._watcher = Watcher(Topic(Target(plan.scope)), lambda: None, exists=True)
         self.is_over = False  # the run was deleted, or the store is closed
 
-    def __enter__(self) -> "_Watch":
+    def __enter__(self) -> "_AbortWatch":
         self._hub.join(self._watcher)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._hub.leave(self._watcher)
 
-    def look(self) -> None:
-        """Let the attempt hear what is new."""
-        with suppress(LimpetError):  # nothing is heard any more: the next step will say why
+    def poll(self) -> None:
+        """Report new heads of the run to the attempt."""
+        with suppress(LimpetError):  # the watch has failed: the next step will raise why
             news, is_over = self._watcher.take()
             for info in news:
-                self._attempt.hear(info)
+                self._attempt.observe(info)
             self.is_over = self.is_over or is_over
 
 
-class _Held:
-    """What both faces show of a run."""
+class _RunHandle:
+    """What `Run` and `AsyncRun` share."""
 
-    def __init__(self, attempt: Attempt, lease: Lease | AsyncLease, watch: _Watch) -> None:
+    def __init__(self, attempt: Attempt, lease: Lease | AsyncLease, watch: _AbortWatch) -> None:
         self._attempt = attempt
         self._lease = lease
         self._watch = watch
 
     @property
     def run_id(self) -> str:
-        """The name of the run, which is that of its session."""
+        """The name of the run, and of its session."""
         return self._lease.session_id
 
     @property
     def state(self) -> JSON:
-        """The state that was saved last before this worker began; None if there was none.
+        """The last state that was saved before this worker began; None if there was none.
 
         It is the worker's own copy.
         """
@@ -70,7 +72,7 @@ class _Held:
 
     @property
     def resumed(self) -> bool:
-        """Whether another worker, or an earlier attempt, began this run."""
+        """Whether an earlier attempt, of this or another worker, began this run."""
         return self._attempt.resumed
 
     @property
@@ -80,12 +82,12 @@ class _Held:
 
     @property
     def aborted(self) -> bool:
-        """Whether the run was aborted. Costs next to nothing, so a loop may ask often."""
-        self._watch.look()
+        """Whether the run was aborted. Needs no I/O, so a loop may check it often."""
+        self._watch.poll()
         return self._attempt.aborted
 
     def check(self) -> None:
-        """Raise if there is no use in going on: a step would be refused.
+        """Raise if the next step would be refused.
 
         Raises:
             Aborted: the run was aborted.
@@ -95,14 +97,14 @@ class _Held:
             raise Aborted(f"the run was aborted. run_id=`{self.run_id}`")
         if self._watch.is_over:
             raise Conflict(f"the run was deleted. run_id=`{self.run_id}`")
-        if self._attempt.superseded or self._lease._term.is_lost:
+        if self._attempt.superseded or leases.is_lost(self._lease):
             raise Conflict(f"the lease has passed to another worker. run_id=`{self.run_id}`")
 
 
-class Run(_Held):
-    """A run in the hands of its worker. Made by `start` and `adopt`; one step at a time."""
+class Run(_RunHandle):
+    """A run that this worker holds. Made by `start` and `adopt`; one step at a time."""
 
-    def __init__(self, store: Store, attempt: Attempt, lease: Lease, watch: _Watch) -> None:
+    def __init__(self, store: Store, attempt: Attempt, lease: Lease, watch: _AbortWatch) -> None:
         """Made by `start` and `adopt`."""
         super().__init__(attempt, lease, watch)
         self._store = store
@@ -115,26 +117,26 @@ class Run(_Held):
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
     ) -> SnapshotInfo:
-        """Save the state of the run: whoever resumes it goes on from here.
+        """Save the state of the run: a worker that resumes it continues from here.
 
-        With `keep` it stays in history; otherwise the next step takes its place. Labels and
-        metadata are those of this one step, beside those of the run. The lease is renewed in the
-        background, so that a step may take as long as it likes.
+        With `keep` it stays in history; otherwise the next step replaces it. Labels and metadata
+        are added to those of the run, for this step only. The lease is renewed in the background,
+        so steps may be far apart.
 
         Raises:
             Aborted: the run was aborted. Nothing was saved.
-            Conflict: the lease has passed to another worker, or somebody else wrote at the address
+            Conflict: the lease has passed to another worker, or another program wrote to the scope
                 of the run. Nothing was saved.
         """
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
         return self._store.driver.drive(verb)
 
 
-class AsyncRun(_Held):
+class AsyncRun(_RunHandle):
     """Async twin of `Run`."""
 
     def __init__(
-        self, store: AsyncStore, attempt: Attempt, lease: AsyncLease, watch: _Watch
+        self, store: AsyncStore, attempt: Attempt, lease: AsyncLease, watch: _AbortWatch
     ) -> None:
         """Made by `start` and `adopt`."""
         super().__init__(attempt, lease, watch)
@@ -153,16 +155,27 @@ class AsyncRun(_Held):
         return await self._store.driver.drive(verb)
 
 
+def hold(
+    store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float
+) -> AbstractContextManager[Run] | AbstractAsyncContextManager[AsyncRun]:
+    """Return the context manager that holds a run for a block."""
+    if isinstance(store, Store):
+        scope = store.scope(*plan.scope)
+        return _held(store, plan, claim_patiently(scope, plan.owner, ttl_s, wait_s))
+    claim = claim_patiently_async(store.scope(*plan.scope), plan.owner, ttl_s, wait_s)
+    return _held_async(store, plan, claim)
+
+
 @contextmanager
-def held(store: Store, plan: Plan, claim: AbstractContextManager[Lease]) -> Iterator[Run]:
-    """Take a run, let the caller work on it, and close it according to how that ended."""
-    engine = store.driver.opened
+def _held(store: Store, plan: Plan, claim: AbstractContextManager[Lease]) -> Iterator[Run]:
+    """Claim a run for a block, and complete or fail it when the block ends."""
+    opened = store.driver.opened
     if plan.adopts:
         check_adoptable(plan.scope, store.driver.run(read_info(plan.scope, None)))
     with claim as lease:
-        attempt = Attempt(engine.tools, plan, lease.token)
+        attempt = Attempt(opened.tools, plan, lease.token)
         store.driver.drive(attempt.begin())
-        with _Watch(engine, plan, attempt) as watch:
+        with _AbortWatch(opened, plan, attempt) as watch:
             try:
                 yield Run(store, attempt, lease, watch)
             except BaseException as error:
@@ -172,17 +185,17 @@ def held(store: Store, plan: Plan, claim: AbstractContextManager[Lease]) -> Iter
 
 
 @asynccontextmanager
-async def held_async(
+async def _held_async(
     store: AsyncStore, plan: Plan, claim: AbstractAsyncContextManager[AsyncLease]
 ) -> AsyncIterator[AsyncRun]:
-    """Async twin of `held`."""
-    engine = store.driver.opened
+    """Async twin of `_held`."""
+    opened = store.driver.opened
     if plan.adopts:
         check_adoptable(plan.scope, await store.driver.run(read_info(plan.scope, None)))
     async with claim as lease:
-        attempt = Attempt(engine.tools, plan, lease.token)
+        attempt = Attempt(opened.tools, plan, lease.token)
         await store.driver.drive(attempt.begin())
-        with _Watch(engine, plan, attempt) as watch:
+        with _AbortWatch(opened, plan, attempt) as watch:
             try:
                 yield AsyncRun(store, attempt, lease, watch)
             except BaseException as error:

@@ -1,10 +1,9 @@
-"""How a row stands in a store: pure.
+"""How a Genkit row is stored as a snapshot, and read back. Pure.
 
-The id, the parent, the status and the state are those of a kept snapshot; what else is in a row
-is `metadata["genkit"]`, word for word.
+Id, parent, status and state are those of a kept snapshot; the other fields of the row are in
+`metadata["genkit"]`, unchanged.
 """
 
-from datetime import datetime
 from typing import Any
 
 from limpet.compat.genkit.records import SessionSnapshot
@@ -15,27 +14,26 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotInfo
 
 FACADE = "genkit"
-_STATELESS = (
-    "genkit_stateless"  # the metadata of a row without a state, which is not one that is null
-)
-_BORN = "genkit_born"  # tells two that are made at once under one id apart, though they be equal
+_STATELESS = "genkit_stateless"  # in metadata: the row has no state, which differs from null
+_BORN = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
 
 _ELSEWHERE = ("snapshotId", "sessionId", "parentId", "status", "state")
 
 
-def facts_of(row: Row, *, born: str) -> dict[str, Any]:
-    """Return what is saved of a new row: the options of `Scope.save`."""
+def save_options(row: Row, *, born: str) -> dict[str, Any]:
+    """Return the options of `Scope.save` for a new row."""
+    made = moment_of(row.created_at)
     return {
         "state": None if row.state is ABSENT else row.state,
         "parent": row.parent_id,
         "status": row.status,
         "metadata": {_BORN: born, **_metadata(row)},
-        "created_at": _moment(row),
+        "created_at": None if made is None else times.from_us(made),
     }
 
 
 def replaced(stored: Snapshot, row: Row) -> Snapshot:
-    """Return a stored snapshot with a row in its place; what others keep beside it stays."""
+    """Return a stored snapshot with the content of a row; metadata of other programs stays."""
     others = {k: v for k, v in stored.metadata.items() if k not in (FACADE, _STATELESS)}
     return stored.with_(
         state=None if row.state is ABSENT else row.state,
@@ -45,10 +43,10 @@ def replaced(stored: Snapshot, row: Row) -> Snapshot:
 
 
 def row_of(info: SnapshotInfo, session_id: str) -> Row:
-    """Return the row that a snapshot is, whoever saved it; without its state if it has none here.
+    """Return the row of a snapshot, whichever program saved it; without a state if `info` has none.
 
     Raises:
-        Corrupt: what stands beside the state is no such thing.
+        Corrupt: the metadata is not that of a row.
     """
     envelope = _envelope(info)
     default = {
@@ -69,8 +67,8 @@ def row_of(info: SnapshotInfo, session_id: str) -> Row:
         raise Corrupt(f"the metadata is not that of a row. snapshot_id=`{info.id}`") from cause
 
 
-def sketch_of(info: SnapshotInfo, session_id: str) -> Row:
-    """Return so much of a row as tells which one is the latest."""
+def summary_of(info: SnapshotInfo, session_id: str) -> Row:
+    """Return the fields of a row that decide which one is the latest."""
     made = _envelope(info).get("createdAt")
     return SessionSnapshot(
         snapshot_id=info.id,
@@ -82,8 +80,7 @@ def sketch_of(info: SnapshotInfo, session_id: str) -> Row:
 
 
 def _metadata(row: Row) -> dict[str, JSON]:
-    wire = row.to_json()
-    envelope = {name: value for name, value in wire.items() if name not in _ELSEWHERE}
+    envelope = {name: value for name, value in row.to_json().items() if name not in _ELSEWHERE}
     return {FACADE: envelope, **({_STATELESS: True} if row.state is ABSENT else {})}
 
 
@@ -92,8 +89,3 @@ def _envelope(info: SnapshotInfo) -> dict[str, JSON]:
     if not isinstance(envelope, dict):
         return {}
     return {name: value for name, value in envelope.items() if name not in _ELSEWHERE}
-
-
-def _moment(row: Row) -> datetime | None:
-    made = moment_of(row.created_at)
-    return None if made is None else times.from_us(made)

@@ -1,7 +1,7 @@
-"""Where the sessions of a tenant are. Pure.
+"""The sessions of each tenant. Pure.
 
-A tenant's session is `tenant/session`, one of nobody just `session`. `%` and `/` inside of either
-are escaped, so that whatever they hold, no session is that of another tenant, or of nobody.
+The session of a tenant is stored as `tenant/session`, one without a tenant as `session`. `%` and
+`/` inside either name are escaped, so no name can reach the session of another tenant.
 """
 
 import inspect
@@ -18,36 +18,34 @@ PrefixOf: TypeAlias = Callable[[Any], str | None]
 
 
 class Tenant(NamedTuple):
-    """Whose sessions are looked at: those that begin with `prefix`, which is empty for nobody's."""
+    """A tenant: its stored sessions begin with `prefix`, which is empty for no tenant."""
 
     prefix: str = ""
 
     def scope(self, session_id: str) -> ScopeKey:
-        """Return where a session is."""
         return ScopeKey(self.prefix + _escaped(session_id))
 
     def session_of(self, stored: str) -> str | None:
-        """Return the session that is stored under a name, None if it is not this tenant's."""
+        """Return the session of a stored name, None if it is not this tenant's."""
         if not stored.startswith(self.prefix):
             return None
         inside = stored.removeprefix(self.prefix)
         plain = inside.replace("%2F", "/").replace("%25", "%")
-        # Others may have names of their own, of which two would read as one session.
+        # Other programs choose names freely: two of them must not read as one session.
         return plain if plain and _escaped(plain) == inside else None
 
 
 def check_prefix_of(prefix_of: PrefixOf | None) -> PrefixOf | None:
-    """Return a function that names tenants, or None for none."""
     if prefix_of is not None and not callable(prefix_of):
         raise InvalidInput(f"prefix_of must be a function. type=`{type(prefix_of).__name__}`")
     return prefix_of
 
 
 def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
-    """Return the tenant that a context stands for.
+    """Return the tenant of a context.
 
     Raises:
-        InvalidInput: it is not told. To take it for nobody's would show it to everybody.
+        InvalidInput: the context names no tenant. Without one, every caller would see the session.
     """
     named = prefix_of(context) if prefix_of is not None else _named_in(context)
     if named is None:

@@ -1,7 +1,7 @@
-"""How a checkpoint stands in a store, and how it is found by its id.
+"""How a checkpoint is stored as a snapshot, and found by its id.
 
-Its home is the scope of its graph in the session of its run, for good. What it belongs to now is
-told by its labels, so that a move to another run or graph is one overwrite.
+It is saved in the scope of its graph in the session of its run, and stays there. Its labels say to
+which run and graph it belongs now, so that a move to another one is a single overwrite.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,18 +23,18 @@ GRAPH: Final = "graph_id"
 NODE: Final = "node_id"
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 
-_FACADE = "agentos"  # the key of the metadata that holds what is neither state nor label
+_FACADE = "agentos"  # in metadata: the fields that are neither state nor label
 _SIZE = "state_size"
-_BYTES = "state_bytes"  # of the state that this is the size of: others may change that
-_NO_NODE = "__fork__"  # where a run stands that was forked from what others saved
+_BYTES = "state_bytes"  # of the state with that size: another program may replace the state
+_NO_NODE = "__fork__"  # the node of a fork of a snapshot that has none
 _ELSEWHERE = ("id", "graphId", "runId", "nodeId", "state")
 
 
 def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = None) -> Commit:
-    """Return the commit of a checkpoint, everything in it encoded: for a new one in its home.
+    """Return the encoded commit of a checkpoint, by default in the scope of its graph.
 
     Raises:
-        InvalidInput: something in it is not JSON (the message has its path), or too large.
+        InvalidInput: a value is not JSON (the message has its path), or too large.
     """
     rest = checkpoint.to_json()
     for name in _ELSEWHERE:
@@ -50,7 +50,7 @@ def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = Non
         stamp=tools.draw(),
         state_bytes_max=tools.state_bytes_max,
     )
-    # Only now is it certain that the state is JSON, and has a length.
+    # Measured only now, when the state is known to be JSON.
     body = commit.body if isinstance(commit.body, bytes) else b""
     size = {_SIZE: length_of(checkpoint.state), _BYTES: len(body)}
     metadata = {**size, _FACADE: rest}
@@ -62,7 +62,7 @@ def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> 
     wire = checkpoint_of(source).to_json()
     stamp = tools.draw()
     name, id = (ids.mint(stamp.now, each.bits, "") for each in (stamp, tools.draw()))
-    # What belongs to a tenant stays there.
+    # The fork stays with the tenant of its source.
     tenant, slash, _ = source.session_id.rpartition("/")
     run_id = f"{tenant}{slash}{name}"
     origin: dict[str, JSON] = {"checkpointId": source.id, "runId": wire["runId"]}
@@ -77,16 +77,16 @@ def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> 
         "forkedFrom": origin,
     }
     fork = Checkpoint.from_json(wire)
-    # What comes from another kind of scope stays visible to whoever keeps such scopes.
+    # In the kind of its source, so that the program that uses this kind sees it.
     scope = limits.check_scope(run_id, fork.graph_id, source.scope.kind)
     return commit_of(fork, tools, scope)._replace(forked_from=SnapshotRef(source.scope, source.id))
 
 
 def patch_of(patch: object) -> dict[str, Any] | None:
-    """Return a copy of what a patch says of the four partitions, as nobody can change it.
+    """Return a copy of the four partitions of a patch.
 
     Raises:
-        InvalidInput: it is no mapping, or one of them is none.
+        InvalidInput: the patch or a partition is not a mapping.
     """
     if patch is None:
         return None
@@ -105,7 +105,6 @@ def patch_of(patch: object) -> dict[str, Any] | None:
 
 
 def _patched(state: JSON, patch: Mapping[str, Any]) -> JSON:
-    """Return a state in whose partitions some keys are replaced."""
     if not isinstance(state, dict):
         raise InvalidInput(f"only an object can be patched. type=`{type(state).__name__}`")
     for name, part in patch.items():
@@ -118,12 +117,12 @@ def _patched(state: JSON, patch: Mapping[str, Any]) -> JSON:
 
 
 def checkpoint_of(found: Snapshot) -> Checkpoint:
-    """Return a snapshot as the checkpoint that it is; what others saved has defaults."""
+    """Return the checkpoint of a snapshot; one of another program has defaults."""
     return Checkpoint.from_json({**_facts(found), "state": found.state})
 
 
 def metadata_of(info: SnapshotInfo) -> CheckpointMetadata:
-    """Return what a listing shows; the size of what others saved or changed is in bytes."""
+    """Return what listings show; the size of another program's state is in bytes."""
     facts = _facts(info)
     size = info.metadata.get(_SIZE) if info.metadata.get(_BYTES) == info.size else None
     return CheckpointMetadata(
@@ -138,18 +137,17 @@ def metadata_of(info: SnapshotInfo) -> CheckpointMetadata:
 
 
 def is_checkpoint(info: SnapshotInfo) -> bool:
-    """Tell whether a snapshot is a checkpoint, and not something else with such a label or id."""
+    """Return whether a snapshot is a checkpoint, and not another one with such a label or id."""
     return info.scope.kind == KIND or isinstance(info.metadata.get(_FACADE), dict)
 
 
 def timestamp_of(info: SnapshotInfo) -> float:
-    """Return when a checkpoint says that it was taken."""
     timestamp: float = _facts(info)["timestamp"]
     return timestamp
 
 
 def _facts(info: SnapshotInfo) -> dict[str, Any]:
-    """Return everything of a checkpoint but its state, as on the wire."""
+    """Return the wire fields of a checkpoint except its state."""
     rest = info.metadata.get(_FACADE)
     facts: dict[str, Any] = dict(rest) if isinstance(rest, dict) else {}
     if not is_timestamp(facts.get("timestamp")):
@@ -164,18 +162,18 @@ def _facts(info: SnapshotInfo) -> dict[str, Any]:
 
 
 def _moment_of(timestamp: float) -> datetime | None:
-    """Return the moment of a timestamp, from which its age counts; None if there is none such."""
+    """Return the time of a timestamp, None if it is out of range."""
     try:
         return times.from_us(int(timestamp * 1000))
     except (Corrupt, OverflowError, ValueError):
         return None
 
 
-# Ids are unique in a scope, and a checkpoint may be in any: these look for it in all.
+# Ids are unique within a scope, and a checkpoint may be in any: these search all of them.
 
 
 def read(checkpoint_id: str) -> Work[Snapshot | None]:
-    """Read the checkpoint of an id; if there is none, what others saved last under that id."""
+    """Read the checkpoint of an id, else the last snapshot of that id by another program."""
     id = limits.check_id("checkpoint_id", checkpoint_id)
 
     def work(backend: Backend) -> Snapshot | None:
@@ -195,18 +193,17 @@ def read(checkpoint_id: str) -> Work[Snapshot | None]:
 
 
 def upsert(commit: Commit) -> Work[SnapshotInfo]:
-    """Store a checkpoint: where its id is already, else in the home of the commit."""
+    """Store a checkpoint in the scope that has its id, else in the scope of the commit."""
 
     def work(backend: Backend) -> SnapshotInfo:
-        there = filter(is_checkpoint, _named(backend, commit.id or ""))
-        home = next((info.scope for info in there), commit.scope)
-        return backend.commit(commit._replace(scope=home))
+        found = filter(is_checkpoint, _named(backend, commit.id or ""))
+        scope = next((info.scope for info in found), commit.scope)
+        return backend.commit(commit._replace(scope=scope))
 
     return work
 
 
 def delete(checkpoint_id: str) -> Work[None]:
-    """Remove the checkpoint of an id, wherever it is."""
     id = limits.check_id("checkpoint_id", checkpoint_id)
 
     def work(backend: Backend) -> None:
