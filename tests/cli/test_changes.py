@@ -376,7 +376,7 @@ def test_compact_and_repair(command: Command, any_url: str) -> None:
     assert done.returncode == 0
     assert json.loads(done.stdout)["bytes"] >= 0
     done = command("repair", "--url", any_url)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "✓ nothing is wrong\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "✓ no errors\n", "")
 
 
 def test_compact_says_how_much(url: str, says: Says) -> None:

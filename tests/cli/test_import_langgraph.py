@@ -52,7 +52,7 @@ def test_from_a_file(command: Command, any_url: str, tmp_path: Path) -> None:
         conn.commit()
     done = command(*words)
     assert done.returncode == 1
-    assert done.stderr.count("left out  bob/1:main@") == 3
+    assert done.stderr.count("skipped  bob/1:main@") == 3
 
 
 def test_what_is_not_there(command: Command, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`limpet prune`: forget old snapshots."""
+"""`limpet prune`: delete old snapshots."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,32 +12,32 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    complete_session,
     confirm,
     echo_json,
     existing_store,
     json_option,
-    make_console,
     url_option,
     yes_option,
 )
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK
-from limpet.views.sizes import count_text, size_text, visible, without_secrets
+from limpet.views.format import count_text, size_text, visible, without_secrets
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PIECE = re.compile(r"(\d+)([smhdw])")
 
 
 def duration(text: str) -> timedelta:
-    """Return a time as people write it: 90s, 15m, 12h, 30d, 8w, also 1d12h."""
+    """Parse 90s, 15m, 12h, 30d, 8w, also 1d12h."""
     pieces = _PIECE.findall(text)
     if not pieces or "".join(map("".join, pieces)) != text:
-        raise click.BadParameter(f"it must be like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
+        raise click.BadParameter(f"write it like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
     try:
         each = (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in pieces)
         return sum(each, timedelta())
     except (OverflowError, ValueError):
-        raise click.BadParameter("it is longer than any history") from None
+        raise click.BadParameter("the time is too long") from None
 
 
 @click.command()
@@ -47,12 +47,12 @@ def duration(text: str) -> timedelta:
     "--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each scope."
 )
 @click.option(
-    "--older-than", type=duration, metavar="TIME", help="Keep what is younger: 90s 15m 12h 30d 8w."
+    "--older-than", type=duration, metavar="TIME", help="Keep younger ones: 90s 15m 12h 30d 8w."
 )
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of the store.")
-@click.option("--prefix", metavar="TEXT", default="", help="In all sessions whose id begins so.")
+@click.option("--prefix", metavar="TEXT", default="", help="In all sessions with this prefix.")
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
 @url_option
 @json_option
@@ -69,14 +69,14 @@ def prune(
     url: str,
     as_json: bool,
 ) -> int:
-    """Forget old snapshots of a SESSION, or of one SCOPE of it.
+    """Delete old snapshots of a SESSION, or of one SCOPE of it.
 
-    What goes is outside the newest --keep-last and older than --older-than, as far as they are
-    given; a head never goes. Shows what will go and asks, except with --yes or --dry-run.
-    SESSION and SCOPE must be named in full.
+    Deletes snapshots that are not among the newest --keep-last and are older than --older-than; at
+    least one of the two is required. A head is never deleted. Shows what will be deleted and asks,
+    except with --yes or --dry-run. SESSION and SCOPE must be written in full.
 
     \b
-    --json: a line for each scope of which something goes:
+    --json: a line for each scope from which snapshots are deleted:
             {"session_id": text, "scope_id": text, "kind": text, "count": snapshots,
              "bytes": of their states, "dry_run": true or false}
 
@@ -86,9 +86,9 @@ def prune(
       limpet prune --all --older-than 30d --keep-last 5 --dry-run
     """
     if (session is not None) + everywhere + bool(prefix) != 1:
-        raise click.UsageError("name a SESSION, or say --all or --prefix")
+        raise click.UsageError("give one of SESSION, --all or --prefix")
     if keep_last is None and older_than is None:
-        raise click.UsageError("say --keep-last or --older-than, or both")
+        raise click.UsageError("give --keep-last or --older-than, or both")
     with existing_store(url) as store:
         where = _Where(session, scope, kind, prefix)
         work = _Pruning(store, keep_last, older_than, as_json=as_json)
@@ -97,15 +97,12 @@ def prune(
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Which scopes are meant."""
-
     session_id: str | None
     scope_id: str | None
     kind: str | None
     prefix: str
 
     def scopes(self, store: limpet.Store) -> Iterator[limpet.ScopeKey]:
-        """Yield them; NotFound if there is none of that name."""
         found = False
         for each in store.scopes(self.session_id, kind=self.kind, prefix=self.prefix):
             if self.scope_id in (None, each.key.scope_id):
@@ -114,12 +111,10 @@ class _Where:
         if not found and self.session_id is not None:
             where = f"session_id=`{self.session_id}`"
             where += "" if self.scope_id is None else f" scope_id=`{self.scope_id}`"
-            raise limpet.NotFound(f"there is nothing of this name. {where}")
+            raise limpet.NotFound(f"there is no such session or scope. {where}")
 
 
 class _Pruning:
-    """Prunes scope after scope, and tells of each what goes."""
-
     def __init__(
         self,
         store: limpet.Store,
@@ -136,10 +131,9 @@ class _Pruning:
         self._damaged = 0
 
     def run(self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool, yes: bool) -> int:
-        """Prune these scopes; if it must be asked first, those of which something was shown."""
         asks = not dry_run and not yes
         if asks:
-            scopes = self._agreed(scopes)
+            scopes = self._confirmed(scopes)
         console = make_console()
         found, total = 0, limpet.Pruned(0, 0)
         for key, gone in self._each(scopes, dry_run=dry_run):
@@ -153,8 +147,8 @@ class _Pruning:
             _sum_up(console, found, total, dry_run=dry_run)
         return _exits.CORRUPT if self._damaged else _exits.FINE
 
-    def _agreed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
-        """Show what would go, ask, and return the scopes that it would go from."""
+    def _confirmed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
+        """Show what would be deleted, ask, and return the scopes that it concerns."""
         console = make_console(stderr=True)
         found, total = [], limpet.Pruned(0, 0)
         for key, gone in self._each(scopes, dry_run=True):
@@ -162,17 +156,17 @@ class _Pruning:
             total = _added(total, gone)
             _draw(console, key, gone)
         if found:
-            confirm(f"Forget {_amount(total)}, for good?", yes=False)
+            confirm(f"Delete {_amount(total)} for good?", yes=False)
         return found
 
     def _each(
         self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool
     ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
-        """Yield the scopes of which something goes; what is damaged is told and left alone."""
+        """Prune each scope, and yield those that had something to delete; skip damaged ones."""
         for key in scopes:
             older_than = self._older_than
             if older_than is not None:
-                # The answer may take a while, and nothing may grow too old meanwhile.
+                # Nothing may become too old while the question waits for its answer.
                 older_than += timedelta(seconds=CLOCK.monotonic() - self._begun)
             try:
                 gone = self._store.scope(*key).prune(
@@ -203,8 +197,8 @@ def _draw(console: Console, key: limpet.ScopeKey, gone: limpet.Pruned) -> None:
 
 def _sum_up(console: Console, scopes: int, total: limpet.Pruned, *, dry_run: bool) -> None:
     if not total.count:
-        console.print(Text("there is nothing to forget", "good"))
+        console.print(Text("nothing to delete", "good"))
         return
-    verb = "would go" if dry_run else "gone"
-    line = f"{verb}: {_amount(total)}, of {count_text(scopes, 'scope')}"
+    verb = "would delete" if dry_run else "deleted"
+    line = f"{verb} {_amount(total)}, from {count_text(scopes, 'scope')}"
     console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)
