@@ -121,11 +121,7 @@ class _Garden:
     def grow(self) -> None:
         """Save every step, in order."""
         asked = [_user("Plan my balcony: herbs and salad for two, 120 EUR.")]
-        looked = [
-            *asked,
-            _call("t1", "read_sensors", "", place="balcony"),
-            _result("t1", _BOXES),
-        ]
+        looked = [*asked, _call("t1", "read_sensors", "", place="balcony"), _result("t1", _BOXES)]
         planned = [*looked, _assistant("Tomatoes in box 1, basil in 2, lettuce in 3.")]
         self._save(MAIN, asked, {})
         self._save(MAIN, looked, {})

@@ -22,7 +22,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Transfer": ("export", "import", "copy"),
     "Set up": ("doctor", "schema", "completion", "demo"),
 }
-_MODULES = {"repair": "check"}  # a verb whose module has another name
+_MODULES = {"repair": "check", "demo": "demo.command"}  # others are in a module of their name
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 

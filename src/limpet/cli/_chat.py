@@ -49,12 +49,7 @@ def code(json_text: str) -> Iterator[Text]:
 
 
 def fold(
-    console: Console,
-    lines: Iterable[Text],
-    margin: Text,
-    rows_max: int | None,
-    *,
-    hanging: int = 0,
+    console: Console, lines: Iterable[Text], margin: Text, rows_max: int | None, *, hanging: int = 0
 ) -> Iterator[Text]:
     """Yield lines wrapped to the console, at most `rows_max`, then how much is left out.
 

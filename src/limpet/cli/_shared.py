@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 import limpet
 from limpet.opening import DEFAULT_URL, file_of, scheme_of
+from limpet.views.format import visible, without_secrets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,7 +27,7 @@ _COMPLETIONS_MAX = 50
 _SAFE_NAME = re.compile(r"(?!-)[\w@%+=:./-]+")
 
 
-def url_option(command: F) -> F:
+def _url_option(command: F) -> F:
     return click.option(
         "--url",
         metavar="URL",
@@ -39,9 +41,13 @@ def url_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
-        command
-    )
+    option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    return option(command)
+
+
+def store_options(command: F) -> F:
+    """Add `--url` and `--json`."""
+    return _url_option(json_option(command))
 
 
 def yes_option(command: F) -> F:
@@ -94,7 +100,8 @@ def existing_store(url: str) -> Iterator[limpet.Store]:
     """Open a store, without creating one: NotFound if there is no file."""
     path = file_of(url)
     # An empty file would be given tables, so it counts as missing.
-    if path is not None and not (os.path.isdir(path) or _has_bytes(path)):
+    exists = path is None or os.path.isdir(path) or (os.path.exists(path) and os.path.getsize(path))
+    if not exists:
         what = "folder" if scheme_of(url) == "file" else "file"
         raise limpet.NotFound(
             f"there is no such {what}; name one with --url or $LIMPET_URL. path=`{path}`"
@@ -104,10 +111,6 @@ def existing_store(url: str) -> Iterator[limpet.Store]:
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
     with limpet.open(url, **options) as store:
         yield store
-
-
-def _has_bytes(path: str) -> bool:
-    return os.path.exists(path) and os.path.getsize(path) > 0
 
 
 def without_setup(url: str) -> dict[str, bool]:
@@ -123,6 +126,12 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("this needs confirmation, and there is no terminal: pass --yes")
     click.confirm(question, abort=True, err=True)
+
+
+def echo_skipped(text: str) -> None:
+    """Report damaged data that is skipped, on one line."""
+    line = visible(" ".join(without_secrets(text).split()))
+    click.echo(f"limpet: skipped: {line}", err=True)
 
 
 def echo_json(value: Any, *, indent: int | None = 2) -> None:
@@ -155,14 +164,8 @@ def snapshot_json(info: limpet.SnapshotInfo) -> dict[str, Any]:
 
 
 def finding_json(finding: limpet.Finding) -> dict[str, object]:
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "message": finding.message,
-        "scope": None if finding.scope is None else finding.scope._asdict(),
-        "id": finding.id,
-        "repaired": finding.repaired,
-    }
+    scope = None if finding.scope is None else finding.scope._asdict()
+    return {**asdict(finding), "scope": scope}
 
 
 def findings_json(findings: Iterable[limpet.Finding]) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, finding_json, json_option, url_option
+from limpet.cli._shared import echo_json, existing_store, finding_json, store_options
 from limpet.cli._terminal import make_console
 from limpet.views.format import count_text, visible
 
@@ -17,8 +17,7 @@ _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Repair what can be repaired without losing data.")
-@url_option
-@json_option
+@store_options
 def check(repair: bool, url: str, as_json: bool) -> int:
     """Check everything in a store for errors.
 
@@ -41,8 +40,7 @@ def check(repair: bool, url: str, as_json: bool) -> int:
 
 
 @click.command()
-@url_option
-@json_option
+@store_options
 def repair(url: str, as_json: bool) -> int:
     """Check a store, and repair what can be repaired without losing data.
 

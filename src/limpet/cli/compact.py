@@ -4,14 +4,13 @@ import click
 from rich.text import Text
 
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, json_option, url_option
+from limpet.cli._shared import echo_json, existing_store, store_options
 from limpet.cli._terminal import make_console
 from limpet.views.format import size_text
 
 
 @click.command()
-@url_option
-@json_option
+@store_options
 def compact(url: str, as_json: bool) -> int:
     """Free unused space of a store.
 

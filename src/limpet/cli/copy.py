@@ -1,6 +1,7 @@
 """`limpet copy`: from one store to another."""
 
 import os
+from dataclasses import asdict
 
 import click
 from rich.text import Text
@@ -82,12 +83,7 @@ def _shape(
     done: portable.Carried, conflicts: list[limpet.Finding], *, verified: bool
 ) -> dict[str, object]:
     return {
-        "sessions": done.sessions,
-        "scopes": done.scopes,
-        "snapshots": done.snapshots,
-        "notes": done.notes,
-        "written": done.written,
-        "bytes": done.bytes,
+        **asdict(done),
         "verified": verified,
         "conflicts": findings_json(conflicts),
         "skipped": findings_json(done.skipped),
@@ -104,10 +100,7 @@ def _draw(target: str, done: portable.Carried, *, verified: bool) -> None:
     ]
     console.print(
         Text.assemble(
-            ("✓ ", "good"),
-            " · ".join(parts),
-            " in ",
-            (visible(masked_url(target)), "accent"),
+            ("✓ ", "good"), " · ".join(parts), " in ", (visible(masked_url(target)), "accent")
         ),
         soft_wrap=True,
     )

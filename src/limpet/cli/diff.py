@@ -15,23 +15,13 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    json_option,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import now
 from limpet.cli._terminal import output
 from limpet.core.diff import diff as compare
-from limpet.views.diff import (
-    MARKS,
-    Group,
-    Messages,
-    brief,
-    dotted,
-    groups,
-    text_lines,
-    value_lines,
-)
+from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
 from limpet.views.format import age_text, clipped, count_text, short_id, visible
 from limpet.views.refs import find_base, find_snapshot
 
@@ -49,8 +39,7 @@ _BAR_CHARS_MAX = 40
 @click.option("--full", is_flag=True, help="Show all changes, and long values whole.")
 @click.option("--stat", is_flag=True, help="Only count the changes of each top-level key.")
 @click.option("--patch", is_flag=True, help="Only print the JSON Patch from A to B.")
-@url_option
-@json_option
+@store_options
 def diff(
     a: str,
     b: str | None,
@@ -156,10 +145,7 @@ def _draw_heads(
         else:
             line.append(visible(f"{info.session_id}:{info.scope.scope_id}@"), "title")
             line.append(visible(short_id(info.id)), "accent")
-            line.append(
-                f"  {age_text(info.created_at, now())}  {visible(info.status)}",
-                "quiet",
-            )
+            line.append(f"  {age_text(info.created_at, now())}  {visible(info.status)}", "quiet")
         console.print(line, soft_wrap=True)
     console.print()
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, json_option, url_option, without_setup
+from limpet.cli._shared import echo_json, store_options, without_setup
 from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK, draw, file_of, scheme_of
 from limpet.views.format import masked_url, visible, without_secrets
@@ -47,8 +47,7 @@ class _Check:
 
 
 @click.command()
-@url_option
-@json_option
+@store_options
 def doctor(url: str, as_json: bool) -> int:
     """Show what is installed, and whether the storage works.
 

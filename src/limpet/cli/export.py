@@ -16,8 +16,7 @@ from limpet.cli._shared import (
     echo_json,
     existing_store,
     findings_json,
-    json_option,
-    url_option,
+    store_options,
 )
 from limpet.cli._terminal import make_console
 from limpet.cli._transfer import atomic_file, draw_skipped, progress, snapshots_in
@@ -42,18 +41,12 @@ _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
     metavar="FILE",
     help="Write to a file, which is replaced as a whole; - is stdout.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMATS),
-    help="Default: by the file ending.",
-)
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the file ending.")
 @click.option(
     "--prefix", default="", metavar="TEXT", help="Only sessions whose id begins with TEXT."
 )
 @click.option("--images", is_flag=True, help="HTML: embed small images in the page.")
-@url_option
-@json_option
+@store_options
 def export(
     session: str | None,
     output: str | None,
@@ -120,11 +113,7 @@ class _Exported(NamedTuple):
 
 
 def _lines(
-    store: limpet.Store,
-    session_id: str | None,
-    prefix: str,
-    output: str | None,
-    total: int | None,
+    store: limpet.Store, session_id: str | None, prefix: str, output: str | None, total: int | None
 ) -> _Exported:
     skipped: list[Finding] = []
     last = portable.Progress(0, 0, 0)

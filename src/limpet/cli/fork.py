@@ -12,9 +12,8 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    json_option,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._terminal import make_console
 from limpet.views.format import short_id, visible
@@ -33,8 +32,7 @@ from limpet.views.refs import find_snapshot
     help="Replace a top-level key of the state. May be repeated.",
 )
 @address_options
-@url_option
-@json_option
+@store_options
 def fork(
     ref: str,
     to: str | None,

@@ -14,11 +14,17 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import complete_session, echo_json, existing_store, json_option, url_option
+from limpet.cli._shared import (
+    complete_session,
+    echo_json,
+    echo_skipped,
+    existing_store,
+    store_options,
+)
 from limpet.cli._terminal import output
 from limpet.core.limits import PAGE_STATES_MAX
 from limpet.views.diff import dotted
-from limpet.views.format import short_id, visible, without_secrets
+from limpet.views.format import short_id, visible
 from limpet.views.refs import find_session
 from limpet.views.search import Match, excerpt, matches
 
@@ -50,8 +56,7 @@ class _Wanted:
 @click.option(
     "-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N matches."
 )
-@url_option
-@json_option
+@store_options
 def grep(
     pattern: str,
     session: str | None,
@@ -183,9 +188,7 @@ class _StateSearch:
 
     def _skip(self, scope: limpet.Scope, id: str | None, error: limpet.Corrupt) -> None:
         self.damaged += 1
-        place = f"{scope.session_id}:{scope.scope_id}@{id or ''}"
-        line = visible(" ".join(without_secrets(f"{place}: {error}").split()))
-        click.echo(f"limpet: skipped: {line}", err=True)
+        echo_skipped(f"{scope.session_id}:{scope.scope_id}@{id or ''}: {error}")
 
 
 @dataclass
@@ -211,7 +214,8 @@ class _MatchPrinter:
             self._last = info
             self._count += 1
         elif self.as_json:
-            echo_json({**_address(info), **_match_json(match)}, indent=None)
+            shape = {"path": dotted(match.pointer), **match._asdict()}
+            echo_json({**_address(info), **shape}, indent=None)
         else:
             self._draw(info, match)
 
@@ -244,14 +248,3 @@ class _MatchPrinter:
 
 def _address(info: limpet.SnapshotInfo) -> dict[str, Any]:
     return {**info.scope._asdict(), "id": info.id}
-
-
-def _match_json(match: Match) -> dict[str, Any]:
-    return {
-        "path": dotted(match.pointer),
-        "pointer": match.pointer,
-        "is_key": match.is_key,
-        "text": match.text,
-        "start": match.start,
-        "end": match.end,
-    }

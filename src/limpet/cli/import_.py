@@ -13,7 +13,7 @@ import click
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, findings_json, json_option, url_option
+from limpet.cli._shared import echo_json, findings_json, store_options
 from limpet.cli._terminal import make_console
 from limpet.cli._transfer import draw_skipped, progress
 from limpet.compat import genkit, runs, strands
@@ -43,8 +43,7 @@ _LAYOUTS = ("classic", "unified", "messages")
     metavar="MODULE:CLASS",
     help="langgraph: a class of your own that may be loaded. May be repeated.",
 )
-@url_option
-@json_option
+@store_options
 def import_(
     source: tuple[str, ...],
     layout: str | None,
@@ -109,11 +108,7 @@ def _report(form: str, url: str, done: _Imported, as_json: bool) -> None:
 
 
 def _from_export(url: str, path: str) -> _Imported:
-    with (
-        _lines(path) as lines,
-        limpet.open(url) as store,
-        progress("importing", None) as report,
-    ):
+    with _lines(path) as lines, limpet.open(url) as store, progress("importing", None) as report:
         done = portable.import_lines(store, lines, report=report)
     return _Imported(done.snapshots, done.written, done.skipped)
 

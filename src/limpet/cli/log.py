@@ -18,9 +18,8 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    json_option,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
 from limpet.cli._terminal import make_console, output
@@ -111,8 +110,7 @@ def _style_options(command: F) -> F:
 @click.argument("scope", required=False)
 @_style_options
 @_filter_options
-@url_option
-@json_option
+@store_options
 def log(
     session: str,
     scope: str | None,
@@ -320,11 +318,7 @@ def _with_growth(
 
 
 def _draw_graph(
-    console: Console,
-    store: limpet.Store,
-    found: list[ScopeInfo],
-    limit: int | None,
-    style: _Style,
+    console: Console, store: limpet.Store, found: list[ScopeInfo], limit: int | None, style: _Style
 ) -> None:
     histories = [_history(store.scope(*each.key), _Filter()) for each in found]
     newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)

@@ -15,11 +15,10 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    json_option,
     ref_json,
     snapshot_json,
+    store_options,
     time_json,
-    url_option,
 )
 from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
 from limpet.cli._terminal import output
@@ -71,8 +70,7 @@ _SCOPE_COLUMNS = (
     metavar="N",
     help=f"Show at most N; 0 is all. Default: {_SHOWN}, with --json all.",
 )
-@url_option
-@json_option
+@store_options
 def ls(
     session: str | None,
     sort: str | None,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import click
@@ -15,14 +15,14 @@ from limpet.cli._shared import (
     complete_session,
     confirm,
     echo_json,
+    echo_skipped,
     existing_store,
-    json_option,
-    url_option,
+    store_options,
     yes_option,
 )
 from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK
-from limpet.views.format import count_text, size_text, visible, without_secrets
+from limpet.views.format import count_text, size_text, visible
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PIECE = re.compile(r"(\d+)([smhdw])")
@@ -54,8 +54,7 @@ def duration(text: str) -> timedelta:
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
-@url_option
-@json_option
+@store_options
 def prune(
     session: str | None,
     scope: str | None,
@@ -90,45 +89,33 @@ def prune(
     if keep_last is None and older_than is None:
         raise click.UsageError("give --keep-last or --older-than, or both")
     with existing_store(url) as store:
-        where = _Where(session, scope, kind, prefix)
         work = _Pruning(store, keep_last, older_than, as_json=as_json)
-        return work.run(where.scopes(store), dry_run=dry_run, yes=yes)
+        scopes = _scopes(store, session, scope, kind, prefix)
+        return work.run(scopes, dry_run=dry_run, yes=yes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
-    session_id: str | None
-    scope_id: str | None
-    kind: str | None
-    prefix: str
-
-    def scopes(self, store: limpet.Store) -> Iterator[limpet.ScopeKey]:
-        found = False
-        for each in store.scopes(self.session_id, kind=self.kind, prefix=self.prefix):
-            if self.scope_id in (None, each.key.scope_id):
-                found = True
-                yield each.key
-        if not found and self.session_id is not None:
-            where = f"session_id=`{self.session_id}`"
-            where += "" if self.scope_id is None else f" scope_id=`{self.scope_id}`"
-            raise limpet.NotFound(f"there is no such session or scope. {where}")
+def _scopes(
+    store: limpet.Store, session_id: str | None, scope_id: str | None, kind: str | None, prefix: str
+) -> Iterator[limpet.ScopeKey]:
+    found = False
+    for each in store.scopes(session_id, kind=kind, prefix=prefix):
+        if scope_id in (None, each.key.scope_id):
+            found = True
+            yield each.key
+    if not found and session_id is not None:
+        where = f"session_id=`{session_id}`"
+        where += "" if scope_id is None else f" scope_id=`{scope_id}`"
+        raise limpet.NotFound(f"there is no such session or scope. {where}")
 
 
+@dataclass
 class _Pruning:
-    def __init__(
-        self,
-        store: limpet.Store,
-        keep_last: int | None,
-        older_than: timedelta | None,
-        *,
-        as_json: bool,
-    ) -> None:
-        self._store = store
-        self._keep_last = keep_last
-        self._older_than = older_than
-        self._as_json = as_json
-        self._begun = CLOCK.monotonic()
-        self._damaged = 0
+    store: limpet.Store
+    keep_last: int | None
+    older_than: timedelta | None
+    as_json: bool
+    damaged: int = 0
+    begun: float = field(default_factory=CLOCK.monotonic)
 
     def run(self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool, yes: bool) -> int:
         asks = not dry_run and not yes
@@ -137,15 +124,15 @@ class _Pruning:
         console = make_console()
         found, total = 0, limpet.Pruned(0, 0)
         for key, gone in self._each(scopes, dry_run=dry_run):
-            found, total = found + 1, _added(total, gone)
-            if self._as_json:
+            found, total = found + 1, _sum(total, gone)
+            if self.as_json:
                 facts = {"count": gone.count, "bytes": gone.bytes, "dry_run": dry_run}
                 echo_json({**key._asdict(), **facts}, indent=None)
             elif not asks:
                 _draw(console, key, gone)
-        if not self._as_json:
+        if not self.as_json:
             _sum_up(console, found, total, dry_run=dry_run)
-        return _exits.CORRUPT if self._damaged else _exits.FINE
+        return _exits.CORRUPT if self.damaged else _exits.FINE
 
     def _confirmed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
         """Show what would be deleted, ask, and return the scopes that it concerns."""
@@ -153,7 +140,7 @@ class _Pruning:
         found, total = [], limpet.Pruned(0, 0)
         for key, gone in self._each(scopes, dry_run=True):
             found.append(key)
-            total = _added(total, gone)
+            total = _sum(total, gone)
             _draw(console, key, gone)
         if found:
             confirm(f"Delete {_amount(total)} for good?", yes=False)
@@ -164,24 +151,23 @@ class _Pruning:
     ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
         """Prune each scope, and yield those that had something to delete; skip damaged ones."""
         for key in scopes:
-            older_than = self._older_than
+            older_than = self.older_than
             if older_than is not None:
                 # Nothing may become too old while the question waits for its answer.
-                older_than += timedelta(seconds=CLOCK.monotonic() - self._begun)
+                older_than += timedelta(seconds=CLOCK.monotonic() - self.begun)
             try:
-                gone = self._store.scope(*key).prune(
-                    keep_last=self._keep_last, older_than=older_than, dry_run=dry_run
+                gone = self.store.scope(*key).prune(
+                    keep_last=self.keep_last, older_than=older_than, dry_run=dry_run
                 )
             except limpet.Corrupt as error:
-                self._damaged += 1
-                line = visible(" ".join(without_secrets(str(error)).split()))
-                click.echo(f"limpet: skipped: {line}", err=True)
+                self.damaged += 1
+                echo_skipped(str(error))
                 continue
             if gone.count:
                 yield key, gone
 
 
-def _added(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
+def _sum(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
     return limpet.Pruned(one.count + other.count, one.bytes + other.bytes)
 
 

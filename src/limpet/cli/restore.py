@@ -11,9 +11,8 @@ from limpet.cli._shared import (
     confirm,
     echo_json,
     existing_store,
-    json_option,
     snapshot_json,
-    url_option,
+    store_options,
     yes_option,
 )
 from limpet.cli._terminal import make_console
@@ -25,13 +24,10 @@ from limpet.views.refs import find_snapshot
 @click.argument("ref", metavar="REF", shell_complete=complete_session)
 @address_options
 @click.option(
-    "--expect",
-    metavar="REVISION",
-    help="Only if the head still has this revision (from --json).",
+    "--expect", metavar="REVISION", help="Only if the head still has this revision (from --json)."
 )
 @yes_option
-@url_option
-@json_option
+@store_options
 def restore(
     ref: str, expect: str | None, yes: bool, url: str, as_json: bool, **address: str | None
 ) -> int:

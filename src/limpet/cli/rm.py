@@ -1,9 +1,10 @@
 """`limpet rm`: delete sessions, a scope, or one snapshot."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import click
 from rich.console import Console
@@ -17,8 +18,7 @@ from limpet.cli._shared import (
     confirm,
     echo_json,
     existing_store,
-    json_option,
-    url_option,
+    store_options,
     yes_option,
 )
 from limpet.cli._terminal import make_console
@@ -59,8 +59,7 @@ class _Doomed:
 @click.option("--snapshot", "ref", metavar="REF", help="Only this snapshot.")
 @address_options
 @yes_option
-@url_option
-@json_option
+@store_options
 def rm(
     sessions: tuple[str, ...],
     prefix: str | None,
@@ -124,11 +123,8 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
     session_id, scope_id = address["session"], address["scope"]
     if not session_id:
         raise click.UsageError("--scope needs -s SESSION")
-    found = [
-        each
-        for each in store.scopes(session_id, kind=address["kind"])
-        if each.key.scope_id == scope_id
-    ]
+    scopes = store.scopes(session_id, kind=address["kind"])
+    found = [each for each in scopes if each.key.scope_id == scope_id]
     where = f"session_id=`{session_id}` scope_id=`{scope_id}`"
     if not found:
         raise limpet.NotFound(f"there is no such scope. {where}")
@@ -137,28 +133,18 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
         raise limpet.InvalidInput(
             f"several scopes have this name: give --kind. {where} found=`{kinds}`"
         )
-    ((key, head),) = [(each.key, each.head) for each in found]
+    key, head = found[0].key, found[0].head
     scope = store.scope(*key)
     # A save after this listing was not confirmed for deletion: it makes this a Conflict.
     delete = partial(scope.delete, expect=limpet.ANY if head is None else head.revision)
+    draft = [head] if head is not None and not head.kept else []
+    count = size = 0
     try:
-        count, size = _measured([*_drafts(head)], scope.history())
+        for info in chain(draft, scope.history()):
+            count, size = count + 1, size + info.size
     except limpet.Corrupt:
         return _Doomed(*key, None, None, None, delete)
     return _Doomed(*key, None, count, size, delete)
-
-
-def _drafts(head: limpet.SnapshotInfo | None) -> Iterator[limpet.SnapshotInfo]:
-    if head is not None and not head.kept:
-        yield head
-
-
-def _measured(*listings: Iterable[limpet.SnapshotInfo]) -> tuple[int, int]:
-    count = size = 0
-    for listing in listings:
-        for info in listing:
-            count, size = count + 1, size + info.size
-    return count, size
 
 
 def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:

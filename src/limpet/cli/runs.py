@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain
 from typing import Any, NoReturn
@@ -20,14 +20,7 @@ from rich.text import Text
 import limpet
 import limpet.runs
 from limpet.cli import _exits
-from limpet.cli._shared import (
-    complete_session,
-    echo_json,
-    existing_store,
-    json_option,
-    time_json,
-    url_option,
-)
+from limpet.cli._shared import complete_session, echo_json, existing_store, store_options, time_json
 from limpet.cli._tables import Column, now, print_line, status_text, table
 from limpet.cli._terminal import make_console, output
 from limpet.opening import environment
@@ -57,8 +50,7 @@ _COLUMNS = (
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
 @click.option("--task", metavar="TASK", help="Only runs of this task.")
 @click.option("--prefix", metavar="TEXT", default="", help="Only runs with this prefix.")
-@url_option
-@json_option
+@store_options
 @click.pass_context
 def runs(
     context: click.Context,
@@ -109,8 +101,7 @@ def runs(
 @click.argument(
     "run_ids", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_session
 )
-@url_option
-@json_option
+@store_options
 @click.pass_context
 def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_json: bool) -> int:
     """Abort runs. Their workers stop at the next step at the latest.
@@ -150,8 +141,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     metavar="SECONDS",
     help="How long to wait for the lease of the old worker to end.",
 )
-@url_option
-@json_option
+@store_options
 @click.pass_context
 def runs_adopt(
     context: click.Context,
@@ -348,11 +338,9 @@ def _state_file(state: limpet.JSON) -> Iterator[str]:
 
 
 def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""  # not JSON either
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read()
+    return b""  # not JSON either
 
 
 def _parsed_state(text: bytes, code: int) -> Any:

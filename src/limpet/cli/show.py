@@ -16,9 +16,8 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    json_option,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import now, status_text
 from limpet.cli._terminal import output
@@ -37,8 +36,7 @@ _KEY_CELLS = 9
 @click.option("--full", is_flag=True, help="Show long texts and values whole.")
 @click.option("--raw", is_flag=True, help="Print the state as JSON.")
 @click.option("--path", metavar="PATH", help="Only this value: messages.3, or /messages/3.")
-@url_option
-@json_option
+@store_options
 def show(
     ref: str,
     session: str | None,

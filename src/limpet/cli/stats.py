@@ -1,6 +1,7 @@
 """`limpet stats`: counts, sizes, and what is largest."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -9,7 +10,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import complete_session, echo_json, existing_store, json_option, url_option
+from limpet.cli._shared import complete_session, echo_json, existing_store, store_options
 from limpet.cli._terminal import make_console
 from limpet.views.format import bar, clipped, count_text, ratio, size_text, visible
 from limpet.views.refs import find_session
@@ -20,8 +21,7 @@ _NAME_CHARS_MAX = 40
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
-@url_option
-@json_option
+@store_options
 def stats(session: str | None, url: str, as_json: bool) -> int:
     """Show counts and sizes, and what is largest.
 
@@ -52,11 +52,7 @@ def _shape(session: str | None, found: limpet.Stats) -> dict[str, object]:
     share = ratio(found.stored_bytes, found.logical_bytes)
     return {
         "session": session,
-        "sessions": found.sessions,
-        "scopes": found.scopes,
-        "snapshots": found.snapshots,
-        "logical_bytes": found.logical_bytes,
-        "stored_bytes": found.stored_bytes,
+        **asdict(found),
         "ratio": None if share is None else round(share, 4),
         "largest": [{"name": name, "bytes": size} for name, size in found.largest],
     }

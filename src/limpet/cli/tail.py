@@ -14,10 +14,10 @@ from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
 from limpet.cli._shared import (
     complete_session,
     echo_json,
+    echo_skipped,
     existing_store,
-    json_option,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import status_text
 from limpet.cli._terminal import make_console
@@ -44,8 +44,7 @@ _COLUMNS_WIDE = 80  # times and ids need this much room
 @click.option("-f", "--follow", is_flag=True, help="Show new messages, until Ctrl-C.")
 @click.option("--full", is_flag=True, help="Show long texts and values whole.")
 @click.option("--kind", metavar="KIND", help="The kind of the scope, if several match.")
-@url_option
-@json_option
+@store_options
 def tail(
     session: str | None,
     scope: str | None,
@@ -212,8 +211,7 @@ def _head_line(store: limpet.Store, info: SnapshotInfo, out: _JsonOutput | _Line
     try:
         snapshot = store.scope(*info.scope).load(info.id)
     except limpet.Corrupt as damage:
-        place = f"{info.session_id}:{info.scope.scope_id}@{info.id}"
-        click.echo(f"limpet: skipped: {visible(f'{place}: {damage}')}", err=True)
+        echo_skipped(f"{info.session_id}:{info.scope.scope_id}@{info.id}: {damage}")
         return
     if snapshot is not None:  # else a newer one follows
         turns = _turns(snapshot)

@@ -155,9 +155,7 @@ def _read_listing(scope: Scope, skipped: OnFinding | None) -> tuple[Snapshot | N
         if head is None or listing.holds_head == head.kept:
             return head, listing
         listing.close()  # meanwhile the head was deleted, or a draft was kept
-    raise Unavailable(
-        f"the scope changes faster than it can be read. scope=`{scope.key.scope_id}`"
-    )
+    raise Unavailable(f"the scope changes faster than it can be read. scope=`{scope.key.scope_id}`")
 
 
 def _head(scope: Scope, skipped: OnFinding | None) -> Snapshot | None:

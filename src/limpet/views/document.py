@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.views.chat import Chat, other_values, read_chat
@@ -25,8 +25,6 @@ _SPACE = "Zs"
 @dataclass(frozen=True, slots=True)
 class ScopePage:
     """One scope of a document: its head, its history (newest first), and all its notes."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     key: ScopeKey
     head: Snapshot | None

@@ -93,12 +93,9 @@ def _scope(page: ScopePage) -> Iterator[str]:
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f"| {name} | {_cell(value)} |\n" for name, value in facts)
+    cells = [(name, code(value).replace("|", "\\|")) for name, value in facts]
+    rows = "".join(f"| {name} | {value} |\n" for name, value in cells)
     return f"| | |\n|---|---|\n{rows}\n"
-
-
-def _cell(value: str) -> str:
-    return code(value).replace("|", "\\|")
 
 
 def _entry(info: SnapshotInfo, *, is_head: bool) -> str:

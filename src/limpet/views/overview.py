@@ -29,8 +29,6 @@ class SessionOverview:
     a child. A count is None if it needs damaged data.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # as SnapshotInfo
-
     session_id: str
     kinds: tuple[str, ...]
     scopes: int
@@ -53,8 +51,6 @@ class SessionOverview:
 @dataclass(frozen=True, slots=True)
 class ScopeOverview:
     """A scope in a listing, like `SessionOverview`; `forked_from` is of its first snapshot."""
-
-    __hash__ = None  # type: ignore[assignment]
 
     key: ScopeKey
     head: SnapshotInfo | None

@@ -168,7 +168,7 @@ def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
     else:
         here = (store.scope(*key).info(text) for key in _scopes(store, given))
         found = list(islice((info for info in here if info is not None), _SHOWN + 1))
-    return _only(found, "snapshot", text, _snapshot_name) if found else None
+    return _only(found, "snapshot", text, _ref_name) if found else None
 
 
 def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
@@ -282,12 +282,8 @@ def _scope_text(key: ScopeKey) -> str:
     return f"{key.session_id}:{key.scope_id}"
 
 
-def _ref_name(ref: SnapshotRef) -> str:
+def _ref_name(ref: SnapshotRef | SnapshotInfo) -> str:
     return f"{ref.id} in {_scope_text(ref.scope)} ({ref.scope.kind})"
-
-
-def _snapshot_name(info: SnapshotInfo) -> str:
-    return _ref_name(SnapshotRef(info.scope, info.id))
 
 
 def _scope_name(info: ScopeInfo) -> str:

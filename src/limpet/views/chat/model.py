@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from limpet.model import JSON
 
@@ -32,8 +32,6 @@ class Media:
 class Value:
     """An unknown part, or the JSON result of a tool: shown as it is."""
 
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
     value: JSON
 
 
@@ -42,8 +40,6 @@ Inner: TypeAlias = Text | Media | Value
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
     parts: tuple[Inner, ...]
     is_error: bool = False
 
@@ -51,8 +47,6 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Call:
     """A tool call, with its result if a later message has it."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     name: str
     arguments: JSON
@@ -63,8 +57,6 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A tool result whose call is not among the messages before it."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     name: str | None
     id: str | None
@@ -82,8 +74,6 @@ class ChatTurn:
     it names none. `index` is its position in the list; -1 for a system prompt outside it.
     """
 
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
     role: str
     name: str | None
     parts: tuple[Part, ...]
@@ -97,8 +87,6 @@ class Chat:
     `shape` is strands, genkit, gemini, anthropic, openai, langgraph or plain. `path` is the JSON
     Pointer of the list of messages.
     """
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     shape: str
     path: str

@@ -72,16 +72,18 @@ def _text(part: Text) -> Iterator[str]:
 def _block(block: Block) -> str:
     if block.is_code:
         return f"<pre><code>{escape(block.text)}</code></pre>"
-    lines = (_heading(line) or _line(line) for line in block.text.split("\n"))
+    lines = map(_line, block.text.split("\n"))
     return '<div class="text" dir="auto">' + "\n".join(lines) + "</div>"
 
 
-def _heading(line: str) -> str | None:
-    found = HEADING.fullmatch(line)
-    return None if found is None else f"<strong>{_line(found[1])}</strong>"
-
-
 def _line(line: str) -> str:
+    heading = HEADING.fullmatch(line)
+    if heading is not None:
+        return f"<strong>{_spans(heading[1])}</strong>"
+    return _spans(line)
+
+
+def _spans(line: str) -> str:
     shown, at = [], 0
     for span in _SPAN.finditer(line):
         tag, inside = ("code", span[2]) if span[1] else ("strong", span[3])

@@ -1,6 +1,6 @@
 """The history of a scope as a table, with a graph of its branches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.views.document import ScopePage, labels_text, origin_text
@@ -66,13 +66,10 @@ def _drawing(row: GraphRow, *, is_root: bool) -> str:
     """Draw the lanes of a row as SVG, with relative heights."""
     shapes = [_shape(cell, at) for at, cell in enumerate(row.lanes)]
     middle = next(at for at, cell in enumerate(row.lanes) if cell.char in "●◆◇")
-    shapes += _node(row.node, row.lane, middle, is_root=is_root, joins=_joins(row.lanes, middle))
+    joins = middle > 1 and row.lanes[middle - 2].char == "├"
+    shapes += _node(row.node, row.lane, middle, is_root=is_root, joins=joins)
     width = len(row.lanes) * _CELL_PX
     return f'<svg width="{width}" height="100%" aria-hidden="true">{"".join(shapes)}</svg>'
-
-
-def _joins(lanes: Sequence[LaneCell], middle: int) -> bool:
-    return middle > 1 and lanes[middle - 2].char == "├"
 
 
 def _shape(cell: LaneCell, at: int) -> str:
