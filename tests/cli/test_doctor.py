@@ -19,8 +19,8 @@ def test_a_healthy_store(command: Command, url: str, tmp_path: Path) -> None:
     done = command("doctor", "--url", url)
     assert (done.returncode, done.stderr) == (0, "")
     assert limpet.__version__ in done.stdout
-    assert "✓ it can be opened" in done.stdout
-    assert "✓ compare-and-set holds" in done.stdout
+    assert "✓ the store can be opened" in done.stdout
+    assert "✓ compare-and-set works" in done.stdout
     assert "ms (median of 20" in done.stdout
     # The data is as it was, and of what was tried out nothing is left.
     assert (tmp_path / "agents.db").read_bytes() == before
@@ -49,7 +49,7 @@ def test_memory_and_a_file_that_is_not_there_yet(command: Command, tmp_path: Pat
     assert command("doctor", "--url", "memory:").returncode == 0
     done = command("doctor", "--url", "sqlite:///new.db?synchronous=normal")
     assert done.returncode == 0
-    assert "there is no file yet" in done.stdout
+    assert "the file does not exist yet" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 

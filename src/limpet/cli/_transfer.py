@@ -15,7 +15,7 @@ import limpet
 from limpet.cli._terminal import make_console
 from limpet.opening import draw, scheme_of
 from limpet.portable import Progress
-from limpet.views.format import size_text, visible
+from limpet.views.format import address_text, size_text, visible
 
 _COUNTED_FAST = frozenset({"memory", "sqlite", "postgresql"})
 
@@ -60,8 +60,7 @@ def snapshots_in(store: limpet.Store, url: str, session_id: str | None) -> int |
 def draw_skipped(skipped: Iterable[limpet.Finding]) -> None:
     console = make_console(stderr=True)
     for each in skipped:
-        where = "" if each.scope is None else f"{each.scope.session_id}:{each.scope.scope_id}"
-        where += "" if each.id is None else f"@{each.id}"
+        where = "" if each.scope is None else address_text(each.scope, each.id)
         text = Text.assemble(("skipped  ", "odd"), visible(f"{where} {each.message}".strip()))
         console.print(text, soft_wrap=True)
 

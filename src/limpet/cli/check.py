@@ -42,13 +42,13 @@ def check(repair: bool, url: str, as_json: bool) -> int:
 @click.command()
 @store_options
 def repair(url: str, as_json: bool) -> int:
-    """Check a store, and repair what can be repaired without losing data.
+    """Repair what can be repaired without losing data.
 
     The same as `limpet check --repair`. The exit code is 5 if an error is left, 1 if only warnings
     are left, else 0.
 
     \b
-    --json: a line for each finding, as in `limpet check`; "repaired" tells whether it was repaired
+    --json: a line for each finding, as in `limpet check`
 
     \b
     Examples:

@@ -22,7 +22,7 @@ from limpet.cli._tables import now
 from limpet.cli._terminal import output
 from limpet.core.diff import diff as compare
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
-from limpet.views.format import age_text, clipped, count_text, short_id, visible
+from limpet.views.format import address_text, age_text, clipped, count_text, short_id, visible
 from limpet.views.refs import find_base, find_snapshot
 
 _STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
@@ -143,7 +143,7 @@ def _draw_heads(
         if info is None:
             line.append("nothing", "quiet")
         else:
-            line.append(visible(f"{info.session_id}:{info.scope.scope_id}@"), "title")
+            line.append(visible(address_text(info.scope, "")), "title")
             line.append(visible(short_id(info.id)), "accent")
             line.append(f"  {age_text(info.created_at, now())}  {visible(info.status)}", "quiet")
         console.print(line, soft_wrap=True)

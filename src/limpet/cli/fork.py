@@ -16,7 +16,7 @@ from limpet.cli._shared import (
     store_options,
 )
 from limpet.cli._terminal import make_console
-from limpet.views.format import short_id, visible
+from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_snapshot
 
 
@@ -70,7 +70,7 @@ def fork(
         echo_json({"scope": key._asdict(), "head": first})
         return _exits.FINE
     console = make_console()
-    line = Text(visible(f"{key.session_id}:{key.scope_id}"), "fork")
+    line = Text(visible(address_text(key)), "fork")
     if console.is_terminal:  # a script gets only the name
         line.append(f"  forked from {visible(short_id(source.id))}", "quiet")
     console.print(line, soft_wrap=True)

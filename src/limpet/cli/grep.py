@@ -24,7 +24,7 @@ from limpet.cli._shared import (
 from limpet.cli._terminal import output
 from limpet.core.limits import PAGE_STATES_MAX
 from limpet.views.diff import dotted
-from limpet.views.format import short_id, visible
+from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
 from limpet.views.search import Match, excerpt, matches
 
@@ -188,7 +188,7 @@ class _StateSearch:
 
     def _skip(self, scope: limpet.Scope, id: str | None, error: limpet.Corrupt) -> None:
         self.damaged += 1
-        echo_skipped(f"{scope.session_id}:{scope.scope_id}@{id or ''}: {error}")
+        echo_skipped(f"{address_text(scope.key, id or '')}: {error}")
 
 
 @dataclass
@@ -228,7 +228,7 @@ class _MatchPrinter:
             counted = {"count": count} if self.only_count else {}
             echo_json({**_address(info), **counted}, indent=None)
             return
-        name = visible(f"{info.session_id}:{info.scope.scope_id}@{info.id}")
+        name = visible(address_text(info.scope, info.id))
         line = Text(name, "accent")
         self.console.print(line.append(f":{count}") if self.only_count else line, soft_wrap=True)
 

@@ -1,11 +1,11 @@
 """`limpet log`: the history of a session, as lines or as a graph."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -28,8 +28,6 @@ from limpet.views.chat import ChatTurn, read_chat, turn_text
 from limpet.views.format import age_text, moment_text, short_id, size_text, visible
 from limpet.views.refs import find_scope, find_session
 from limpet.views.tree import GraphRow, build_forest, graph_rows
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULT_KIND = ScopeKey("").kind
 _GRAPH_SNAPSHOTS = 1000  # a graph is held in memory as a whole
@@ -70,46 +68,30 @@ class _Filter(NamedTuple):
         return self.status in (None, info.status) and labels <= info.labels.items()
 
 
-def _filter_options(command: F) -> F:
-    for option in (
-        click.option(
-            "-n",
-            "--limit",
-            type=click.IntRange(min=0),
-            metavar="N",
-            help="The newest N of each scope; 0 is all."
-            f" With --graph: the newest N in total, by default {_GRAPH_SNAPSHOTS:,}.",
-        ),
-        click.option(
-            "--label",
-            "labels",
-            metavar="NAME=VALUE",
-            multiple=True,
-            help="Only snapshots with this label. If repeated, with all of them.",
-        ),
-        click.option("--status", metavar="STATUS", help="Only snapshots with this status."),
-        click.option("--kind", metavar="KIND", help="Only scopes of this kind."),
-    ):
-        command = option(command)
-    return command
-
-
-def _style_options(command: F) -> F:
-    for name, help in (
-        ("--full-ids", "Do not shorten ids."),
-        ("--times", "Show times in UTC instead of ages."),
-        ("-m/--messages", "Show the last message. Reads every state, so it is slower."),
-        ("--graph", "Draw a graph of parents and forks, across the scopes."),
-    ):
-        command = click.option(*name.split("/"), is_flag=True, help=help)(command)
-    return command
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("scope", required=False)
-@_style_options
-@_filter_options
+@click.option("--graph", is_flag=True, help="Draw a graph of parents and forks.")
+@click.option("-m", "--messages", is_flag=True, help="Show the last message. Slower: reads states.")
+@click.option("--times", is_flag=True, help="Show times in UTC instead of ages.")
+@click.option("--full-ids", is_flag=True, help="Do not shorten ids.")
+@click.option("--kind", metavar="KIND", help="Only scopes of this kind.")
+@click.option("--status", metavar="STATUS", help="Only snapshots with this status.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Only snapshots with this label. If repeated, with all of them.",
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The newest N of each scope; 0 is all."
+    f" With --graph: the newest N in total, by default {_GRAPH_SNAPSHOTS:,}.",
+)
 @store_options
 def log(
     session: str,
@@ -118,6 +100,7 @@ def log(
     status: str | None,
     labels: tuple[str, ...],
     limit: int | None,
+    graph: bool,
     url: str,
     as_json: bool,
     **style_options: bool,
@@ -144,7 +127,7 @@ def log(
       limpet log trip-to-lisbon main -n 20 --messages
       limpet log alice/chat-42 --label step=07 --status failed
     """
-    graph, style = style_options.pop("graph"), _Style(now(), **style_options)
+    style = _Style(now(), **style_options)
     wanted = _Filter(status, _parsed(labels), limit or None)
     if graph and not wanted.is_all:
         raise click.UsageError("--graph cannot be combined with --status or --label")

@@ -22,7 +22,7 @@ from limpet.cli._shared import (
 )
 from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK
-from limpet.views.format import count_text, size_text, visible
+from limpet.views.format import address_text, count_text, size_text, visible
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PIECE = re.compile(r"(\d+)([smhdw])")
@@ -123,13 +123,13 @@ class _Pruning:
             scopes = self._confirmed(scopes)
         console = make_console()
         found, total = 0, limpet.Pruned(0, 0)
-        for key, gone in self._each(scopes, dry_run=dry_run):
-            found, total = found + 1, _sum(total, gone)
+        for key, pruned in self._each(scopes, dry_run=dry_run):
+            found, total = found + 1, _sum(total, pruned)
             if self.as_json:
-                facts = {"count": gone.count, "bytes": gone.bytes, "dry_run": dry_run}
+                facts = {"count": pruned.count, "bytes": pruned.bytes, "dry_run": dry_run}
                 echo_json({**key._asdict(), **facts}, indent=None)
             elif not asks:
-                _draw(console, key, gone)
+                _draw(console, key, pruned)
         if not self.as_json:
             _sum_up(console, found, total, dry_run=dry_run)
         return _exits.CORRUPT if self.damaged else _exits.FINE
@@ -138,10 +138,10 @@ class _Pruning:
         """Show what would be deleted, ask, and return the scopes that it concerns."""
         console = make_console(stderr=True)
         found, total = [], limpet.Pruned(0, 0)
-        for key, gone in self._each(scopes, dry_run=True):
+        for key, pruned in self._each(scopes, dry_run=True):
             found.append(key)
-            total = _sum(total, gone)
-            _draw(console, key, gone)
+            total = _sum(total, pruned)
+            _draw(console, key, pruned)
         if found:
             confirm(f"Delete {_amount(total)} for good?", yes=False)
         return found
@@ -156,28 +156,28 @@ class _Pruning:
                 # Nothing may become too old while the question waits for its answer.
                 older_than += timedelta(seconds=CLOCK.monotonic() - self.begun)
             try:
-                gone = self.store.scope(*key).prune(
+                pruned = self.store.scope(*key).prune(
                     keep_last=self.keep_last, older_than=older_than, dry_run=dry_run
                 )
             except limpet.Corrupt as error:
                 self.damaged += 1
                 echo_skipped(str(error))
                 continue
-            if gone.count:
-                yield key, gone
+            if pruned.count:
+                yield key, pruned
 
 
 def _sum(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
     return limpet.Pruned(one.count + other.count, one.bytes + other.bytes)
 
 
-def _amount(gone: limpet.Pruned) -> str:
-    return f"{count_text(gone.count, 'snapshot')}, {size_text(gone.bytes)}"
+def _amount(pruned: limpet.Pruned) -> str:
+    return f"{count_text(pruned.count, 'snapshot')}, {size_text(pruned.bytes)}"
 
 
-def _draw(console: Console, key: limpet.ScopeKey, gone: limpet.Pruned) -> None:
-    place = visible(f"{key.session_id}:{key.scope_id}")
-    line = Text.assemble(("- ", "bad"), (place, "title"), (f"  {_amount(gone)}", "size"))
+def _draw(console: Console, key: limpet.ScopeKey, pruned: limpet.Pruned) -> None:
+    name = visible(address_text(key))
+    line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
     console.print(line, soft_wrap=True)
 
 

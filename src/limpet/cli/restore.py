@@ -16,7 +16,7 @@ from limpet.cli._shared import (
     yes_option,
 )
 from limpet.cli._terminal import make_console
-from limpet.views.format import short_id, visible
+from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_snapshot
 
 
@@ -76,8 +76,7 @@ def _report(
     before: limpet.SnapshotInfo | None,
     head: limpet.SnapshotInfo | None,
 ) -> None:
-    place = visible(f"{source.session_id}:{source.scope.scope_id}")
-    line = Text.assemble((place, "title"), "  ")
+    line = Text.assemble((visible(address_text(source.scope)), "title"), "  ")
     if head is None:
         line.append(f"{visible(short_id(source.id))} is already the head; nothing was done")
     else:

@@ -23,7 +23,7 @@ from limpet.cli._tables import now, status_text
 from limpet.cli._terminal import output
 from limpet.model import JSON, Snapshot
 from limpet.views.chat import Chat, other_values, read_chat, value_text
-from limpet.views.format import age_text, clipped, moment_text, size_text, visible
+from limpet.views.format import address_text, age_text, clipped, moment_text, size_text, visible
 from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
@@ -155,9 +155,7 @@ def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
     if snapshot.parent_id is not None:
         yield _fact("parent", visible(snapshot.parent_id))
     if snapshot.forked_from is not None:
-        origin = snapshot.forked_from
-        place = f"{origin.scope.session_id}:{origin.scope.scope_id}@{origin.id}"
-        yield _fact("forked", Text(visible(place), "fork"))
+        yield _fact("forked", Text(visible(address_text(*snapshot.forked_from)), "fork"))
     if snapshot.labels:
         pairs = (f"{visible(name)}={visible(each)}" for name, each in snapshot.labels.items())
         yield _fact("labels", "  ".join(pairs))

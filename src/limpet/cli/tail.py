@@ -23,7 +23,7 @@ from limpet.cli._tables import status_text
 from limpet.cli._terminal import make_console
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import ChatTurn, News, chat_news, read_chat, turn_text
-from limpet.views.format import moment_text, short_id, size_text, visible
+from limpet.views.format import address_text, moment_text, short_id, size_text, visible
 from limpet.views.refs import find_scope
 
 _SHOWN = 10
@@ -125,8 +125,8 @@ class _LineOutput:
 
     def line(self, info: SnapshotInfo, last: ChatTurn | None = None) -> None:
         key = info.scope
-        place = key.session_id if key.scope_id == "main" else f"{key.session_id}:{key.scope_id}"
-        line = Text.assemble((visible(place), "title"), "  ", status_text(info.status))
+        name = key.session_id if key.scope_id == "main" else address_text(key)
+        line = Text.assemble((visible(name), "title"), "  ", status_text(info.status))
         if self._console.width >= _COLUMNS_WIDE:
             time = Text(f"{moment_text(info.updated_at)[-8:]}  ", "quiet")
             line = Text.assemble(time, line, _id(info))
@@ -211,7 +211,7 @@ def _head_line(store: limpet.Store, info: SnapshotInfo, out: _JsonOutput | _Line
     try:
         snapshot = store.scope(*info.scope).load(info.id)
     except limpet.Corrupt as damage:
-        echo_skipped(f"{info.session_id}:{info.scope.scope_id}@{info.id}: {damage}")
+        echo_skipped(f"{address_text(info.scope, info.id)}: {damage}")
         return
     if snapshot is not None:  # else a newer one follows
         turns = _turns(snapshot)

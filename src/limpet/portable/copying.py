@@ -141,17 +141,18 @@ class _Transfer:
     def __init__(self, report: OnProgress | None) -> None:
         self._report = report
         self._session: str | None = None
-        self._sessions = self._scopes = self._snapshots = self._notes = 0
-        self._written = self._bytes = 0
+        names = ("sessions", "scopes", "snapshots", "notes", "written", "bytes")
+        self._counts = dict.fromkeys(names, 0)
         self.skipped: list[Finding] = []
 
     def write_scope(
         self, store: Store, scope: ScopeRecord, records: Iterator[ExportRecord]
     ) -> "_ScopeDigest":
+        counts = self._counts
         if scope.scope.session_id != self._session:
             self._session = scope.scope.session_id
-            self._sessions += 1
-        self._scopes += 1
+            counts["sessions"] += 1
+        counts["scopes"] += 1
         writer = ScopeWriter(store, scope)
         read = _ScopeDigest()
         read.add(scope, line_of(scope))
@@ -159,26 +160,16 @@ class _Transfer:
             line = line_of(record)
             read.add(record, line)
             if not isinstance(record, ScopeRecord):
-                self._written += writer.write(record)
-            self._bytes += len(line)
-            is_snapshot = isinstance(record, SnapshotRecord)
-            self._snapshots += is_snapshot
-            self._notes += not is_snapshot
+                counts["written"] += writer.write(record)
+            counts["bytes"] += len(line)
+            counts["snapshots" if isinstance(record, SnapshotRecord) else "notes"] += 1
             if self._report is not None:
-                self._report(Progress(self._sessions, self._snapshots, self._bytes))
+                self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
         writer.finish()
         return read
 
     def total(self) -> Carried:
-        return Carried(
-            self._sessions,
-            self._scopes,
-            self._snapshots,
-            self._notes,
-            self._written,
-            self._bytes,
-            tuple(self.skipped),
-        )
+        return Carried(**self._counts, skipped=tuple(self.skipped))
 
 
 class _ScopeDigest:
@@ -201,5 +192,5 @@ class _ScopeDigest:
             found.add(record, line_of(record))
         same = found._snapshots.digest() == self._snapshots.digest()
         if not same or not self._notes <= found._notes:
-            shown = f"{target.session_id}:{target.scope_id}"
-            raise Conflict(f"the copy differs from the source. scope=`{shown}`")
+            where = f"{target.session_id}:{target.scope_id}"
+            raise Conflict(f"the copy differs from the source. scope=`{where}`")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import Chat, other_values, read_chat
 from limpet.views.format import count_text, moment_text, size_text, visible
 
@@ -139,11 +139,6 @@ def scope_facts(page: ScopePage) -> list[tuple[str, str]]:
 def labels_text(info: SnapshotInfo) -> str:
     """Return labels on one line: `run_id=7, node_id=plan`."""
     return visible(", ".join(f"{name}={value}" for name, value in info.labels.items()))
-
-
-def origin_text(origin: SnapshotRef) -> str:
-    """Return `SESSION:SCOPE@ID`."""
-    return visible(f"{origin.scope.session_id}:{origin.scope.scope_id}@{origin.id}")
 
 
 def note_name(note: Note) -> str:

@@ -3,6 +3,8 @@
 import re
 from datetime import datetime
 
+from limpet.model import ScopeKey
+
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -60,6 +62,11 @@ _USER_INFO = re.compile(r"(?<=://)(?!/)[^`\n]*@")
 _HALF_USER_INFO = re.compile(r"(?<=://)[^/@:\[]*:(?![0-9]*(?:/|\?|$))[^/]*")
 _KEYWORD = re.compile(r"(?i)(password|secret|token|key)(\s*=\s*)[^\s&`]+")
 _QUERY_VALUE = re.compile(r"(?<==)[^&]*")
+
+
+def address_text(scope: ScopeKey, id: str | None = None) -> str:
+    """Return `SESSION:SCOPE`, or `SESSION:SCOPE@ID`."""
+    return f"{scope.session_id}:{scope.scope_id}" + ("" if id is None else f"@{id}")
 
 
 def short_id(id: str) -> str:

@@ -29,13 +29,12 @@ from limpet.views.document import (
     content_of,
     labels_text,
     note_name,
-    origin_text,
     readable,
     scope_facts,
     scope_name,
     session_facts,
 )
-from limpet.views.format import moment_text, visible
+from limpet.views.format import address_text, moment_text, visible
 
 _SPAN = re.compile(CODE_SPAN)
 _ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")
@@ -105,7 +104,7 @@ def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
     if info.parent_id is not None:
         words.append(f"follows {code(info.parent_id)}")
     if info.forked_from is not None:
-        words.append(f"forked from {code(origin_text(info.forked_from))}")
+        words.append(f"forked from {code(address_text(*info.forked_from))}")
     if info.labels:
         words.append(code(labels_text(info)))
     return f"- {' · '.join(words)}\n"

@@ -23,6 +23,7 @@ from limpet.core import limits
 from limpet.errors import InvalidInput, NotFound, Unsupported
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
+from limpet.views.format import address_text
 
 _STEPS_BACK = re.compile(
     r"(.*)~([0-9]{1,7})", re.DOTALL
@@ -247,7 +248,7 @@ def _head(store: Store, session: str | None, scope: str | None, kind: str | None
     found = find_scope(store, session, scope, kind)
     if found.head is None:
         store.scope(*found.key).info()  # raises Corrupt if it is damaged
-        raise NotFound(f"the scope has no head. scope=`{_scope_text(found.key)}`")
+        raise NotFound(f"the scope has no head. scope=`{address_text(found.key)}`")
     return found.head
 
 
@@ -278,12 +279,8 @@ def _only_session(store: Store) -> str:
     return found[0]
 
 
-def _scope_text(key: ScopeKey) -> str:
-    return f"{key.session_id}:{key.scope_id}"
-
-
 def _ref_name(ref: SnapshotRef | SnapshotInfo) -> str:
-    return f"{ref.id} in {_scope_text(ref.scope)} ({ref.scope.kind})"
+    return f"{ref.id} in {address_text(ref.scope)} ({ref.scope.kind})"
 
 
 def _scope_name(info: ScopeInfo) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from limpet.model import SnapshotInfo, SnapshotRef
-from limpet.views.document import ScopePage, labels_text, origin_text
-from limpet.views.format import moment_text, short_id, size_text
+from limpet.views.document import ScopePage, labels_text
+from limpet.views.format import address_text, moment_text, short_id, size_text
 from limpet.views.page.chat import escaped
 from limpet.views.tree import GraphRow, LaneCell, Node, build_forest, graph_rows
 
@@ -54,7 +54,7 @@ def _follows(info: SnapshotInfo, anchors: dict[str, str]) -> str:
         there = anchors.get(info.parent_id)
         found.append(f'<a href="#{there}">{name}</a>' if there else name)
     if info.forked_from is not None:
-        found.append(f"forked from <code>{escaped(origin_text(info.forked_from))}</code>")
+        found.append(f"forked from <code>{escaped(address_text(*info.forked_from))}</code>")
     return "<br>".join(found)
 
 
