@@ -96,7 +96,9 @@ def test_a_part_and_what_is_refused(
         store.scope("carol").save(1)
     conflict = command("copy", url, target)
     assert conflict.returncode == 3
-    assert conflict.stderr.startswith("skipped  bob/chat-2:main the scope holds more snapshots than ")
+    assert conflict.stderr.startswith(
+        "skipped  bob/chat-2:main the scope holds more snapshots than "
+    )
     with limpet.open(target) as store:  # the others are copied all the same
         assert list(store.sessions()) == ["alice/chat-1", "bob/chat-2", "carol"]
     assert command("copy", url, url).returncode == 2

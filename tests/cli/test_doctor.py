@@ -69,7 +69,7 @@ def test_an_engine_that_does_not_compare_is_found_out(
 
     monkeypatch.setattr(limpet.Scope, "save", careless)
     assert run(["doctor", "--url", "memory:"]) == 1
-    assert "compare-and-set does NOT hold" in capsys.readouterr().out
+    assert "compare-and-set does NOT work" in capsys.readouterr().out
 
 
 def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Command) -> None:

@@ -160,7 +160,7 @@ def test_a_bad_name_is_told_before_anything_is_done(command: Command, tmp_path: 
 def test_only_savers_have_classes(command: Command) -> None:
     done = command("import", "genkit", ".", "--allow", "own_shop:Order")
     assert done.returncode == 2
-    assert "--allow is for langgraph-sqlite and langgraph-postgres" in done.stderr
+    assert "--allow is only for langgraph-sqlite and langgraph-postgres" in done.stderr
 
 
 @pytest.mark.slow

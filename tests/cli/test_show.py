@@ -90,9 +90,7 @@ def test_show(command: Command, any_url: str) -> None:
 
     absent = command("show", "trip", "--path", "messages.9", "--url", any_url)
     assert (absent.returncode, absent.stdout) == (1, "")
-    assert absent.stderr == (
-        "limpet: the state has no value at this path. path=`messages.9`\n"
-    )
+    assert absent.stderr == ("limpet: the state has no value at this path. path=`messages.9`\n")
 
 
 def test_a_state_without_messages_is_json(command: Command, tmp_path: Any) -> None:

@@ -76,14 +76,14 @@ def complete_session(
 ) -> list[CompletionItem]:
     """Return at most 50 sessions that begin with `incomplete`; none if the store cannot be read."""
     try:
-        with existing_store(_url_of(context)) as store:
+        with existing_store(url_of(context)) as store:
             names = store.sessions(prefix=incomplete, limit=_COMPLETIONS_MAX)
             return [CompletionItem(name) for name in names if _SAFE_NAME.fullmatch(name)]
     except (limpet.LimpetError, OSError):
         return []
 
 
-def _url_of(context: click.Context) -> str:
+def url_of(context: click.Context) -> str:
     """Return the URL of this verb, or else of the group that it belongs to."""
     lineage = [context]
     while lineage[-1].parent is not None:
@@ -111,6 +111,13 @@ def existing_store(url: str) -> Iterator[limpet.Store]:
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
     with limpet.open(url, **options) as store:
         yield store
+
+
+def load_snapshot(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.Snapshot:
+    found = store.scope(*info.scope).load(info.id)
+    if found is None:
+        raise limpet.NotFound(f"the snapshot was deleted just now. id=`{info.id}`")
+    return found
 
 
 def without_setup(url: str) -> dict[str, bool]:

@@ -120,6 +120,13 @@ def print_line(console: Console, line: Text) -> None:
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
+def print_table(
+    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text]]
+) -> None:
+    for line in table(columns, rows, console.width):
+        print_line(console, line)
+
+
 def source_text(source: SnapshotRef, key: ScopeKey) -> str:
     """Return the source of a fork, with the session only if it is another one."""
     place = source.scope.scope_id

@@ -15,6 +15,7 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
+    load_snapshot,
     snapshot_json,
     store_options,
 )
@@ -103,19 +104,10 @@ def _read(
             old, new = find_base(store, first), first
         else:
             old, new = first, find_snapshot(store, b, **address)
-        after = _state(store, new)
-        return old, new, _empty(after) if old is None else _state(store, old), after
-
-
-def _state(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.JSON:
-    found = store.scope(*info.scope).load(info.id)
-    if found is None:
-        raise limpet.NotFound(f"the snapshot was deleted just now. id=`{info.id}`")
-    return found.state
-
-
-def _empty(state: limpet.JSON) -> limpet.JSON:
-    return type(state)() if isinstance(state, dict | list) else None
+        after = load_snapshot(store, new).state
+        if old is not None:
+            return old, new, load_snapshot(store, old).state, after
+        return None, new, type(after)() if isinstance(after, dict | list) else None, after
 
 
 def _shape(

@@ -20,7 +20,7 @@ from limpet.cli._shared import (
     store_options,
     time_json,
 )
-from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
+from limpet.cli._tables import Column, now, print_line, print_table, source_text, status_text
 from limpet.cli._terminal import output
 from limpet.views import overview
 from limpet.views.format import age_text, bar, ratio, short_id, size_text, visible
@@ -132,8 +132,7 @@ def _list_sessions(found: overview.Sessions, prefix: str | None, as_json: bool) 
             yield _session_row(each, moment)
 
     with output() as console:
-        for line in table(_SESSION_COLUMNS, rows(now()), console.width):
-            print_line(console, line)
+        print_table(console, _SESSION_COLUMNS, rows(now()))
         _draw_more(console, found.total - count)
 
 
@@ -147,8 +146,7 @@ def _list_scopes(store: limpet.Store, session: str, limit: int | None, as_json: 
     with output() as console:
         print_line(console, Text(visible(session), "title"))
         rows = (_scope_row(each, moment) for each in islice(found, limit))
-        for line in table(_SCOPE_COLUMNS, rows, console.width):
-            print_line(console, line)
+        print_table(console, _SCOPE_COLUMNS, rows)
         if limit is not None:
             total = sum(1 for _ in store.scopes(session))
             _draw_more(console, total - limit)

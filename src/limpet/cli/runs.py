@@ -14,14 +14,20 @@ from itertools import chain
 from typing import Any, NoReturn
 
 import click
-from click.core import ParameterSource
 from rich.text import Text
 
 import limpet
 import limpet.runs
 from limpet.cli import _exits
-from limpet.cli._shared import complete_session, echo_json, existing_store, store_options, time_json
-from limpet.cli._tables import Column, now, print_line, status_text, table
+from limpet.cli._shared import (
+    complete_session,
+    echo_json,
+    existing_store,
+    store_options,
+    time_json,
+    url_of,
+)
+from limpet.cli._tables import Column, now, print_table, status_text
 from limpet.cli._terminal import make_console, output
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
@@ -92,8 +98,7 @@ def runs(
         moment = now()
         with output() as console:
             rows = (_row(each, moment) for each in chain([first], found))
-            for line in table(_COLUMNS, rows, console.width):
-                print_line(console, line)
+            print_table(console, _COLUMNS, rows)
     return _exits.FINE
 
 
@@ -116,7 +121,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     Examples:
       limpet runs abort nightly-report
     """
-    url, as_json = _inherited(context, url, as_json)
+    url, as_json = _inherited(context, as_json)
     console = make_console()
     with existing_store(url) as store:
         for run_id in run_ids:
@@ -175,7 +180,7 @@ def runs_adopt(
       limpet runs adopt nightly-report --json
       limpet runs adopt nightly-report -- python finish_report.py
     """
-    url, as_json = _inherited(context, url, as_json)
+    url, as_json = _inherited(context, as_json)
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
@@ -189,15 +194,9 @@ def runs_adopt(
         return code
 
 
-def _inherited(context: click.Context, url: str, as_json: bool) -> tuple[str, bool]:
+def _inherited(context: click.Context, as_json: bool) -> tuple[str, bool]:
     """Return the options of a subcommand, or else those given to the group."""
-    above = context.parent
-    if above is None:
-        return url, as_json
-    given = ParameterSource.COMMANDLINE
-    if context.get_parameter_source("url") != given == above.get_parameter_source("url"):
-        url = above.params["url"]
-    return url, as_json or above.params["as_json"]
+    return url_of(context), as_json or (context.parent or context).params["as_json"]
 
 
 def _shape(run: RunInfo) -> dict[str, Any]:
@@ -262,7 +261,7 @@ class _CommandFailed(Exception):
 
 def _peek(
     store: limpet.Store, run_id: str, *, owner: str | None, wait_s: float
-) -> tuple[limpet.runs.RunInfo, limpet.JSON]:
+) -> tuple[RunInfo, limpet.JSON]:
     """Claim a run for a moment, and return it with its state.
 
     The previous owner cannot write to it any more. Conflict if its worker is alive after `wait_s`,
@@ -273,7 +272,7 @@ def _peek(
     with scope.claim(owner=owner or _OWNER, wait_s=wait_s) as lease:
         _check_running(store, run_id)
         head = lease.load()
-    found = limpet.runs.get(store, run_id)
+    found = get(store, run_id)
     if head is None or found is None:
         raise limpet.Conflict(f"the run was deleted. run_id=`{run_id}`")
     # Before the first step the head is not a state that the worker saved.
@@ -281,7 +280,7 @@ def _peek(
 
 
 def _check_running(store: limpet.Store, run_id: str) -> None:
-    found = limpet.runs.get(store, run_id)
+    found = get(store, run_id)
     if found is None:
         raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
     if found.info.status != RUNNING:

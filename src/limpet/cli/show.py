@@ -16,6 +16,7 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
+    load_snapshot,
     snapshot_json,
     store_options,
 )
@@ -74,9 +75,7 @@ def show(
     """
     with existing_store(url) as store:
         info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
-        snapshot = store.scope(*info.scope).load(info.id)
-    if snapshot is None:
-        raise limpet.NotFound(f"the snapshot was deleted just now. id=`{info.id}`")
+        snapshot = load_snapshot(store, info)
     value = snapshot.state if path is None else value_at(snapshot.state, path)
     if as_json:
         echo_json({**snapshot_json(snapshot), "state": value})

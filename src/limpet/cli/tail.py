@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.api.scope import Scope
 from limpet.cli import _exits
 from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
 from limpet.cli._shared import (
@@ -149,7 +148,9 @@ def _id(info: SnapshotInfo) -> tuple[str, str]:
     return f"  {visible(short_id(info.id))}", "quiet"
 
 
-def _one_scope(scope: Scope, out: _JsonOutput | _LineOutput, count: int, *, follow: bool) -> None:
+def _one_scope(
+    scope: limpet.Scope, out: _JsonOutput | _LineOutput, count: int, *, follow: bool
+) -> None:
     head = scope.load()
     turns: tuple[ChatTurn, ...] = ()
     if head is not None:
@@ -177,7 +178,7 @@ def _one_scope(scope: Scope, out: _JsonOutput | _LineOutput, count: int, *, foll
 
 
 def _last_snapshots(
-    scope: Scope, head: Snapshot, out: _JsonOutput | _LineOutput, count: int
+    scope: limpet.Scope, head: Snapshot, out: _JsonOutput | _LineOutput, count: int
 ) -> None:
     last = list(scope.history(limit=count)) if count else []
     if not head.kept:

@@ -65,11 +65,9 @@ def find_scope(
     if scope is not None:
         here = [each for each in store.scopes(session_id, kind=kind) if each.key.scope_id == scope]
         if not here:
-            here = [
-                each
-                for each in store.scopes(session_id, kind=kind)
-                if each.key.scope_id.startswith(scope)
-            ]
+            scopes = store.scopes(session_id, kind=kind)
+            begins = (each for each in scopes if each.key.scope_id.startswith(scope))
+            here = list(islice(begins, _SHOWN + 1))
         return _only(here, "scope", scope, _scope_name)
     few = list(islice(store.scopes(session_id, kind=kind), _SHOWN + 1))
     if len(few) > 1:
@@ -94,10 +92,10 @@ def find_snapshot(
         NotFound: there is none.
         InvalidInput: several match.
     """
-    given = (session, scope, kind)
+    address = (session, scope, kind)
     if not text:
         raise InvalidInput("the snapshot reference is empty")
-    found = _exactly(store, text, given)
+    found = _exactly(store, text, address)
     if found is not None:
         return found
     if session is None and _is_session(store, text):
@@ -108,24 +106,24 @@ def find_snapshot(
         start = find_snapshot(store, name, session=session, scope=scope, kind=kind)
         return _before(store, start, int(back[2]), text)
     if text == "@":
-        return _head(store, *given)
+        return _head(store, *address)
     # From the end: session ids are often e-mail addresses.
     for at in (at for at in range(len(text) - 1, 0, -1) if text[at] == "@"):
-        exact = _exact_scope(store, text[:at], given)
+        exact = _exact_scope(store, text[:at], address)
         if exact is not None:
             return _inside(store, exact, text[at + 1 :])
     name, at_end, id = text.rpartition("@")
     if not at_end or not name:
-        return _by_prefix(store, text, given)
+        return _by_prefix(store, text, address)
     session_id, colon, scope_id = name.rpartition(":")
     shortened = (session_id, scope_id, kind) if colon and session_id else (name, scope, kind)
     return _inside(store, shortened, id)
 
 
-def _inside(store: Store, given: "_Given", id: str) -> SnapshotInfo:
+def _inside(store: Store, address: "_Address", id: str) -> SnapshotInfo:
     if not id:
-        return _head(store, *given)
-    inside = find_scope(store, *given).key
+        return _head(store, *address)
+    inside = find_scope(store, *address).key
     return find_snapshot(
         store, id, session=inside.session_id, scope=inside.scope_id, kind=inside.kind
     )
@@ -149,16 +147,16 @@ def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
         return before if before is not None and before.parent_id is None else None
     found = store.scope(*ref.scope).info(ref.id)
     if found is None:
-        raise NotFound(f"the parent was deleted. id=`{ref.id}`")
+        raise NotFound(f"the parent or fork source was deleted. id=`{ref.id}`")
     return found
 
 
-_Given = tuple[str | None, str | None, str | None]
+_Address = tuple[str | None, str | None, str | None]
 
 
-def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
+def _exactly(store: Store, text: str, address: _Address) -> SnapshotInfo | None:
     """Return the snapshot with this id; InvalidInput if several scopes have one."""
-    if given == (None, None, None):
+    if address == (None, None, None):
         query = Query(id=limits.check_id("id", text))
         try:
             found = store.driver.run(
@@ -167,24 +165,24 @@ def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
         except Unsupported:
             return None  # there is no index: a session is needed
     else:
-        here = (store.scope(*key).info(text) for key in _scopes(store, given))
+        here = (store.scope(*key).info(text) for key in _scopes(store, address))
         found = list(islice((info for info in here if info is not None), _SHOWN + 1))
     return _only(found, "snapshot", text, _ref_name) if found else None
 
 
-def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
+def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
     start, *rest = _GAP.split(text, maxsplit=1)
     end = rest[0] if rest else ""
     if not start and not end:
         raise InvalidInput(f"this is not a snapshot reference. name=`{text}`")
-    here = chain(_kept(store, start, given), _drafts(store, start, given))
+    here = chain(_kept(store, start, address), _drafts(store, start, address))
     refs = islice((ref for ref in here if ref.id.endswith(end)), _SHOWN + 1)
     candidates = list(dict.fromkeys(refs))
-    if not candidates and given[0] is None and not rest:
+    if not candidates and address[0] is None and not rest:
         session_id, colon, scope_id = text.rpartition(":")
-        if colon and given[1] is None and _is_session(store, session_id):
-            return _head(store, session_id, scope_id, given[2])
-        return _head(store, find_session(store, text), *given[1:])
+        if colon and address[1] is None and _is_session(store, session_id):
+            return _head(store, session_id, scope_id, address[2])
+        return _head(store, find_session(store, text), *address[1:])
     ref = _only(candidates, "snapshot", text, _ref_name)
     info = store.scope(*ref.scope).info(ref.id)
     if info is None:
@@ -192,9 +190,9 @@ def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
     return info
 
 
-def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
+def _kept(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
     """Yield the kept snapshots whose ids begin with `start`."""
-    anywhere = given == (None, None, None)
+    anywhere = address == (None, None, None)
     found: list[SnapshotRef] | None = None
     try:
         found = store.driver.run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
@@ -204,27 +202,27 @@ def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
         if anywhere:
             return
     if found is not None and len(found) < _CANDIDATES_MAX:
-        inside = () if anywhere else set(_scopes(store, given))
+        inside = () if anywhere else set(_scopes(store, address))
         yield from (ref for ref in found if anywhere or ref.scope in inside)
     elif anywhere:
         every = (SnapshotRef(info.scope, info.id) for info in store.history())
         yield from (ref for ref in every if ref.id.startswith(start))
     else:
-        for key in _scopes(store, given):
+        for key in _scopes(store, address):
             ids = store.scope(*key).ids()
             yield from (SnapshotRef(key, id) for id in ids if id.startswith(start))
 
 
-def _drafts(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
-    session = None if given[0] is None else find_session(store, given[0])
-    for each in store.scopes(session, kind=given[2]):
+def _drafts(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
+    session = None if address[0] is None else find_session(store, address[0])
+    for each in store.scopes(session, kind=address[2]):
         head = each.head
         if head is not None and not head.kept and head.id.startswith(start):
             yield SnapshotRef(each.key, head.id)
 
 
-def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
-    session, scope, kind = given
+def _scopes(store: Store, address: _Address) -> Iterator[ScopeKey]:
+    session, scope, kind = address
     if scope is not None:
         yield find_scope(store, session, scope, kind).key
         return
@@ -233,9 +231,9 @@ def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
         yield each.key
 
 
-def _exact_scope(store: Store, name: str, given: _Given) -> _Given | None:
+def _exact_scope(store: Store, name: str, address: _Address) -> _Address | None:
     """Return the session and scope that `SESSION` or `SESSION:SCOPE` names in full."""
-    _, scope, kind = given
+    _, scope, kind = address
     if _is_session(store, name):
         return name, scope, kind
     session_id, colon, scope_id = name.rpartition(":")
