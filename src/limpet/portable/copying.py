@@ -115,24 +115,21 @@ def import_lines(
 
 
 def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer") -> None:
-    first = next(records, None)
-    while first is not None:
-        if not isinstance(first, ScopeRecord):
+    scope = next(records, None)
+
+    def until_next_scope() -> Iterator[ExportRecord]:
+        nonlocal scope
+        for record in records:
+            if isinstance(record, ScopeRecord):
+                scope = record
+                return
+            yield record
+        scope = None
+
+    while scope is not None:
+        if not isinstance(scope, ScopeRecord):
             raise InvalidInput("the lines are not in order: this one is not below its scope")
-        rest: list[ExportRecord] = []
-        transfer.write_scope(store, first, _until_scope(records, rest))
-        first = rest[0] if rest else None
-
-
-def _until_scope(
-    records: Iterator[ExportRecord], rest: list[ExportRecord]
-) -> Iterator[ExportRecord]:
-    """Yield records up to the next scope, which is put into `rest`."""
-    for record in records:
-        if isinstance(record, ScopeRecord):
-            rest.append(record)
-            return
-        yield record
+        transfer.write_scope(store, scope, until_next_scope())
 
 
 class _Transfer:

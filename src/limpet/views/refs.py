@@ -3,7 +3,7 @@
 | text                | what it names                                                       |
 |---------------------|---------------------------------------------------------------------|
 | `019ab3…`           | a snapshot by its id, or by a unique beginning of it                |
-| `019ab3f0…9c2e`     | the same by both ends, as ids are shown; `..` works for `…`        |
+| `019ab3f0…9c2e`     | the same by both ends, as ids are shown; `..` works for `…`         |
 | `@`                 | the head                                                            |
 | `@~3`, `019ab3~3`   | three before it, along the parents, and from a fork to its source   |
 | `chat-42@`          | the head of a session with one scope, or else of its scope `main`   |
