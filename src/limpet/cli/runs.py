@@ -251,8 +251,8 @@ def _report(run: RunInfo, hint: str) -> None:
     make_console(stderr=True).print(line, soft_wrap=True)
 
 
-class _CommandFailed(Exception):
-    """The command did not end with 0. The run keeps this as its error."""
+class CommandFailed(Exception):
+    """The command did not end with 0. The run stores the name of this class as its error type."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -318,8 +318,8 @@ def _work(
             if (after := _read(path)) != before:
                 run.step(_parsed_state(after, code), keep=True)
             if code:
-                raise _CommandFailed(f"the command ended with {code}", code)
-    except _CommandFailed as failure:
+                raise CommandFailed(f"the command ended with {code}", code)
+    except CommandFailed as failure:
         return failure.code
     finally:
         signal.signal(signal.SIGTERM, previous)
@@ -347,7 +347,7 @@ def _parsed_state(text: bytes, code: int) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         message = "the command left a state that is not JSON"
-        raise _CommandFailed(message, code or 1) from None
+        raise CommandFailed(message, code or 1) from None
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -363,7 +363,7 @@ def _watched(
         process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as the user asked
     except OSError as error:
         reason = error.strerror or "it cannot be run"
-        raise _CommandFailed(f"the command was not started: {reason}", _CANNOT_RUN) from None
+        raise CommandFailed(f"the command was not started: {reason}", _CANNOT_RUN) from None
     try:
         while True:
             try:
