@@ -1,4 +1,4 @@
-"""Writes docs/cli.md: an introduction, and the help of every verb. Run by `make docs`."""
+"""Writes docs/cli.md from the help of every verb. Run by `make docs`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from limpet.views import refs
 
 PAGE = Path(__file__).resolve().parent.parent / "cli.md"
 _INTRODUCTION = Path(__file__).with_name("cli.md.in")
-_COLUMNS = 98  # as in any terminal of 100 columns or more: so click leaves a margin
+_COLUMNS = 98  # a terminal of 100 columns, less Click's margin
 _FIRST = {verbs[0]: title for title, verbs in GROUPS.items()}
 
 
@@ -29,7 +29,7 @@ def page() -> str:
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
-    """Yield every verb in the order of the help, with its name, and after it those below it."""
+    """Yield every verb and subcommand with its name, in the order of the help."""
     root = click.Context(app, info_name="limpet")
     for name in VERBS:
         verb = app.get_command(root, name)

@@ -1,4 +1,4 @@
-"""The store that the pictures show: the same ids, times and states whenever it is built."""
+"""The store in the pictures, with fixed ids, times and states."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,8 +32,8 @@ box  litres  moisture  pH   sun
 _SYLLABLES = [first + second for first in "bdfgklmnprstvwxz" for second in "aeiou"]
 
 
-class Line(NamedTuple):
-    """A session that is only seen from afar: when it was saved last, and what it looks like."""
+class OtherSession(NamedTuple):
+    """A session that appears only in `limpet ls`."""
 
     session_id: str
     age: timedelta
@@ -44,32 +44,32 @@ class Line(NamedTuple):
 
 
 _OTHERS = (
-    Line("ana/recipe-box", timedelta(days=3), 4, words=45),
-    Line("ben/deploy-checkout", timedelta(minutes=9), 23, "failed", words=160),
-    Line("ben/flaky-tests", timedelta(hours=5), 61),
-    Line("cleo/thesis-review", timedelta(hours=26), 12, "interrupted", words=420),
-    Line("nightly/digest", timedelta(seconds=42), 7, "running", "run", words=220),
-    Line("ops/invoice-match", timedelta(days=12), 112, words=30),
+    OtherSession("ana/recipe-box", timedelta(days=3), 4, words=45),
+    OtherSession("ben/deploy-checkout", timedelta(minutes=9), 23, "failed", words=160),
+    OtherSession("ben/flaky-tests", timedelta(hours=5), 61),
+    OtherSession("cleo/thesis-review", timedelta(hours=26), 12, "interrupted", words=420),
+    OtherSession("nightly/digest", timedelta(seconds=42), 7, "running", "run", words=220),
+    OtherSession("ops/invoice-match", timedelta(days=12), 112, words=30),
 )
 
 
 def build(url: str) -> None:
     """Fill an empty store."""
     with limpet.open(url) as store:
-        for at, line in enumerate(_OTHERS):
-            _fill(store, line, 0x20 + at)
+        for at, other in enumerate(_OTHERS):
+            _fill(store, other, 0x20 + at)
         _Garden(store).grow()
 
 
 def _id(moment: datetime, number: int) -> str:
-    """Return an id as we mint them, of the given moment, with a number in the place of chance."""
+    """Return an id as Limpet mints them, with a number instead of random bits."""
     ms = int(moment.timestamp() * 1000)
-    chance = number * 0x9E3779B97F4A7C15 % (1 << 64)  # spreads small numbers over all digits
+    chance = number * 0x9E3779B97F4A7C15 % (1 << 64)  # spreads small numbers over all bits
     tail = f"{chance:016x}"
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{tail[:3]}-8{tail[3:6]}-{tail[4:]}"
 
 
-def _fill(store: limpet.Store, line: Line, number: int) -> None:
+def _fill(store: limpet.Store, line: OtherSession, number: int) -> None:
     scope = store.scope(line.session_id, kind=line.kind)
     messages: list[JSON] = []
     for step in range(line.snapshots):
@@ -85,7 +85,7 @@ def _fill(store: limpet.Store, line: Line, number: int) -> None:
 
 
 def _prose(seed: str, words: int) -> str:
-    """Return words that nobody said before, and that take as much room as such words do."""
+    """Return pseudo-random words, which compress like real ones."""
     chosen = shake_256(seed.encode()).digest(words * 3)
     syllables = [_SYLLABLES[byte % len(_SYLLABLES)] for byte in chosen]
     return " ".join("".join(syllables[at : at + 3]) for at in range(0, len(syllables), 3))
@@ -111,7 +111,7 @@ def _result(id: str, text: str, *, is_error: bool = False) -> JSON:
 
 
 class _Garden:
-    """The session that is looked at: an agent plans a garden, fails, goes back, and branches."""
+    """The main session: an agent plans a garden, fails, goes back, and branches."""
 
     def __init__(self, store: limpet.Store) -> None:
         self._store = store
@@ -119,13 +119,9 @@ class _Garden:
         self._moment = NOW - timedelta(minutes=57)
 
     def grow(self) -> None:
-        """Save every step of it, in the order of time."""
+        """Save every step, in order."""
         asked = [_user("Plan my balcony: herbs and salad for two, 120 EUR.")]
-        looked = [
-            *asked,
-            _call("t1", "read_sensors", "", place="balcony"),
-            _result("t1", _BOXES),
-        ]
+        looked = [*asked, _call("t1", "read_sensors", "", place="balcony"), _result("t1", _BOXES)]
         planned = [*looked, _assistant("Tomatoes in box 1, basil in 2, lettuce in 3.")]
         self._save(MAIN, asked, {})
         self._save(MAIN, looked, {})

@@ -1,4 +1,4 @@
-"""Writes docs/images/: what the verbs draw, as pictures. Run by `make docs`."""
+"""Writes docs/images/: the output of verbs as SVG. Run by `make docs`."""
 
 import io
 import re
@@ -25,8 +25,7 @@ _PROMPT = "$ "
 _CELL_PX = 12.2  # a character of 20 px in common fixed-width fonts
 _ROW_PX = 24.4  # what Rich gives to a row of such characters
 
-# Dark, since colours on black are what people know from their terminals; soft, since it stands
-# in a page. It looks the same in a light and in a dark one.
+# Dark like most terminals, with soft colours that fit a light and a dark page.
 _COLOURS = TerminalTheme(
     (22, 27, 34),
     (214, 221, 230),
@@ -63,7 +62,7 @@ text {{{{ font: 20px {fonts}; white-space: pre }}}}
 
 
 class Picture(NamedTuple):
-    """A command that is shown, and in words what can be seen."""
+    """A command, and a description of its picture."""
 
     name: str
     command: tuple[str, ...]
@@ -71,7 +70,7 @@ class Picture(NamedTuple):
 
     @property
     def verb(self) -> str:
-        """The verb that is shown."""
+        """The verb in the picture."""
         return self.command[0]
 
 
@@ -80,23 +79,23 @@ PICTURES = (
     Picture(
         "log",
         ("log", garden.SESSION, "--graph", "-m"),
-        "A session as a graph: a failed step, the way back, and two forks",
+        "A session as a graph: a failed step, a restore, and two forks",
     ),
     Picture(
         "show",
         ("show", "019df41c"),
-        "A snapshot as a chat: what was said, tools with their results, and why it failed",
+        "A snapshot as a chat: messages, tool calls with their results, and an error",
     ),
     Picture(
         "diff",
         ("diff", f"{garden.SESSION}:shade@"),
-        "What a step changed: values, words of a text, and new messages",
+        "The changes of one step: values, words of a text, and new messages",
     ),
 )
 
 
 def draw_all() -> dict[str, str]:
-    """Return every picture by the name of its file: the same whenever and wherever it is drawn."""
+    """Return every picture by its file name; the result is reproducible."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/garden.db"
         garden.build(url)
@@ -104,7 +103,7 @@ def draw_all() -> dict[str, str]:
 
 
 def text_of(svg: str) -> str:
-    """Return what can be read in a picture, a line for each row."""
+    """Return the text of a picture, a line for each row."""
     rows: dict[int, str] = {}
     for x, y, text in _TEXT.findall(svg):
         row = round(float(y) / _ROW_PX)
@@ -126,14 +125,13 @@ def _draw(picture: Picture, url: str) -> str:
         font_aspect_ratio=_CELL_PX / 20,
         unique_id=picture.name,
     )
-    # Nothing is drawn beyond its line, line ends are not drawn at all, and with each text on a
-    # line of its own two versions can be compared.
+    # Without clip paths and line ends, and with one text per line, so that diffs are readable.
     svg = re.sub(r' clip-path="[^"]*"|<text [^>]*>\n</text>', "", svg)
     return svg.replace("</text><", "</text>\n<")
 
 
 def _frame(title: str, rows: int) -> str:
-    """Return the window around so many rows, for Rich to fill in."""
+    """Return the window around the rows, a template for Rich."""
     width = COLUMNS * _CELL_PX + 2 * _PAD_PX
     height = rows * _ROW_PX + _BAR_PX + _PAD_PX
     dots = (
@@ -157,13 +155,13 @@ def _frame(title: str, rows: int) -> str:
 
 @contextmanager
 def _recorded() -> Iterator[Console]:
-    """Let verbs draw on paper, at a moment that does not pass."""
+    """Record the output of verbs, at a fixed time."""
     moment = Stamp(to_us("now", garden.NOW), "", 0)
-    paper = Console(
+    console = Console(
         theme=_terminal.THEME,
         file=io.StringIO(),
         width=COLUMNS,
-        height=100,  # with both given, no variable of the environment decides
+        height=100,  # with both, the environment is ignored
         record=True,
         force_terminal=True,
         color_system="truecolor",
@@ -173,10 +171,10 @@ def _recorded() -> Iterator[Console]:
         emoji=False,
     )
     with ExitStack() as stack:
-        stack.enter_context(redirect_stdout(io.StringIO()))  # which is no terminal: so no pager
-        stack.enter_context(patch.object(_terminal, "make_console", lambda **_: paper))
+        stack.enter_context(redirect_stdout(io.StringIO()))  # not a terminal: no pager
+        stack.enter_context(patch.object(_terminal, "make_console", lambda **_: console))
         stack.enter_context(patch.object(_tables, "draw", lambda: moment))
-        yield paper
+        yield console
 
 
 def main() -> None:

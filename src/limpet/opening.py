@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Options, in URLs and by name: each is returned as it should be, or refused by a ValueError.
 
 ROOT = "sessions/"
+DEFAULT_SCHEMA = "limpet"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # so that no quotes are needed anywhere
 _INTERVAL_S_MIN = 0.01
 
@@ -195,6 +196,30 @@ def scheme_of(url: str | None = None) -> str:
     """Return the scheme of a URL, in lower case; `file` for a plain path."""
     scheme, _, _ = _read_url(url)
     return next(name for name, each in _SCHEMES.items() if each is scheme)
+
+
+class Migration(NamedTuple):
+    """The SQL of one migration; `record_sql` records in the database that it has run."""
+
+    version: int
+    name: str
+    sql: str
+    record_sql: str
+
+
+def schema_migrations(engine: str, schema: str = DEFAULT_SCHEMA) -> list[Migration]:
+    """Return the migrations of `sqlite` or `postgres`, in order, for the tables of a schema."""
+    from limpet.backends.sql.statements import in_schema, load_migrations
+
+    check_schema(schema)
+    found = []
+    for version, name, script in load_migrations(engine):
+        record = ""
+        if engine == "postgres" and version:  # version 0 creates the table of migrations
+            values = f"VALUES ({version}, '{name}');"
+            record = f"\nINSERT INTO {DEFAULT_SCHEMA}.schema_migrations (version, name) {values}\n"
+        found.append(Migration(version, name, in_schema(script, schema), in_schema(record, schema)))
+    return found
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -112,7 +112,7 @@ def test_fork_of_a_draft(url: str, says: Says) -> None:
 def test_what_is_set_must_be_json(change: str, url: str, says: Says) -> None:
     code, out, err = says(url, "fork", "bob/chat-2", "--set", change)
     assert (code, out) == (2, "")
-    assert "a text needs quotes" in err
+    assert "quote a text as JSON" in err
     assert SECRET not in err
     assert says(url, "fork", "nobody", "--to", "x")[0] == 1
 
@@ -154,10 +154,10 @@ def test_a_draft_is_not_lost_unasked(url: str, says: Says) -> None:
         store.scope("chat").save({"n": "draft"}, keep=False)
     code, _, err = says(url, "restore", ids[0])
     assert code == 2
-    assert "say --yes" in err
+    assert "pass --yes" in err
     code, out, _ = says(url, "restore", ids[0], "--yes")
     assert code == 0
-    assert "was a draft and is gone" in out
+    assert "was a draft and is lost" in out
     assert says(url, "restore", "nobody")[0] == 1
 
 
@@ -245,7 +245,7 @@ def test_rm_a_scope_and_a_prefix(any_url: str, says: Says) -> None:
         store.scope("u").set_note("a", 1)
     code, out, err = says(any_url, "rm", "-s", "u", "--scope", "side", "--yes")
     assert (code, out) == (2, "")
-    assert "say --kind" in err
+    assert "give --kind" in err
     code, out, _ = says(any_url, "rm", "-s", "u", "--scope", "side", "--kind", "graph", "--yes")
     assert (code, out) == (0, "deleted scope u:side (graph)  1 snapshot\n")
     code, out, _ = says(any_url, "rm", "--prefix", "t/", "--yes", "--json")
@@ -295,7 +295,7 @@ def test_prune(command: Command, any_url: str) -> None:
     assert (tried.returncode, tried.stderr) == (0, "")
     assert tried.stdout.splitlines() == [
         "- o d'd\"\\n\\x1b[2J$(x):main  3 snapshots, 63 B",
-        "would go: 3 snapshots, 63 B, of 1 scope",
+        "would delete 3 snapshots, 63 B, from 1 scope",
     ]
     assert states(any_url) == [0, 1, 2, 3, 4]
     done = command(*asked, "--yes", "--json")
@@ -319,11 +319,11 @@ def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
             store.scope(session).save({"n": 3})
     assert says(any_url, "prune", "--all", "--older-than", "32d", "--yes")[:2] == (
         0,
-        "there is nothing to forget\n",
+        "nothing to delete\n",
     )
     code, out, _ = says(any_url, "prune", "--prefix", "b/", "--older-than", "30d12h", "--yes")
     assert code == 0
-    assert out.splitlines()[-1] == "gone: 6 snapshots, 42 B, of 2 scopes"
+    assert out.splitlines()[-1] == "deleted 6 snapshots, 42 B, from 2 scopes"
     assert [states(any_url, each) for each in ("a", "b/1", "b/2")] == [[0, 1, 2, 3], [3], [3]]
     code, out, _ = says(
         any_url, "prune", "--all", "--older-than", "4w", "--keep-last", "3", "--yes", "--json"
@@ -356,9 +356,9 @@ def test_prune_asks(url: str) -> None:
     asked = ("prune", "alice/chat-1", "planner", "--keep-last", "0", "--url", url)
     code, out, err = answered("n\n", *asked)
     assert (code, out) == (130, "")
-    assert err.startswith("- alice/chat-1:planner  1 snapshot, 531 B\nForget 1 snapshot, 531 B")
+    assert err.startswith("- alice/chat-1:planner  1 snapshot, 531 B\nDelete 1 snapshot, 531 B")
     code, out, _ = answered("y\n", *asked)
-    assert (code, out) == (0, "gone: 1 snapshot, 531 B, of 1 scope\n")
+    assert (code, out) == (0, "deleted 1 snapshot, 531 B, from 1 scope\n")
 
 
 def test_durations() -> None:
@@ -376,13 +376,13 @@ def test_compact_and_repair(command: Command, any_url: str) -> None:
     assert done.returncode == 0
     assert json.loads(done.stdout)["bytes"] >= 0
     done = command("repair", "--url", any_url)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "✓ nothing is wrong\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "✓ no errors\n", "")
 
 
 def test_compact_says_how_much(url: str, says: Says) -> None:
     code, out, _ = says(url, "compact")
     assert code == 0
-    assert out.endswith("B given back\n")
+    assert out.endswith("B freed\n")
 
 
 def test_repair_is_check_with_repair(url: str, says: Says) -> None:

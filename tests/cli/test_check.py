@@ -32,7 +32,7 @@ def findings(monkeypatch: pytest.MonkeyPatch) -> list[limpet.Finding]:
 def test_nothing_wrong_is_0(command: Command, url: str) -> None:
     for arguments in ([], ["--repair"]):
         done = command("check", *arguments, "--url", url)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "✓ nothing is wrong\n", "")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "✓ no errors\n", "")
     done = command("check", "--json", "--url", url)
     assert (done.returncode, done.stdout) == (0, "")
 

@@ -68,7 +68,7 @@ def test_without_the_extra_one_line_tells_how_to_get_it(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "the command line is an extra: pip install 'limpet[cli]'\n"
+    assert done.stderr == "the command line is not installed: pip install 'limpet[cli]'\n"
 
 
 def test_another_missing_module_is_not_blamed_on_the_extra() -> None:

@@ -144,7 +144,7 @@ def test_what_came_before_may_be_gone(url: str, capsys: pytest.CaptureFixture[st
         chat = store.scope("alice/chat-1", "planner")
         chat.prune(keep_last=1)
     assert run(["diff", "alice/chat-1@", "--url", url]) == 1
-    assert "what it came from is not there any more" in capsys.readouterr().err
+    assert "the parent or fork source was deleted" in capsys.readouterr().err
     assert run(["diff", "alice/chat-1@", "nobody@", "--url", url]) == 1
 
 

@@ -19,8 +19,8 @@ def test_a_healthy_store(command: Command, url: str, tmp_path: Path) -> None:
     done = command("doctor", "--url", url)
     assert (done.returncode, done.stderr) == (0, "")
     assert limpet.__version__ in done.stdout
-    assert "✓ it can be opened" in done.stdout
-    assert "✓ compare-and-set holds" in done.stdout
+    assert "✓ the store can be opened" in done.stdout
+    assert "✓ compare-and-set works" in done.stdout
     assert "ms (median of 20" in done.stdout
     # The data is as it was, and of what was tried out nothing is left.
     assert (tmp_path / "agents.db").read_bytes() == before
@@ -49,7 +49,7 @@ def test_memory_and_a_file_that_is_not_there_yet(command: Command, tmp_path: Pat
     assert command("doctor", "--url", "memory:").returncode == 0
     done = command("doctor", "--url", "sqlite:///new.db?synchronous=normal")
     assert done.returncode == 0
-    assert "there is no file yet" in done.stdout
+    assert "the file does not exist yet" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,7 +69,7 @@ def test_an_engine_that_does_not_compare_is_found_out(
 
     monkeypatch.setattr(limpet.Scope, "save", careless)
     assert run(["doctor", "--url", "memory:"]) == 1
-    assert "compare-and-set does NOT hold" in capsys.readouterr().out
+    assert "compare-and-set does NOT work" in capsys.readouterr().out
 
 
 def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Command) -> None:

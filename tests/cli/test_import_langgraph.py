@@ -52,7 +52,7 @@ def test_from_a_file(command: Command, any_url: str, tmp_path: Path) -> None:
         conn.commit()
     done = command(*words)
     assert done.returncode == 1
-    assert done.stderr.count("left out  bob/1:main@") == 3
+    assert done.stderr.count("skipped  bob/1:main@") == 3
 
 
 def test_what_is_not_there(command: Command, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_bad_name_is_told_before_anything_is_done(command: Command, tmp_path: 
 def test_only_savers_have_classes(command: Command) -> None:
     done = command("import", "genkit", ".", "--allow", "own_shop:Order")
     assert done.returncode == 2
-    assert "--allow is for langgraph-sqlite and langgraph-postgres" in done.stderr
+    assert "--allow is only for langgraph-sqlite and langgraph-postgres" in done.stderr
 
 
 @pytest.mark.slow

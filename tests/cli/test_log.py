@@ -108,7 +108,7 @@ def test_some_of_them(command: Command, any_url: str) -> None:
     assert "2024-01-01 00:03:00" in few
     assert "user step d" in few
     none = command("log", "trip", "--label", "step=z", "--url", any_url)
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "nothing fits\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no snapshot matches\n")
 
 
 def test_what_is_not_there_or_cannot_be_asked(command: Command, url: str) -> None:

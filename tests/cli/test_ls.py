@@ -119,7 +119,7 @@ def test_damage_is_told(command: Command, url: str, tmp_path: Path) -> None:
     (alice,) = (row for row in done.stdout.splitlines() if row.startswith("alice"))
     assert alice.split()[:5] == ["alice/chat-1", "-", "2", "1", "damaged"]
     shown = command("log", "alice", "--url", url).stdout.splitlines()
-    assert shown[1] == "the head of planner cannot be read: `limpet check` tells more"
+    assert shown[1] == "the head of planner is damaged: run `limpet check`"
     assert len(shown) == 3
 
 

@@ -72,7 +72,7 @@ def squeezed(line: str) -> str:
 
 def test_list_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs", "--url", url]) == 0
-    assert capsys.readouterr() == ("", "there are no runs, or none that fits\n")
+    assert capsys.readouterr() == ("", "no run matches\n")
     with limpet.open(url) as store:
         desert(store, "a/1", {"n": 1}, task="report")
         desert(store, "b/1")
@@ -190,9 +190,9 @@ def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
-        ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is no JSON"),
-        ("echo NaN > $LIMPET_RUN_STATE; exit 4", 4, "the command left a state that is no JSON"),
-        ("rm $LIMPET_RUN_STATE", 1, "the command left a state that is no JSON"),
+        ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),
+        ("echo NaN > $LIMPET_RUN_STATE; exit 4", 4, "the command left a state that is not JSON"),
+        ("rm $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),
         ("kill -9 $$", 137, "the command ended with 137"),
     ],
 )

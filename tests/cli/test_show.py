@@ -45,7 +45,7 @@ assistant 3
 
   Until six, ñandú 城.
 
-beside the messages
+other values
 budget  {"euros": 400}
 a.b     [1]
 """
@@ -90,9 +90,7 @@ def test_show(command: Command, any_url: str) -> None:
 
     absent = command("show", "trip", "--path", "messages.9", "--url", any_url)
     assert (absent.returncode, absent.stdout) == (1, "")
-    assert absent.stderr == (
-        "limpet: there is nothing at this path in the state. path=`messages.9`\n"
-    )
+    assert absent.stderr == ("limpet: the state has no value at this path. path=`messages.9`\n")
 
 
 def test_a_state_without_messages_is_json(command: Command, tmp_path: Any) -> None:

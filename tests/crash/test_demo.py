@@ -48,7 +48,7 @@ def test_demo_kills_resumes_forks_and_verifies(tmp_path: Path) -> None:
     assert began == ["1", str(int(found[1]) + 1), "8"]  # the first, the second, and the fork's
     assert "FAILED" not in done.stdout
     assert done.stdout.count("✓ ") == 14
-    assert "Everything holds." in done.stdout
+    assert "All checks passed." in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,7 +111,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, whom: str) -> None:
 def test_a_story_in_which_nothing_happened_does_not_hold() -> None:
     """Guard the guards: but for `check`, each of the facts needs something that happened."""
     held = [fact for fact, holds in facts(Story()) if holds]
-    assert held == ["limpet check finds nothing wrong"]
+    assert held == ["limpet check finds no errors"]
 
 
 def test_one_fact_that_does_not_hold_is_1(

@@ -66,9 +66,9 @@ def test_an_import_holds_the_same(full: limpet.Store) -> None:
     for end in (2, 9, len(whole) // 2, len(whole)):
         with limpet.open("memory:") as store:
             if end < len(whole):
-                with pytest.raises(Corrupt, match="the export is cut off"):
+                with pytest.raises(Corrupt, match="the export is incomplete"):
                     portable.import_lines(store, whole[:end])
-                with pytest.raises(Corrupt, match=rf"cut off. line=`{end + 1}`"):
+                with pytest.raises(Corrupt, match=rf"incomplete. line=`{end + 1}`"):
                     portable.import_lines(store, [*whole[:end], whole[end][:-5]])
                 with pytest.raises(InvalidInput, match=rf"not JSON: .*line=`{end + 1}`"):
                     portable.import_lines(store, [*whole[:end], whole[end][:-5] + b"\n"])
@@ -199,7 +199,7 @@ def test_what_was_deleted_in_the_source_is_a_conflict_of_its_scope_only() -> Non
         ]
         assert done.written == 1
         assert [info.id for info in target.scope("c").history()] == ["3", "2", "1"]
-        with pytest.raises(Conflict, match=r"or deleted in the source since.*b:main"):
+        with pytest.raises(Conflict, match=r"deleted in the source.*b:main"):
             portable.copy(source, target)
 
 
@@ -257,7 +257,7 @@ def test_other_saves_in_the_target_are_not_touched(full: limpet.Store) -> None:
     with limpet.open("memory:") as target:
         target.scope("older-head", kind="graph").save("mine", id="mine")
         before = lines(target)
-        with pytest.raises(Conflict, match=r"something else was saved.*older-head:main.*mine"):
+        with pytest.raises(Conflict, match=r"holds another snapshot.*older-head:main.*mine"):
             portable.copy(full, target, session_id="older-head")
         assert lines(target) == before
     with limpet.open("memory:") as target:
@@ -265,7 +265,7 @@ def test_other_saves_in_the_target_are_not_touched(full: limpet.Store) -> None:
         target.scope("older-head", kind="graph").save("mine", id="mine")
         target.scope("another").save(1)
         before = lines(target)
-        with pytest.raises(Conflict, match="more in this scope than in the source"):
+        with pytest.raises(Conflict, match="more snapshots than the source"):
             portable.copy(full, target, session_id="older-head")
         assert lines(target) == before
     with pytest.raises(InvalidInput, match="itself"):
@@ -280,7 +280,7 @@ def test_a_target_that_loses_something_is_found_out(full: limpet.Store) -> None:
             if len(ids) > 5:
                 target.scope("alice/chat-1", "planner").delete_snapshot(ids[0])
 
-        with pytest.raises(Conflict, match="does not hold what was read"):
+        with pytest.raises(Conflict, match="the copy differs"):
             portable.copy(full, target, session_id="alice/chat-1", report=meddle)
         portable.copy(full, target, session_id="deep", verify=False)
 
@@ -322,20 +322,20 @@ SNAPSHOT = (
     ("text", "message"),
     [
         ("", "it is empty"),
-        ("hello", "the first line does not say so"),
+        ("hello", "the first line does not name the format"),
         ('{"type":"limpet","version":2}', "another version. found=`2`"),
         ('{"type":"limpet","version":true}', "another version. found=`True`"),
         ('{"type":"limpet","version":1}\n{"type":"sc', "line=`2`"),
         ('{"type":"limpet","version":1}\n{"a":NaN}', "not JSON: "),
-        (FIRST + SCOPE + SNAPSHOT % "[]", "not understood. line=`3`"),
-        (FIRST + SCOPE + SNAPSHOT % "null", "not understood. line=`3`"),
+        (FIRST + SCOPE + SNAPSHOT % "[]", "not valid. line=`3`"),
+        (FIRST + SCOPE + SNAPSHOT % "null", "not valid. line=`3`"),
         (FIRST + SCOPE + SNAPSHOT % '{"a":1}', "must be text. type=`int` line=`3`"),
-        ('{"type":"limpet","version":1}\n\n[]', "not understood. line=`3`"),
-        ('{"type":"limpet","version":1}\n{"type":"other"}', "not understood. line=`2`"),
+        ('{"type":"limpet","version":1}\n\n[]', "not valid. line=`3`"),
+        ('{"type":"limpet","version":1}\n{"type":"other"}', "not valid. line=`2`"),
         (
             '{"type":"limpet","version":1}\n{"type":"note","session_id":"s","kind":"agent",'
             '"scope_id":"m","on":null,"name":"n","value":1}',
-            "outside its scope",
+            "not below its scope",
         ),
         (
             '{"type":"limpet","version":1}\n{"type":"scope","session_id":"","kind":"agent",'

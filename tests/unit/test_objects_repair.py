@@ -377,7 +377,7 @@ def test_the_command_shows_them(
 ) -> None:
     url = f"file://{root}"
     assert run(["check", "--url", url]) == 0
-    assert capsys.readouterr().out == "✓ nothing is wrong\n"
+    assert capsys.readouterr().out == "✓ no errors\n"
 
     flip(root, COPY, -3)
     (root / HEAD_COPY).unlink()

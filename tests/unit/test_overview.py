@@ -68,7 +68,7 @@ def test_sessions_come_in_the_order_asked(store: Store) -> None:
     assert names(overview.sessions(store, sort="name")) == ["a", "b", "c"]
     assert names(overview.sessions(store, sort="size"))[0] == "b"
     assert names(overview.sessions(store, sort="snapshots")) == ["a", "c", "b"]
-    with pytest.raises(InvalidInput, match="no such order"):
+    with pytest.raises(InvalidInput, match="unknown sort order"):
         overview.sessions(store, sort="colour")  # type: ignore[arg-type]
 
 

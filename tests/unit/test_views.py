@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from limpet.core.diff import diff
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.diff import Row, brief, diff_rows, dotted
-from limpet.views.sizes import (
+from limpet.views.diff import DiffRow, brief, diff_rows, dotted
+from limpet.views.format import (
     bar,
     clipped,
     count_text,
@@ -208,10 +208,10 @@ def test_a_diff_as_rows() -> None:
     before = {"mood": "calm", "n": 1, "messages": [{"id": "a", "role": "user", "content": "hi"}]}
     after = {"mood": "bold", "messages": [], "files": {"a/b": [1]}}
     assert list(diff_rows(diff(before, after))) == [
-        Row("-", "n", "1", None),
-        Row("~", "mood", "calm", "bold"),
-        Row("-", "messages.0", "user: hi", None),
-        Row("+", "files", None, '{"a/b": [1]}'),
+        DiffRow("-", "n", "1", None),
+        DiffRow("~", "mood", "calm", "bold"),
+        DiffRow("-", "messages.0", "user: hi", None),
+        DiffRow("+", "files", None, '{"a/b": [1]}'),
     ]
 
 
@@ -219,7 +219,7 @@ def test_a_moved_element_has_its_places() -> None:
     rows = list(
         diff_rows(diff([{"id": 1}, {"id": 2}, {"id": 3}], [{"id": 3}, {"id": 1}, {"id": 2}]))
     )
-    assert rows == [Row(">", "0", "2", "0")]
+    assert rows == [DiffRow(">", "0", "2", "0")]
 
 
 def test_paths_and_values_in_brief() -> None:

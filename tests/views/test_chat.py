@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views.chat.text import (
+from limpet.views.chat import (
     Answer,
     Call,
     Chat,
+    ChatTurn,
     Media,
     Result,
     Text,
-    Turn,
     Value,
-    beside,
     call_text,
     media_text,
+    other_values,
     read_chat,
     turn_text,
     value_text,
@@ -58,7 +58,7 @@ def test_any_json_is_a_chat_or_none(state: Any) -> None:
     chat = read_chat(state)
     if chat is not None:
         assert all(turn_text(turn).isprintable() for turn in chat.turns)
-        list(beside(state, chat))
+        list(other_values(state, chat))
 
 
 @given(st.lists(JSONS, min_size=1))
@@ -109,10 +109,10 @@ def test_plain_messages() -> None:
         "plain",
         "/messages",
         (
-            Turn("user", None, (Text("hi"),), 0),
-            Turn("pirate", None, (Text("ahoy"),), 1),
-            Turn("message", None, (Text("hm"),), 2),
-            Turn("message", None, (Value(7),), 3),
+            ChatTurn("user", None, (Text("hi"),), 0),
+            ChatTurn("pirate", None, (Text("ahoy"),), 1),
+            ChatTurn("message", None, (Text("hm"),), 2),
+            ChatTurn("message", None, (Value(7),), 3),
         ),
     )
 
@@ -122,7 +122,7 @@ def test_a_system_prompt_beside_the_list_is_the_first_turn() -> None:
         for prompt in ("be kind", [{"text": "be kind"}], [{"type": "text", "text": "be kind"}]):
             chat = read_chat({"messages": ["hi"], key: prompt})
             assert chat is not None
-            assert chat.turns[0] == Turn("system", None, (Text("be kind"),), -1)
+            assert chat.turns[0] == ChatTurn("system", None, (Text("be kind"),), -1)
     chat = read_chat({"messages": ["hi"], "system": {"os": "linux"}, "system_prompt": ""})
     assert chat is not None
     assert [turn.role for turn in chat.turns] == ["message"]
@@ -178,11 +178,11 @@ def test_what_stands_beside_a_chat() -> None:
     state = {"messages": ["a"], "system_prompt": "b", "mood": 1}
     chat = read_chat(state)
     assert chat is not None
-    assert [*beside(state, chat)] == [("mood", 1)]
+    assert [*other_values(state, chat)] == [("mood", 1)]
     deep = {"values": {"messages": ["a"], "mood": 1}, "next": []}
     chat = read_chat(deep)
     assert chat is not None
-    assert [*beside(deep, chat)] == [("next", []), ("values.mood", 1)]
+    assert [*other_values(deep, chat)] == [("next", []), ("values.mood", 1)]
 
 
 def test_parts_as_text() -> None:
@@ -192,10 +192,12 @@ def test_parts_as_text() -> None:
         media_text(Media("image", "a.png", "image/png", 2048)) == "image a.png (image/png, 2.0 KiB)"
     )
     assert media_text(Media("file", None, None, None, "s3://b/k")) == "file s3://b/k"
-    turn = Turn("user", None, (Text("so\n so", thinking=True), Text("a\x1b[2J\n b"), Value({})), 0)
+    turn = ChatTurn(
+        "user", None, (Text("so\n so", thinking=True), Text("a\x1b[2J\n b"), Value({})), 0
+    )
     assert turn_text(turn) == "a\\x1b[2J b {}"
-    assert turn_text(Turn("user", None, (Text("so\n so", thinking=True),), 0)) == "so so"
-    assert len(turn_text(Turn("user", None, (Text("word " * 10_000),), 0))) <= 500
+    assert turn_text(ChatTurn("user", None, (Text("so\n so", thinking=True),), 0)) == "so so"
+    assert len(turn_text(ChatTurn("user", None, (Text("word " * 10_000),), 0))) <= 500
 
 
 def test_base64_is_never_shown() -> None:

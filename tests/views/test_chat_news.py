@@ -5,13 +5,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views.chat.text import Call, News, Result, Text, Turn, chat_news
+from limpet.views.chat import Call, ChatTurn, News, Result, Text, chat_news
 
 WORDS = st.lists(st.sampled_from("abcde"), max_size=12)
 
 
-def turns(words: Any) -> tuple[Turn, ...]:
-    return tuple(Turn("user", None, (Text(word),), at) for at, word in enumerate(words))
+def turns(words: Any) -> tuple[ChatTurn, ...]:
+    return tuple(ChatTurn("user", None, (Text(word),), at) for at, word in enumerate(words))
 
 
 def words(news: News) -> list[str]:
@@ -41,9 +41,9 @@ def test_a_window_that_slides_shows_what_came_in() -> None:
 
 
 def test_a_result_that_came_later_is_new_within_its_call() -> None:
-    asked = Turn("assistant", None, (Text("so"), Call("f", {}, "1"), Call("g", {}, "2")), 0)
+    asked = ChatTurn("assistant", None, (Text("so"), Call("f", {}, "1"), Call("g", {}, "2")), 0)
     done = Call("g", {}, "2", Result((Text("5"),)))
-    answered = Turn("assistant", None, (Text("so"), Call("f", {}, "1"), done), 0)
-    end = Turn("assistant", None, (Text("five"),), 2)
+    answered = ChatTurn("assistant", None, (Text("so"), Call("f", {}, "1"), done), 0)
+    end = ChatTurn("assistant", None, (Text("five"),), 2)
     news = chat_news((asked,), (answered, end))
-    assert news == News((Turn("tool", None, (done,), 0), end))
+    assert news == News((ChatTurn("tool", None, (done,), 0), end))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from limpet.views.chat.text import Call, Chat, Media, Result, Text, Turn, Value, read_chat
+from limpet.views.chat import Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
 
 PIXEL = "iVBORw0KGgo="  # eight bytes
 LINK = f"data:image/png;base64,{PIXEL}"
@@ -44,9 +44,9 @@ def test_chat_completions() -> None:
         "openai",
         "",
         (
-            Turn("developer", None, (Text("be kind"),), 0),
-            Turn("user", "ann", (Text("add"),), 1),
-            Turn(
+            ChatTurn("developer", None, (Text("be kind"),), 0),
+            ChatTurn("user", "ann", (Text("add"),), 1),
+            ChatTurn(
                 "assistant",
                 None,
                 (
@@ -57,7 +57,7 @@ def test_chat_completions() -> None:
                 ),
                 2,
             ),
-            Turn("assistant", None, (Text("hm", thinking=True), Text("refused: no")), 5),
+            ChatTurn("assistant", None, (Text("hm", thinking=True), Text("refused: no")), 5),
         ),
     )
 
@@ -174,9 +174,9 @@ def test_langchain_messages(form: Any, way: str) -> None:
     chat = chat_of(state if way == "messages" else {way: state})
     assert chat.shape == "langgraph"
     assert chat.turns == (
-        Turn("system", None, (Text("be kind"),), 0),
-        Turn("user", "ann", (Text("add"), Text("please")), 1),
-        Turn(
+        ChatTurn("system", None, (Text("be kind"),), 0),
+        ChatTurn("user", "ann", (Text("add"), Text("please")), 1),
+        ChatTurn(
             "assistant",
             None,
             (

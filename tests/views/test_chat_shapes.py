@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from limpet.views.chat.text import Answer, Call, Chat, Media, Result, Text, Turn, Value, read_chat
+from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
 
 TESTS = Path(__file__).parents[1]
 GENKIT = sorted((TESTS / "compat/genkit").glob("**/store/*/*.json"))
@@ -33,12 +33,12 @@ def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = Fa
 
 
 ASKED = (
-    Turn("system", None, (Text("You are a helpful assistant."),), -1),
-    Turn("user", None, (Text("Hello"),), 0),
-    Turn("assistant", None, (Text("Hi! I am a stub."),), 1),
-    Turn("user", None, (Text("What is 2+3?"),), 2),
+    ChatTurn("system", None, (Text("You are a helpful assistant."),), -1),
+    ChatTurn("user", None, (Text("Hello"),), 0),
+    ChatTurn("assistant", None, (Text("Hi! I am a stub."),), 1),
+    ChatTurn("user", None, (Text("What is 2+3?"),), 2),
 )
-SUM = Turn("assistant", None, (Text("2+3=5"),), 5)
+SUM = ChatTurn("assistant", None, (Text("2+3=5"),), 5)
 
 
 @pytest.mark.parametrize("path", STRANDS, ids=lambda path: "/".join(path.parts[-8:-1])[-60:])
@@ -59,7 +59,7 @@ def test_strands_in_typescript() -> None:
     added = done("add", {"a": 2, "b": 3}, "tu-1", Value({"sum": 5}))
     parts = (Text("need the tool", thinking=True), Text("Let me add."), added)
     assert chat_of(json.loads(path.read_bytes())["data"]) == Chat(
-        "strands", "/messages", (*ASKED, Turn("assistant", None, parts, 3), SUM)
+        "strands", "/messages", (*ASKED, ChatTurn("assistant", None, parts, 3), SUM)
     )
 
 
@@ -69,7 +69,7 @@ def test_strands_in_python() -> None:
     assert chat_of(json.loads(path.read_bytes())["data"]) == Chat(
         "strands",
         "/messages",
-        (*ASKED, Turn("assistant", None, (Text("Let me add."), added), 3), SUM),
+        (*ASKED, ChatTurn("assistant", None, (Text("Let me add."), added), 3), SUM),
     )
 
 
@@ -116,8 +116,8 @@ def test_several_strands_agents_in_typescript() -> None:
         "strands",
         "/state/results",
         (
-            Turn("assistant", "writer", (Text("done"),), 0),
-            Turn("assistant", "critic", (Value({"error": {"message": "no"}}),), 1),
+            ChatTurn("assistant", "writer", (Text("done"),), 0),
+            ChatTurn("assistant", "critic", (Value({"error": {"message": "no"}}),), 1),
         ),
     )
 
@@ -134,10 +134,10 @@ def test_several_strands_agents_in_python() -> None:
         "strands",
         "/state/node_results",
         (
-            Turn("user", None, (Text("Write."),), -1),
-            Turn("assistant", "writer", (Text("done"),), 0),
-            Turn("assistant", "critic", (Text("no"),), 1),
-            Turn("assistant", "team", (Value(results["team"]),), 2),
+            ChatTurn("user", None, (Text("Write."),), -1),
+            ChatTurn("assistant", "writer", (Text("done"),), 0),
+            ChatTurn("assistant", "critic", (Text("no"),), 1),
+            ChatTurn("assistant", "team", (Value(results["team"]),), 2),
         ),
     )
 
@@ -239,7 +239,7 @@ def test_anthropic_blocks() -> None:
     chat = chat_of({"system": "be kind", "messages": messages})
     assert chat.shape == "anthropic"
     assert chat.turns[1:] == (
-        Turn(
+        ChatTurn(
             "assistant",
             None,
             (
@@ -258,5 +258,5 @@ def test_anthropic_blocks() -> None:
             ),
             0,
         ),
-        Turn("user", None, (Text("go on"),), 1),
+        ChatTurn("user", None, (Text("go on"),), 1),
     )

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views.chat.model import TECHNICAL
-from limpet.views.chat.text import (
+from limpet.views.chat import (
     Answer,
     Call,
     Chat,
+    ChatTurn,
     Media,
     Result,
     Text,
-    Turn,
     Value,
     read_chat,
     turn_text,
     value_text,
 )
+from limpet.views.chat.model import TECHNICAL
 
 PIXEL = "iVBORw0KGgo="  # eight bytes
 LINK = f"data:image/png;base64,{PIXEL}"
@@ -247,7 +247,7 @@ def test_gemini(call: str, response: str, inline: str, file: str, mime: str, uri
     chat = chat_of({"history": contents})
     assert (chat.shape, chat.path) == ("gemini", "/history")
     assert chat.turns == (
-        Turn(
+        ChatTurn(
             "assistant",
             None,
             (

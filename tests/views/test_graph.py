@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.graph import graph_rows
-from limpet.views.tree import Node, build_forest, walk
+from limpet.views.tree import Node, build_forest, graph_rows, walk
 
 MAIN = ScopeKey("s")
 SIDE = ScopeKey("s", "main~side")

@@ -1,6 +1,6 @@
-"""The command `limpet`: a file for each verb. They draw; what they show, a library can ask for.
+"""The command `limpet`: a module for each verb, over the public API.
 
-This file holds only the way in, so that it can be imported without the extra `cli`.
+This module holds only the entry point, so that it can be imported without the extra `cli`.
 """
 
 import signal
@@ -15,15 +15,15 @@ _EXTRA = ("click", "rich")
 def main() -> int:
     """Run the command with the arguments of this process, and return its exit code."""
     try:
-        for name in _EXTRA:  # the verbs, which need them, are loaded later
+        for name in _EXTRA:  # the verbs, which need them, are imported later
             import_module(name)
         from limpet.cli._app import run
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _EXTRA:
             raise
-        sys.stderr.write("the command line is an extra: pip install 'limpet[cli]'\n")
+        sys.stderr.write("the command line is not installed: pip install 'limpet[cli]'\n")
         return 2
-    except KeyboardInterrupt:  # before there is anything that could tell of it
+    except KeyboardInterrupt:
         return _exits.INTERRUPTED
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -33,9 +33,9 @@ def main() -> int:
 
 
 class _Terminated(BaseException):
-    """Somebody asked the process to end: it leaves as it would with Ctrl-C."""
+    """SIGTERM: the process cleans up as it does after Ctrl-C."""
 
 
 def _terminated(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Terminated

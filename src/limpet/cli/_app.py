@@ -1,4 +1,4 @@
-"""The group of verbs, and what becomes of errors: one line, and an exit code."""
+"""The group of verbs, and the handling of errors: one line on stderr, and an exit code."""
 
 import io
 import os
@@ -13,27 +13,27 @@ import click
 import limpet
 from limpet.cli import _exits
 from limpet.opening import environment
-from limpet.views.sizes import visible, without_secrets
+from limpet.views.format import visible, without_secrets
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Look": ("ls", "log", "show", "diff", "grep", "tail", "stats", "runs"),
+    "Inspect": ("ls", "log", "show", "diff", "grep", "tail", "stats", "runs"),
     "Change": ("fork", "restore", "rm", "prune"),
-    "Keep in order": ("check", "repair", "compact"),
-    "Carry over": ("export", "import", "copy"),
+    "Maintain": ("check", "repair", "compact"),
+    "Transfer": ("export", "import", "copy"),
     "Set up": ("doctor", "schema", "completion", "demo"),
 }
-_FILES = {"repair": "check"}  # a verb whose file does not have its name
+_MODULES = {"repair": "check", "demo": "demo.command"}  # others are in a module of their name
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 class _Verbs(click.Group):
-    """Loads the file of a verb when it is asked for, so that a new verb slows down no other."""
+    """Imports the module of a verb only when it is used."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            _let_go_of_output()
+            _discard_output()
             ctx.exit(_exits.CLOSED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -50,8 +50,8 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        file = _FILES.get(cmd_name, name)
-        verb: click.Command = getattr(import_module(f"limpet.cli.{file}"), name)
+        module = import_module(f"limpet.cli.{_MODULES.get(cmd_name, name)}")
+        verb: click.Command = getattr(module, name)
         return verb
 
 
@@ -63,10 +63,10 @@ class _Verbs(click.Group):
 @click.version_option(limpet.__version__, message="limpet %(version)s")
 @click.pass_context
 def app(context: click.Context) -> None:
-    """Keeps the state of AI agents safe.
+    """Keep the state of AI agents safe.
 
-    Exit codes: 0 fine, 1 not found or differences, 2 usage, 3 conflict, 4 unavailable, 5 corrupt,
-    130 interrupted, 141 nobody reads the output any more.
+    Exit codes: 0 success, 1 not found or differences, 2 usage, 3 conflict, 4 unavailable,
+    5 corrupt, 130 interrupted, 141 the output was closed.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
@@ -74,7 +74,7 @@ def app(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return its exit code. What fails is told in one line, without secrets."""
+    """Run one verb and return its exit code. Errors are one line on stderr, without secrets."""
     if sys.stdout is None:  # the caller has closed it
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -89,29 +89,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is not None:
             click.echo(error.ctx.get_usage(), err=True)
-        _tell(error.format_message())
+        _echo_error(error.format_message())
         return error.exit_code
     except limpet.LimpetError as error:
-        _tell(str(error))
+        _echo_error(str(error))
         return _exits.code_of(error)
     except OSError as error:
-        _let_go_of_output()
-        _tell(f"cannot write the output: {error.strerror or type(error).__name__}")
+        _discard_output()
+        _echo_error(f"cannot write the output: {error.strerror or type(error).__name__}")
         return _exits.UNAVAILABLE
     except Exception as error:
         if environment().get("LIMPET_DEBUG"):
             raise
-        told = f"{type(error).__name__}: {error}"
-        _tell(f"this is a defect of limpet; LIMPET_DEBUG=1 tells more. error=`{told}`")
+        fact = "this is a bug in limpet: please report it with the traceback of LIMPET_DEBUG=1"
+        _echo_error(f"{fact}. error=`{type(error).__name__}: {error}`")
         return _exits.DEFECT
     return code if isinstance(code, int) else _exits.FINE
 
 
-def _let_go_of_output() -> None:
-    """Let what is left of the output go nowhere: it would fail again at the end."""
+def _discard_output() -> None:
+    """Redirect stdout to /dev/null: flushing it at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tell(message: str) -> None:
+def _echo_error(message: str) -> None:
     line = " ".join(without_secrets(message).split())
     click.echo(f"limpet: {visible(line)}", err=True)

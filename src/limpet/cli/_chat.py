@@ -1,4 +1,4 @@
-"""Draws a chat: who said what, the tools that were called, and what they gave."""
+"""Draws a chat in the terminal: messages, tool calls and their results, folded where long."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -8,25 +8,38 @@ from typing import Any, NamedTuple
 from rich.console import Console, Group
 from rich.text import Text
 
-from limpet.views.chat import text as chat
-from limpet.views.chat.text import Turn
-from limpet.views.sizes import count_text, visible
-
-# Long text in few rows: wrapped by cells, and folded where there is too much of it.
+from limpet.views import chat
+from limpet.views.chat import ChatTurn
+from limpet.views.format import count_text, visible
 
 _KEY = re.compile(r'(\s*)("(?:[^"\\]|\\.)*")(?=: )')
 _TAB = 4
 _CELLS_MIN = 10
+ROLES = ("user", "assistant", "system", "tool")  # which are styles too
+_INDENT = 2
+_CALL_CHARS_MAX = 240  # longer arguments are cut, or written below the call
+_ARGUMENT_CHARS_MAX = 60
+
+
+class RowLimits(NamedTuple):
+    """How many rows of each are drawn before the rest is folded; None is all."""
+
+    said: int | None = 40
+    prompt: int | None = 8
+    thought: int | None = 6
+    output: int | None = 12
+
+
+FULL = RowLimits(None, None, None, None)
 
 
 def lines_of(text: str, style: str = "") -> Iterator[Text]:
-    """Yield the lines of somebody's text, without escape sequences, and without empty ends."""
     for line in text.strip("\r\n").split("\n"):
         yield Text(visible(line.rstrip().expandtabs(_TAB)), style)
 
 
 def code(json_text: str) -> Iterator[Text]:
-    """Yield the lines of indented JSON, with its keys in colour."""
+    """Yield the lines of indented JSON, with coloured keys."""
     for line in json_text.split("\n"):
         found = _KEY.match(line)
         if found is None:
@@ -36,21 +49,15 @@ def code(json_text: str) -> Iterator[Text]:
 
 
 def fold(
-    console: Console,
-    lines: Iterable[Text],
-    margin: Text,
-    rows_max: int | None,
-    *,
-    hanging: int = 0,
+    console: Console, lines: Iterable[Text], margin: Text, rows_max: int | None, *, hanging: int = 0
 ) -> Iterator[Text]:
-    """Yield lines as rows that fit beside a margin, then how much was left out if it is too much.
+    """Yield lines wrapped to the console, at most `rows_max`, then how much is left out.
 
-    A line that goes on is indented by `hanging` cells. A single row too many is drawn: to say
-    that it is missing would take as much room.
+    Continued lines are indented by `hanging` cells. One row too many is drawn: the hint that it is
+    missing would take as much room.
     """
     lines = list(lines)
     width = max(_CELLS_MIN, console.width - margin.cell_len - hanging)
-    # With two rows more than allowed it is known that there are too many.
     needed = None if rows_max is None else rows_max + 2
     rows: list[tuple[int, Text]] = []
     for at, line in enumerate(lines):
@@ -58,7 +65,10 @@ def fold(
         if room == 0:
             break
         pieces = _wrapped(console, line, width, room)
-        rows += [(at, _hung(piece, hanging if turn else 0)) for turn, piece in enumerate(pieces)]
+        rows += [
+            (at, Text(" " * hanging) + row if n and hanging else row)
+            for n, row in enumerate(pieces)
+        ]
     is_cut = needed is not None and len(rows) == needed
     shown = rows[:rows_max] if is_cut else rows
     for _, row in shown:
@@ -70,14 +80,9 @@ def fold(
 
 
 def _wrapped(console: Console, line: Text, width: int, room: int | None) -> list[Text]:
-    """Return the rows of a line, at most as many as there is room for, and no work for others."""
     if room is not None:
-        line = line[: room * width]
+        line = line[: room * width]  # wrapping is slow, and a line may have megabytes
     return list(line.wrap(console, width))[:room]
-
-
-def _hung(row: Text, cells: int) -> Text:
-    return Text(" " * cells) + row if cells else row
 
 
 def _rest(lines: list[Text], shown: list[tuple[int, Text]]) -> str:
@@ -88,28 +93,10 @@ def _rest(lines: list[Text], shown: list[tuple[int, Text]]) -> str:
     return count_text(len(lines[last]) - seen, "more character")
 
 
-_ROLES = ("user", "assistant", "system", "tool")
-_INDENT = 2
-_CALL_CHARS_MAX = 240  # longer arguments are cut, or stand below the call
-_ARGUMENT_CHARS_MAX = 60
-
-
-class Rows(NamedTuple):
-    """How many rows of each are drawn; the rest is folded."""
-
-    said: int | None = 40
-    prompt: int | None = 8
-    thought: int | None = 6
-    output: int | None = 12
-
-
-FULL = Rows(None, None, None, None)
-
-
 def draw_turns(
-    console: Console, turns: Iterable[Turn], *, rows: Rows, before: Turn | None = None
+    console: Console, turns: Iterable[ChatTurn], *, rows: RowLimits, before: ChatTurn | None = None
 ) -> None:
-    """Draw turns, each in one piece. `before` is the one that was drawn last."""
+    """Draw turns, each with one print. `before` is the turn that was drawn last."""
     for turn in turns:
         lines = list(_turn(console, turn, rows, before))
         if lines:
@@ -117,8 +104,7 @@ def draw_turns(
         before = turn
 
 
-def turn_json(turn: Turn) -> dict[str, Any]:
-    """Return a turn as verbs write it: its parts say in `type` what they are."""
+def turn_json(turn: ChatTurn) -> dict[str, Any]:
     return {
         "index": turn.index,
         "role": turn.role,
@@ -137,12 +123,13 @@ def _part_json(part: chat.Part) -> dict[str, Any]:
 
 
 def role_style(role: str) -> str:
-    """Return the style of a role; those that nobody knows are odd."""
-    return role if role in _ROLES else "odd"
+    return role if role in ROLES else "odd"
 
 
-def _turn(console: Console, turn: Turn, rows: Rows, before: Turn | None) -> Iterator[Text]:
-    if before is None or not _goes_on(before, turn):
+def _turn(
+    console: Console, turn: ChatTurn, rows: RowLimits, before: ChatTurn | None
+) -> Iterator[Text]:
+    if before is None or not _continues(before, turn):
         if before is not None:
             yield Text()
         yield _title(turn)
@@ -150,19 +137,17 @@ def _turn(console: Console, turn: Turn, rows: Rows, before: Turn | None) -> Iter
         yield from _part(console, part, rows, is_prompt=turn.role == "system")
 
 
-def _goes_on(before: Turn, turn: Turn) -> bool:
-    """Tell whether a turn reads as one with the last: thoughts and calls that are items of their
-    own, one after the other.
-    """
+def _continues(before: ChatTurn, turn: ChatTurn) -> bool:
+    """Thoughts and calls that are separate messages of one assistant share a title."""
     same = (before.role, before.name, before.index + 1) == (turn.role, turn.name, turn.index)
     return same and turn.role == "assistant" and not (_is_said(before) and _is_said(turn))
 
 
-def _is_said(turn: Turn) -> bool:
+def _is_said(turn: ChatTurn) -> bool:
     return any(isinstance(part, chat.Text) and not part.thinking for part in turn.parts)
 
 
-def _title(turn: Turn) -> Text:
+def _title(turn: ChatTurn) -> Text:
     title = Text.assemble((visible(turn.role), role_style(turn.role)))
     if turn.name is not None:
         title.append(f" {visible(turn.name)}", "title")
@@ -172,7 +157,7 @@ def _title(turn: Turn) -> Text:
 
 
 def _part(
-    console: Console, part: chat.Part, rows: Rows, *, is_prompt: bool = False
+    console: Console, part: chat.Part, rows: RowLimits, *, is_prompt: bool = False
 ) -> Iterator[Text]:
     margin = Text(" " * _INDENT)
     if isinstance(part, chat.Call):
@@ -189,7 +174,7 @@ def _part(
         )
 
 
-def _call(console: Console, call: chat.Call, rows: Rows) -> Iterator[Text]:
+def _call(console: Console, call: chat.Call, rows: RowLimits) -> Iterator[Text]:
     margin = Text(" " * _INDENT)
     text = chat.call_text(call)
     below: list[Text] = []
@@ -198,7 +183,7 @@ def _call(console: Console, call: chat.Call, rows: Rows) -> Iterator[Text]:
             below = list(code(chat.value_text(call.arguments, indent=2)))
             text = f"{visible(call.name)}(…)"
         else:
-            text = chat.call_text(_cut(call))
+            text = chat.call_text(_shortened(call))
     name = visible(call.name)
     head = Text.assemble(("▸ ", "tool"), (name, "tool"), text[len(name) :])
     yield from fold(console, [head], margin, None if rows.output is None else 4, hanging=2)
@@ -209,8 +194,7 @@ def _call(console: Console, call: chat.Call, rows: Rows) -> Iterator[Text]:
         yield Text.assemble(_bar("│", "quiet"), ("no result", "quiet"))
 
 
-def _cut(call: chat.Call) -> chat.Call:
-    """Return a call with short arguments, for those who want no more than to recognise it."""
+def _shortened(call: chat.Call) -> chat.Call:
     if not isinstance(call.arguments, dict):
         return call
     short = {
@@ -222,11 +206,11 @@ def _cut(call: chat.Call) -> chat.Call:
     return chat.Call(call.name, short, call.id)
 
 
-def _result(console: Console, result: chat.Result, rows: Rows) -> Iterator[Text]:
+def _result(console: Console, result: chat.Result, rows: RowLimits) -> Iterator[Text]:
     bar = _bar("│", "bad" if result.is_error else "quiet")
     lines = [line for part in result.parts for line in _inner(console, part)]
     if not lines:
-        lines = [Text("an empty result", "quiet")]
+        lines = [Text("empty result", "quiet")]
     if result.is_error:
         lines[0] = Text.assemble(("✗ ", "bad"), lines[0])
     yield from fold(console, lines, bar, rows.output)

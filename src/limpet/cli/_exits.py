@@ -1,4 +1,4 @@
-"""The exit codes: what a script can tell apart."""
+"""The exit codes, which docs/cli.md explains."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ USAGE = 2
 CONFLICT = 3
 UNAVAILABLE = 4
 CORRUPT = 5
-TERMINATED = 143  # as a shell tells of SIGTERM
-CLOSED = 141  # as a shell tells of a pipe that nobody reads any more
-DEFECT = 70  # as sysexits has it: a fault of the program itself
-INTERRUPTED = 130  # as a shell tells of Ctrl-C
+DEFECT = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT
+CLOSED = 141  # 128 + SIGPIPE
+TERMINATED = 143  # 128 + SIGTERM
 
 _CODES: Mapping[type[errors.LimpetError], int] = {
     errors.NotFound: FOUND,
@@ -27,5 +27,4 @@ _CODES: Mapping[type[errors.LimpetError], int] = {
 
 
 def code_of(error: errors.LimpetError) -> int:
-    """Return the exit code that an error ends with."""
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), FOUND)

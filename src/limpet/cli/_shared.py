@@ -1,45 +1,33 @@
-"""What the verbs share: options, opening the store they are asked about, and the shape of JSON."""
+"""What the verbs share: options, completion of session ids, opening a store, the JSON shapes."""
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 import limpet
-from limpet.cli._terminal import make_console, output
 from limpet.opening import DEFAULT_URL, file_of, scheme_of
-from limpet.views.sizes import age_text
-
-__all__ = [
-    "address_options",
-    "age_text",
-    "confirm",
-    "echo_json",
-    "existing_store",
-    "finding_json",
-    "json_option",
-    "make_console",
-    "output",
-    "session_option",
-    "snapshot_json",
-    "time_json",
-    "url_option",
-    "without_setup",
-    "yes_option",
-]
+from limpet.views.format import visible, without_secrets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RETRY_S = 5.0
+_COMPLETIONS_MAX = 50
+# A completed name goes into a command line unquoted: it must not be run by the shell, be taken for
+# an option, or end the line in which a completion is passed.
+_SAFE_NAME = re.compile(r"(?!-)[\w@%+=:./-]+")
 
 
-def url_option(command: F) -> F:
-    """Add `--url`, which may also stand in `$LIMPET_URL`."""
+def _url_option(command: F) -> F:
     return click.option(
         "--url",
         metavar="URL",
@@ -47,104 +35,130 @@ def url_option(command: F) -> F:
         show_envvar=True,
         default=DEFAULT_URL,
         callback=lambda context, option, url: url or DEFAULT_URL,
-        help=f"The store: sqlite:///file.db, a folder, postgresql://…, s3://…. Else {DEFAULT_URL}",
+        help="The store: sqlite:///file.db, a folder, postgresql://…, s3://…."
+        f" Default: {DEFAULT_URL}",
     )(command)
 
 
 def json_option(command: F) -> F:
-    """Add `--json`; the shape stands in the help of the verb."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
-        command
-    )
+    option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    return option(command)
+
+
+def store_options(command: F) -> F:
+    """Add `--url` and `--json`."""
+    return _url_option(json_option(command))
 
 
 def yes_option(command: F) -> F:
-    """Add `--yes`, for those who were asked before."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def session_option(help: str) -> Callable[[F], F]:
-    """Return `--session`, which the Tab key completes."""
-
-    def complete(context: click.Context, option: click.Parameter, begun: str) -> Any:
-        from limpet.cli.completion import complete_session  # which needs this file
-
-        return complete_session(context, option, begun)
-
-    return click.option("-s", "--session", metavar="SESSION", help=help, shell_complete=complete)
+    return click.option(
+        "-s", "--session", metavar="SESSION", help=help, shell_complete=complete_session
+    )
 
 
 def address_options(command: F) -> F:
-    """Add `--session`, `--scope` and `--kind`: in which line of state a snapshot is looked for."""
+    """Add `--session`, `--scope` and `--kind`: where to look for a snapshot."""
     for option in (
-        click.option("--kind", metavar="KIND", help="The kind of the scope, where several fit."),
-        click.option("--scope", metavar="SCOPE", help="The scope of the session, by its id."),
+        click.option("--kind", metavar="KIND", help="The kind of the scope, if several match."),
+        click.option("--scope", metavar="SCOPE", help="The id of the scope."),
         session_option("The session to look in."),
     ):
         command = option(command)
     return command
 
 
+def complete_session(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return at most 50 sessions that begin with `incomplete`; none if the store cannot be read."""
+    try:
+        with existing_store(url_of(context)) as store:
+            names = store.sessions(prefix=incomplete, limit=_COMPLETIONS_MAX)
+            return [CompletionItem(name) for name in names if _SAFE_NAME.fullmatch(name)]
+    except (limpet.LimpetError, OSError):
+        return []
+
+
+def url_of(context: click.Context) -> str:
+    """Return the URL of this verb, or else of the group that it belongs to."""
+    lineage = [context]
+    while lineage[-1].parent is not None:
+        lineage.append(lineage[-1].parent)
+    named = [each for each in lineage if each.params.get("url")]
+    typed = [
+        each for each in named if each.get_parameter_source("url") is ParameterSource.COMMANDLINE
+    ]
+    return str([*typed, *named][0].params["url"])
+
+
 @contextmanager
 def existing_store(url: str) -> Iterator[limpet.Store]:
-    """Open a store that is there: asking about a store must not create one."""
+    """Open a store, without creating one: NotFound if there is no file."""
     path = file_of(url)
-    what = "folder" if scheme_of(url) == "file" else "file"
-    # An empty file would be given tables, so it is as good as none.
-    if path is not None and not (os.path.isdir(path) or _has_bytes(path)):
+    # An empty file would be given tables, so it counts as missing.
+    exists = path is None or os.path.isdir(path) or (os.path.exists(path) and os.path.getsize(path))
+    if not exists:
+        what = "folder" if scheme_of(url) == "file" else "file"
         raise limpet.NotFound(
             f"there is no such {what}; name one with --url or $LIMPET_URL. path=`{path}`"
         )
-    with limpet.open(url, **without_setup(url), **_impatient(url)) as store:
+    options: dict[str, Any] = without_setup(url)
+    if scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]:
+        options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
+    with limpet.open(url, **options) as store:
         yield store
 
 
-def _has_bytes(path: str) -> bool:
-    return os.path.exists(path) and os.path.getsize(path) > 0
-
-
-def _impatient(url: str) -> dict[str, float]:
-    """Return what keeps a person from waiting a minute for a service that is not there."""
-    is_remote = scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]
-    return {"retry_s": _RETRY_S} if is_remote else {}
+def load_snapshot(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.Snapshot:
+    found = store.scope(*info.scope).load(info.id)
+    if found is None:
+        raise limpet.NotFound(f"the snapshot was deleted just now. id=`{info.id}`")
+    return found
 
 
 def without_setup(url: str) -> dict[str, bool]:
-    """Return what keeps a server from being given tables by a mere look."""
-    says_so = "setup=" in url.partition("?")[2]
-    return {} if says_so or scheme_of(url) != "postgresql" else {"setup": False}
+    """Return the option that keeps PostgreSQL from creating tables, unless the URL sets it."""
+    is_given = "setup=" in url.partition("?")[2]
+    return {} if is_given or scheme_of(url) != "postgresql" else {"setup": False}
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on the terminal, unless the answer was given with `--yes`; no ends with exit code 130.
-
-    Where there is nobody to ask nothing is assumed.
-    """
+    """Ask on the terminal, unless `yes`; the answer no ends with exit code 130."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: say --yes if it is meant")
+        raise click.UsageError("this needs confirmation, and there is no terminal: pass --yes")
     click.confirm(question, abort=True, err=True)
 
 
+def echo_skipped(text: str) -> None:
+    """Report damaged data that is skipped, on one line."""
+    line = visible(" ".join(without_secrets(text).split()))
+    click.echo(f"limpet: skipped: {line}", err=True)
+
+
 def echo_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print a value as JSON in ASCII, which every terminal and every pipe can carry."""
     click.echo(json.dumps(value, indent=indent))
 
 
 def time_json(moment: datetime) -> str:
-    """Return a time as all verbs write it: UTC, with microseconds where there are any."""
     return moment.isoformat().replace("+00:00", "Z")
 
 
+def ref_json(ref: limpet.SnapshotRef | None) -> dict[str, str] | None:
+    return None if ref is None else {**ref.scope._asdict(), "id": ref.id}
+
+
 def snapshot_json(info: limpet.SnapshotInfo) -> dict[str, Any]:
-    """Return the facts of a snapshot as all verbs write them."""
-    origin = info.forked_from
     return {
         **info.scope._asdict(),
         "id": info.id,
         "parent_id": info.parent_id,
-        "forked_from": None if origin is None else {**origin.scope._asdict(), "id": origin.id},
+        "forked_from": ref_json(info.forked_from),
         "status": info.status,
         "labels": info.labels,
         "metadata": info.metadata,
@@ -157,12 +171,9 @@ def snapshot_json(info: limpet.SnapshotInfo) -> dict[str, Any]:
 
 
 def finding_json(finding: limpet.Finding) -> dict[str, object]:
-    """Return a finding as all verbs write it."""
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "message": finding.message,
-        "scope": None if finding.scope is None else finding.scope._asdict(),
-        "id": finding.id,
-        "repaired": finding.repaired,
-    }
+    scope = None if finding.scope is None else finding.scope._asdict()
+    return {**asdict(finding), "scope": scope}
+
+
+def findings_json(findings: Iterable[limpet.Finding]) -> list[dict[str, object]]:
+    return [finding_json(each) for each in findings]

@@ -1,4 +1,4 @@
-"""Tables that stream: aligned by cells, never wider than the terminal, and never wrapped."""
+"""Tables that stream: aligned, never wider than the terminal, never wrapped."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -11,10 +11,10 @@ from rich.text import Text
 from limpet.core.times import from_us
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.opening import draw
-from limpet.views.sizes import short_id, visible
+from limpet.views.format import short_id, visible
 
 _GAP = 2
-_AT_ONCE = 50  # rows that are measured together, so that the first of many are seen at once
+_PAGE_ROWS = 50  # rows that are measured together, so that the first rows appear early
 _STATUS_STYLES = {
     **dict.fromkeys(("completed", "done", "success", "succeeded"), "good"),
     **dict.fromkeys(("pending", "queued", "running", "started", "interrupted"), "accent"),
@@ -25,9 +25,8 @@ _STATUS_STYLES = {
 class Column(NamedTuple):
     """A column of a table.
 
-    `cells_min` makes it one that gives way: it may be cut down to so many cells, and 0 is one that
-    must be seen whole. Where there is still no room, the columns of the highest `rank` are left
-    out; those of rank 0 never are.
+    It may be cut down to `cells_min` cells; 0 means never. If there is still no room, columns are
+    left out, the highest `rank` first; those of rank 0 never are.
     """
 
     title: str
@@ -41,13 +40,12 @@ def table(
 ) -> Iterator[Text]:
     """Yield the lines of a table, the titles first; nothing if there are no rows.
 
-    Reads fifty rows ahead and holds no more; later rows may make a column wider. A column that is
-    empty is left out, title and all.
+    Holds fifty rows; later ones may make a column wider. Empty columns are left out.
     """
     heading = [Text(column.title, "quiet") for column in columns] if titles else None
     reader = iter(rows)
     widths = [0] * len(columns)
-    while some := list(islice(reader, _AT_ONCE)):
+    while some := list(islice(reader, _PAGE_ROWS)):
         widths = [
             max(before, *(row[at].cell_len for row in some)) for at, before in enumerate(widths)
         ]
@@ -64,7 +62,7 @@ def table(
 
 
 def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns that there is room for; one that is empty needs none."""
+    """Return the columns that are not empty and fit."""
     shown = [at for at, cells in enumerate(widths) if cells]
     while _needed(columns, widths, shown) > width:
         last = max(shown, key=lambda at: columns[at].rank)
@@ -82,7 +80,7 @@ def _needed(columns: Sequence[Column], widths: Sequence[int], shown: Sequence[in
 def _fitted(
     columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], width: int
 ) -> dict[int, int]:
-    """Return the cells of each column: the widest of those that give way do so first."""
+    """Return the width of each column; the widest ones are cut first."""
     fitted = {at: widths[at] for at in shown}
     excess = sum(fitted.values()) + _GAP * (len(shown) - 1) - width
     while excess > 0:
@@ -96,7 +94,7 @@ def _fitted(
 
 def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]) -> Text:
     line = Text()
-    room = 0  # cells to leave free before what comes next, so that none are left at the end
+    room = 0  # spaces before the next cell, so that no line ends with spaces
     for at, cells in fitted.items():
         text, length = row[at], row[at].cell_len
         if length > cells:
@@ -114,16 +112,23 @@ def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]
 
 
 def print_line(console: Console, line: Text) -> None:
-    """Print one line; what does not fit is cut off."""
+    """Print one line; cut off what does not fit."""
     if console.color_system is None and line.cell_len <= console.width:
-        # Many times faster, and the same where there is nothing to colour.
+        # Many times faster, with the same result.
         console.file.write(f"{line.plain}\n")
     else:
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
+def print_table(
+    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text]]
+) -> None:
+    for line in table(columns, rows, console.width):
+        print_line(console, line)
+
+
 def source_text(source: SnapshotRef, key: ScopeKey) -> str:
-    """Return where a fork began, with the session only if it is another, and the end of the id."""
+    """Return the source of a fork, with the session only if it is another one."""
     place = source.scope.scope_id
     if source.scope.session_id != key.session_id:
         place = f"{source.scope.session_id}:{place}"
@@ -132,10 +137,8 @@ def source_text(source: SnapshotRef, key: ScopeKey) -> str:
 
 
 def status_text(status: str) -> Text:
-    """Return a status in the colour of what it means."""
     return Text(visible(status), _STATUS_STYLES.get(status.lower(), "odd"))
 
 
 def now() -> datetime:
-    """Return the moment that ages are told from."""
     return from_us(draw().now)

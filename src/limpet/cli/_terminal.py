@@ -1,4 +1,4 @@
-"""The terminal: the colours that mean something, and the pager."""
+"""The terminal: styles, console and pager."""
 
 import shlex
 import shutil
@@ -35,18 +35,16 @@ THEME = Theme(
 
 
 class _Console(Console):
-    """A console on which text is never taken for markup."""
+    """A console that prints text as it is, without markup."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(theme=THEME, markup=False, highlight=False, emoji=False, **options)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the verb: by itself a console would end the process."""
-        raise BrokenPipeError
+        raise BrokenPipeError  # the default would end the process
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return the terminal, or the pipe: then without colour. Text is never taken for markup."""
     console = _Console(stderr=stderr)
     console.width = min(console.width, _COLUMNS_MAX)
     return console
@@ -54,20 +52,20 @@ def make_console(*, stderr: bool = False) -> Console:
 
 @contextmanager
 def output(*, pager: bool = True) -> Iterator[Console]:
-    """Give the terminal to draw on, through a pager if a person is looking at it.
+    """Yield a console for stdout, through a pager if that is a terminal.
 
-    What is drawn is seen at once, not only at the end; what fits on one screen stays on it. A pager
-    that was left lets go of the rest. `$LIMPET_PAGER` and `$PAGER` name another one, `cat` none.
+    `$LIMPET_PAGER` or `$PAGER` names the pager; `cat` is none. If the user leaves the pager, the
+    rest of the output is dropped.
     """
     console = make_console()
-    is_seen = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
-    command = _pager() if pager and is_seen else None
+    is_interactive = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
+    command = _pager() if pager and is_interactive else None
     if command is None:
         yield console
         return
-    # -F: leave if it fits on one screen, -R: show colours, -X: leave the text where it is.
+    # -F: quit if it fits on one screen, -R: show colours, -X: keep the text on the screen.
     env = {"LESS": "FRX", **environment(LESSCHARSET="utf-8")}
-    process = subprocess.Popen(  # noqa: S603  # the program that the person named
+    process = subprocess.Popen(  # noqa: S603  # the user names the program
         command, stdin=subprocess.PIPE, env=env, text=True, encoding="utf-8"
     )
     paged = _Console(
@@ -79,7 +77,7 @@ def output(*, pager: bool = True) -> Iterator[Console]:
     try:
         yield paged
     except BrokenPipeError:
-        pass  # it was left before the end
+        pass  # the user left the pager
     finally:
         _leave(process)
 
@@ -97,7 +95,7 @@ def _pager() -> list[str] | None:
 
 
 def _leave(process: "subprocess.Popen[str]") -> None:
-    """Wait until the reader has seen enough; Ctrl-C meanwhile is meant for the pager."""
+    """Wait for the pager; Ctrl-C meanwhile is meant for it."""
     try:
         if process.stdin is not None:
             process.stdin.close()

@@ -1,61 +1,93 @@
-"""What the verbs that carry data over share: what was left out, and a file that is whole."""
+"""What export, import and copy share: a progress bar, the report of skipped data, atomic files."""
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.text import Text
 
 import limpet
-from limpet.cli._shared import finding_json, make_console
-from limpet.opening import draw
-from limpet.views.sizes import visible
+from limpet.cli._terminal import make_console
+from limpet.opening import draw, scheme_of
+from limpet.portable import Progress
+from limpet.views.format import address_text, size_text, visible
+
+_COUNTED_FAST = frozenset({"memory", "sqlite", "postgresql"})
 
 
-def findings_json(findings: Iterable[limpet.Finding]) -> list[dict[str, object]]:
-    """Return findings as all verbs write them."""
-    return [finding_json(each) for each in findings]
+@contextmanager
+def progress(
+    verb: str, total: int | None, *, shown: bool = True
+) -> Iterator[Callable[[Progress], None]]:
+    """Draw a progress bar on stderr if that is a terminal; `total` None means unknown."""
+    console = make_console(stderr=True)
+    if not (shown and console.is_terminal and sys.stderr.isatty()):
+        yield lambda done: None
+        return
+    bar = Bar(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[done]}", style="quiet"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(verb, total=total, done="")
+
+        def report(done: Progress) -> None:
+            speed = bar.tasks[0].speed
+            rate = f" · {speed:,.0f}/s" if speed else ""
+            text = f"{done.snapshots:,} snapshots · {size_text(done.bytes)}{rate}"
+            bar.update(task, completed=done.snapshots, done=text)
+
+        yield report
+
+
+def snapshots_in(store: limpet.Store, url: str, session_id: str | None) -> int | None:
+    """Return the number of snapshots, None where counting would take as long as the work."""
+    if scheme_of(url) not in _COUNTED_FAST:
+        return None
+    return store.driver.run(lambda backend: backend.read_stats(session_id, limit=0)).snapshots
 
 
 def draw_skipped(skipped: Iterable[limpet.Finding]) -> None:
-    """Tell what was left out, beside the output."""
     console = make_console(stderr=True)
     for each in skipped:
-        where = "" if each.scope is None else f"{each.scope.session_id}:{each.scope.scope_id}"
-        where += "" if each.id is None else f"@{each.id}"
-        text = Text.assemble(("left out  ", "odd"), visible(f"{where} {each.message}".strip()))
+        where = "" if each.scope is None else address_text(each.scope, each.id)
+        text = Text.assemble(("skipped  ", "odd"), visible(f"{where} {each.message}".strip()))
         console.print(text, soft_wrap=True)
 
 
 @contextmanager
-def whole_file(path: str) -> Iterator[IO[bytes]]:
-    """Open a file that is there whole at the end, or as it was before.
+def atomic_file(path: str) -> Iterator[IO[bytes]]:
+    """Open a file that is replaced as a whole at the end, or stays as it was.
 
-    A link is followed, and what is no file (a pipe, a device) is written to as it is.
+    A link is followed. A pipe or a device is written to directly.
     """
-    place = os.path.realpath(path)
+    target = os.path.realpath(path)
     try:
-        mode = _mode_of(place)
+        try:
+            mode = os.stat(target).st_mode
+        except FileNotFoundError:
+            mode = None
         if mode is not None and not stat.S_ISREG(mode):
-            with open(place, "wb") as file:
+            with open(target, "wb") as file:
                 yield file
             return
-        with _staged(place, mode) as file:
+        with _staged(target, mode) as file:
             yield file
     except BrokenPipeError:
         raise
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise limpet.Unavailable(f"cannot write the file: {reason}. path=`{path}`") from error
-
-
-def _mode_of(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
 
 
 @contextmanager

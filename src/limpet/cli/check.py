@@ -1,4 +1,4 @@
-"""`limpet check`: read everything, tell what is wrong, and mend it if asked."""
+"""`limpet check` and `limpet repair`: read everything, report errors, and repair them."""
 
 from collections import Counter
 
@@ -8,32 +8,25 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import (
-    echo_json,
-    existing_store,
-    finding_json,
-    json_option,
-    make_console,
-    url_option,
-)
-from limpet.views.sizes import count_text, visible
+from limpet.cli._shared import echo_json, existing_store, finding_json, store_options
+from limpet.cli._terminal import make_console
+from limpet.views.format import count_text, visible
 
 _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything.")
-@url_option
-@json_option
+@click.option("--repair", is_flag=True, help="Repair what can be repaired without losing data.")
+@store_options
 def check(repair: bool, url: str, as_json: bool) -> int:
-    """Read everything stored, and tell what is wrong with it.
+    """Check everything in a store for errors.
 
-    Changes nothing, unless --repair is given. Ends with 0 if nothing is wrong, or all of it was
-    repaired; with 5 if an error is left, and with 1 if a warning is. Remarks (info) are about what
-    is allowed, such as a parent that was deleted, and do not count.
+    Changes nothing unless --repair is given. The exit code is 5 if an error is left, 1 if only
+    warnings are left, else 0. Findings of severity info do not count: they describe allowed states,
+    such as a parent that was deleted.
 
     \b
-    --json: a line for each finding, as it is found:
+    --json: a line for each finding:
             {"severity": "error", "warning" or "info", "code": text, "message": text,
              "scope": {"session_id": text, "scope_id": text, "kind": text} or null,
              "id": text or null, "repaired": true or false}
@@ -43,11 +36,28 @@ def check(repair: bool, url: str, as_json: bool) -> int:
       limpet check
       limpet check --json --url postgresql://db.example/agents
     """
-    return examine(url, repair=repair, as_json=as_json)
+    return _check(url, repair=repair, as_json=as_json)
 
 
-def examine(url: str, *, repair: bool, as_json: bool) -> int:
-    """Print each finding and what they amount to, and return the exit code that follows."""
+@click.command()
+@store_options
+def repair(url: str, as_json: bool) -> int:
+    """Repair what can be repaired without losing data.
+
+    The same as `limpet check --repair`. The exit code is 5 if an error is left, 1 if only warnings
+    are left, else 0.
+
+    \b
+    --json: a line for each finding, as in `limpet check`
+
+    \b
+    Examples:
+      limpet repair
+    """
+    return _check(url, repair=True, as_json=as_json)
+
+
+def _check(url: str, *, repair: bool, as_json: bool) -> int:
     console = make_console()
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()
@@ -82,38 +92,14 @@ def _draw(console: Console, finding: limpet.Finding) -> None:
 
 def _sum_up(console: Console, found: Counter[str], left: Counter[str], *, repair: bool) -> None:
     if not found.total():
-        console.print(Text("✓ nothing is wrong", "good"))
+        console.print(Text("✓ no errors", "good"))
         return
     parts = [
         count_text(found["error"], "error"),
         count_text(found["warning"], "warning"),
-        *([count_text(found["info"], "remark")] if found["info"] else []),
+        *([count_text(found["info"], "info", "info")] if found["info"] else []),
     ]
-    mended = found.total() - left.total()
     if repair:
-        parts.append(f"{mended:,} repaired, {left.total():,} left")
+        parts.append(f"{found.total() - left.total():,} repaired, {left.total():,} left")
     style = "bad" if left["error"] else "odd" if left["warning"] else "good"
     console.print(Text(", ".join(parts), style))
-
-
-# `limpet repair`: mend what `limpet check` finds.
-
-
-@click.command()
-@url_option
-@json_option
-def repair(url: str, as_json: bool) -> int:
-    """Read everything stored, and mend what is wrong with it.
-
-    Only what can be mended without losing anything that can still be read. The same as
-    `limpet check --repair`: ends with 0 if nothing is wrong any more, with 5 if an error is left,
-    and with 1 if a warning is.
-
-    \b
-    --json: a line for each finding, as `limpet check` has it; `repaired` tells what was mended
-
-    \b
-    Examples:
-      limpet repair
-    """
-    return examine(url, repair=True, as_json=as_json)

@@ -1,32 +1,32 @@
-"""`limpet compact`: give unused space back."""
+"""`limpet compact`: free unused space."""
 
 import click
 from rich.text import Text
 
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, json_option, make_console, url_option
-from limpet.views.sizes import size_text
+from limpet.cli._shared import echo_json, existing_store, store_options
+from limpet.cli._terminal import make_console
+from limpet.views.format import size_text
 
 
 @click.command()
-@url_option
-@json_option
+@store_options
 def compact(url: str, as_json: bool) -> int:
-    """Give unused space back to the operating system.
+    """Free unused space of a store.
 
-    Deletes nothing. Others may go on working with the store meanwhile.
+    No snapshot is deleted. The store can be used meanwhile.
 
     \b
-    --json: {"bytes": what was given back}
+    --json: {"bytes": how many were freed}
 
     \b
     Examples:
       limpet compact
     """
     with existing_store(url) as store:
-        given_back = store.compact()
+        freed = store.compact()
     if as_json:
-        echo_json({"bytes": given_back})
+        echo_json({"bytes": freed})
     else:
-        make_console().print(Text.assemble((size_text(given_back), "size"), " given back"))
+        make_console().print(Text.assemble((size_text(freed), "size"), " freed"))
     return _exits.FINE

@@ -1,6 +1,7 @@
-"""`limpet copy`: from any engine to any other."""
+"""`limpet copy`: from one store to another."""
 
 import os
+from dataclasses import asdict
 
 import click
 from rich.text import Text
@@ -8,55 +9,49 @@ from rich.text import Text
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._progress import progress, snapshots_in
-from limpet.cli._shared import (
-    echo_json,
-    existing_store,
-    json_option,
-    make_console,
-    session_option,
-)
-from limpet.cli._transfer import draw_skipped, findings_json
+from limpet.cli._shared import echo_json, existing_store, findings_json, json_option, session_option
+from limpet.cli._terminal import make_console
+from limpet.cli._transfer import draw_skipped, progress, snapshots_in
 from limpet.opening import file_of
+from limpet.views.format import count_text, masked_url, size_text, visible
 from limpet.views.refs import find_session
-from limpet.views.sizes import count_text, masked_url, size_text, visible
 
 
 @click.command()
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
-@session_option("Copy this session only.")
-@click.option("--prefix", default="", metavar="TEXT", help="Copy the sessions whose id begins so.")
-@click.option("--no-verify", is_flag=True, help="Do not read what was written again.")
+@session_option("Copy only this session.")
+@click.option("--prefix", default="", metavar="TEXT", help="Copy only sessions with this prefix.")
+@click.option("--no-verify", is_flag=True, help="Do not read the copy back to compare it.")
 @json_option
 def copy(
     source: str, target: str, session: str | None, prefix: str, no_verify: bool, as_json: bool
 ) -> int:
-    """Copy a store to another one, of whatever engine.
+    """Copy a store to another one, of any engine.
 
-    SOURCE and TARGET are URLs. Ids, order, times, notes and lineage are kept, and everything is
-    read again and compared. Stop it at any time: the same command goes on where it was, and later
-    brings over what is new. Sessions that only the target has stay as they are.
+    SOURCE and TARGET are URLs. Ids, order, times, notes and lineage are preserved. The copy is read
+    back and compared. It can be interrupted: run the same command again to continue, or later to
+    copy what is new. Sessions that exist only in the target are not changed.
 
-    A scope of the target in which something else was saved, or from whose source something was
-    deleted since, stays as it is and is told; then it ends with 3. What is damaged in the source is
-    told and left out; then it ends with 5. Notes that were deleted in the source stay here.
+    A scope of the target that holds other snapshots than the source is reported and not changed;
+    then the exit code is 3. This also happens after snapshots were deleted in the source. Damaged
+    data in the source is reported and skipped; then it is 5. Deleted notes stay in the target.
 
     \b
     --json: {"sessions": n, "scopes": n, "snapshots": n, "notes": n, "written": n,
              "bytes": n, "verified": true or false,
-             "conflicts": and "skipped": findings as `check --json` tells them}
+             "conflicts": and "skipped": findings as in `check --json`}
 
     \b
     Examples:
       limpet copy sqlite:///agents.db postgresql://localhost/agents
       limpet copy s3://bucket/agents sqlite:///backup.db --prefix alice/
     """
-    if _place(source) == _place(target):
+    if _location(source) == _location(target):
         raise click.UsageError("a store cannot be copied to itself")
     conflicts: list[limpet.Finding] = []
     with existing_store(source) as origin:
-        next(origin.sessions(limit=1), None)  # before a target is made for what cannot be read
+        next(origin.sessions(limit=1), None)  # fail before a target is created
         session_id = None if session is None else find_session(origin, session)
         total = None if prefix else snapshots_in(origin, source, session_id)
         with limpet.open(target) as goal, progress("copying", total) as report:
@@ -79,8 +74,7 @@ def copy(
     return _exits.CONFLICT if conflicts else _exits.FINE
 
 
-def _place(url: str) -> str:
-    """Return where a store is, by whatever name it is called: a file, or an address."""
+def _location(url: str) -> str:
     path = file_of(url)
     return url.partition("?")[0].rstrip("/") if path is None else os.path.realpath(path)
 
@@ -89,12 +83,7 @@ def _shape(
     done: portable.Carried, conflicts: list[limpet.Finding], *, verified: bool
 ) -> dict[str, object]:
     return {
-        "sessions": done.sessions,
-        "scopes": done.scopes,
-        "snapshots": done.snapshots,
-        "notes": done.notes,
-        "written": done.written,
-        "bytes": done.bytes,
+        **asdict(done),
         "verified": verified,
         "conflicts": findings_json(conflicts),
         "skipped": findings_json(done.skipped),
@@ -111,13 +100,10 @@ def _draw(target: str, done: portable.Carried, *, verified: bool) -> None:
     ]
     console.print(
         Text.assemble(
-            ("✓ ", "good"),
-            " · ".join(parts),
-            " in ",
-            (visible(masked_url(target)), "accent"),
+            ("✓ ", "good"), " · ".join(parts), " in ", (visible(masked_url(target)), "accent")
         ),
         soft_wrap=True,
     )
-    new = "all of it new" if done.written == done.snapshots + done.notes else ""
-    new = new or f"{done.written:,} of them new"
-    console.print(Text(f"  {new}{', all of it verified' if verified else ''}", "quiet"))
+    new = "all new" if done.written == done.snapshots + done.notes else ""
+    new = new or f"{done.written:,} new"
+    console.print(Text(f"  {new}{', verified' if verified else ''}", "quiet"))

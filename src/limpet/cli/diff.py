@@ -9,49 +9,38 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
+from limpet.cli._chat import ROLES
 from limpet.cli._shared import (
     address_options,
-    age_text,
+    complete_session,
     echo_json,
     existing_store,
-    json_option,
-    output,
+    load_snapshot,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import now
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import output
 from limpet.core.diff import diff as compare
-from limpet.views.diff import (
-    MARKS,
-    Group,
-    Messages,
-    brief,
-    dotted,
-    groups,
-    text_lines,
-    value_lines,
-)
+from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
+from limpet.views.format import address_text, age_text, clipped, count_text, short_id, visible
 from limpet.views.refs import find_base, find_snapshot
-from limpet.views.sizes import clipped, count_text, short_id, visible
 
 _STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
-_CHANGES_MAX = 20  # of one top-level key that are shown
+_CHANGES_MAX = 20  # shown of one top-level key
 _LINES_MAX = 12  # of one change
 _PATH_CELLS_MAX = 40
 _BAR_CHARS_MAX = 40
-_ROLES = ("user", "assistant", "system", "tool")
 
 
 @click.command()
 @click.argument("a", metavar="A", shell_complete=complete_session)
 @click.argument("b", metavar="[B]", required=False, shell_complete=complete_session)
 @address_options
-@click.option("--full", is_flag=True, help="Show long values and long lists of changes whole.")
-@click.option("--stat", is_flag=True, help="Only count, by top-level key.")
-@click.option("--patch", is_flag=True, help="Only print the JSON Patch that leads from A to B.")
-@url_option
-@json_option
+@click.option("--full", is_flag=True, help="Show all changes, and long values whole.")
+@click.option("--stat", is_flag=True, help="Only count the changes of each top-level key.")
+@click.option("--patch", is_flag=True, help="Only print the JSON Patch from A to B.")
+@store_options
 def diff(
     a: str,
     b: str | None,
@@ -64,19 +53,19 @@ def diff(
 ) -> int:
     """Show what changed from snapshot A to snapshot B.
 
-    Each is an id, the beginning of one, `@` for the head, `@~3` for three before it, or
-    SESSION:SCOPE@~1; they may stand in different scopes and sessions. With one argument: what it
-    changed, compared with its parent, or the first of a fork with what it was forked from. The very
-    first of a scope is compared with nothing.
+    Each is an id, a unique beginning of one, `@` for the head, `@~3` for three before it, or
+    SESSION:SCOPE@~1; they may be in different scopes and sessions. With one argument, A is compared
+    with its parent, or with the snapshot that it was forked from; a snapshot that has neither is
+    compared with an empty state.
 
-    Ends with 0 if there is no difference and with 1 if there is one.
+    The exit code is 0 if there is no difference, 1 if there is one.
 
     \b
-    --json: {"a": a snapshot, or null for nothing, "b": a snapshot,
+    --json: {"a": a snapshot or null, "b": a snapshot,
              "changes": [{"path": JSON Pointer, "kind": "added", "removed", "changed" or "moved",
                           "before": value, "after": value}, ...],
              "patch": [operations of RFC 6902]}
-            of what moved, before and after are pointers; with --stat instead of both:
+            if moved, before and after are pointers; with --stat instead of both:
              "stat": [{"key": text or null, "added": n, "changed": n, "removed": n, "moved": n}]
 
     \b
@@ -86,7 +75,7 @@ def diff(
       limpet diff chat-42:main@ chat-42:main~k3x9@ --stat
     """
     if stat and patch:
-        raise click.UsageError("--stat and --patch exclude each other")
+        raise click.UsageError("--stat and --patch cannot be combined")
     old, new, before, after = _read(url, a, b, address)
     found = compare(before, after)
     by_key = groups(found, is_object=isinstance(before, dict) and isinstance(after, dict))
@@ -108,27 +97,17 @@ def diff(
 def _read(
     url: str, a: str, b: str | None, address: dict[str, str | None]
 ) -> tuple[limpet.SnapshotInfo | None, limpet.SnapshotInfo, limpet.JSON, limpet.JSON]:
-    """Return what is compared: two snapshots, and then their states."""
+    """Return the two snapshots, then their states."""
     with existing_store(url) as store:
         first = find_snapshot(store, a, **address)
         if b is None:
             old, new = find_base(store, first), first
         else:
             old, new = first, find_snapshot(store, b, **address)
-        after = _state(store, new)
-        return old, new, _nothing(after) if old is None else _state(store, old), after
-
-
-def _state(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.JSON:
-    found = store.scope(*info.scope).load(info.id)
-    if found is None:
-        raise limpet.NotFound(f"there is no such snapshot any more. id=`{info.id}`")
-    return found.state
-
-
-def _nothing(state: limpet.JSON) -> limpet.JSON:
-    """Return the empty value to which everything in a state is an addition."""
-    return type(state)() if isinstance(state, dict | list) else None
+        after = load_snapshot(store, new).state
+        if old is not None:
+            return old, new, load_snapshot(store, old).state, after
+        return None, new, type(after)() if isinstance(after, dict | list) else None, after
 
 
 def _shape(
@@ -156,12 +135,9 @@ def _draw_heads(
         if info is None:
             line.append("nothing", "quiet")
         else:
-            line.append(visible(f"{info.session_id}:{info.scope.scope_id}@"), "title")
+            line.append(visible(address_text(info.scope, "")), "title")
             line.append(visible(short_id(info.id)), "accent")
-            line.append(
-                f"  {age_text(info.created_at, now())}  {visible(info.status)}",
-                "quiet",
-            )
+            line.append(f"  {age_text(info.created_at, now())}  {visible(info.status)}", "quiet")
         console.print(line, soft_wrap=True)
     console.print()
 
@@ -192,7 +168,7 @@ def _name(group: Group) -> str:
 
 
 class _Drawing:
-    """Draws changes below their top-level keys, folded to what a person reads."""
+    """Draws changes below their top-level keys; without `full` long ones are folded."""
 
     def __init__(
         self, console: Console, before: limpet.JSON, after: limpet.JSON, *, full: bool
@@ -202,8 +178,7 @@ class _Drawing:
         self._messages = {"removed": Messages(before), "added": Messages(after)}
 
     def draw(self, by_key: list[Group]) -> None:
-        """Draw every group: a single change of the key itself on its line, others below it."""
-        apart = False  # the group before takes several lines
+        apart = False  # whether the previous group has a title
         for at, group in enumerate(by_key):
             own = group.key is not None and all(not group.below(each) for each in group.changes)
             if at and (apart or not own):
@@ -235,11 +210,10 @@ class _Drawing:
             self._value(change, value, line, inner)
 
     def _value(self, change: limpet.Change, value: limpet.JSON, line: Text, inner: str) -> None:
-        """Draw what was added or removed: a message as who said what."""
         mark = MARKS[change.kind]
         message = self._messages[change.kind].said(change.path, value)
         if message is not None and not self._full:
-            style = message.role if message.role in _ROLES else "title"
+            style = message.role if message.role in ROLES else "title"
             line.append(f"{message.speaker}  ", style)
             self._print(line.append(self._fitting(line, message.text)))
         elif self._full or (isinstance(value, str) and "\n" in value):
@@ -249,7 +223,6 @@ class _Drawing:
             self._print(line.append(self._fitting(line, brief(value))))
 
     def _changed(self, change: limpet.Change, line: Text, inner: str) -> None:
-        """Draw what was and what is: on one line if it fits, a long text by its words."""
         before, after = change.before, change.after
         texts = isinstance(before, str) and isinstance(after, str)
         short = f"{brief(before)} → {brief(after)}"
@@ -270,7 +243,6 @@ class _Drawing:
                 self._print(own.append(self._fitting(own, brief(value)), _STYLES[mark]))
 
     def _lines(self, before: str, after: str, inner: str) -> None:
-        """Draw a changed text; what did not change in a line is there to find it by."""
         room = None if self._full else self._console.width - len(inner) - 2
         lines = text_lines(before, after, chars_max=room)
         for mark, spans in islice(lines, None if self._full else _LINES_MAX):
@@ -281,7 +253,6 @@ class _Drawing:
         self._left_out(sum(1 for _ in lines), inner)
 
     def _block(self, mark: str, value: limpet.JSON, inner: str) -> None:
-        """Draw lines that are all new, or all gone."""
         room = self._console.width - len(inner) - 2
         most = {} if self._full else {"lines_max": _LINES_MAX, "chars_max": room}
         lines, left = value_lines(value, **most)

@@ -1,4 +1,4 @@
-"""`limpet doctor`: is everything here, and does the storage do what it must?"""
+"""`limpet doctor`: what is installed, and whether the storage works."""
 
 import os
 import platform
@@ -18,15 +18,10 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import (
-    echo_json,
-    json_option,
-    make_console,
-    url_option,
-    without_setup,
-)
+from limpet.cli._shared import echo_json, store_options, without_setup
+from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK, draw, file_of, scheme_of
-from limpet.views.sizes import masked_url, visible, without_secrets
+from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
     "cli": ("click", "rich"),
@@ -43,8 +38,8 @@ _STATE = {"messages": [{"role": "user", "content": "x" * 1000}]}
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """What came out of one examination, in words; `code` is the exit code that it asks for."""
+class _Check:
+    """The result of one check, and the exit code for it."""
 
     name: str
     detail: str
@@ -52,14 +47,13 @@ class Examined:
 
 
 @click.command()
-@url_option
-@json_option
+@store_options
 def doctor(url: str, as_json: bool) -> int:
     """Show what is installed, and whether the storage works.
 
-    What is tried out is tried out in a temporary store of the same kind (in a file or folder of its
-    own in the same folder, or under a prefix of its own in the bucket), never in the data; on a
-    PostgreSQL server in a session of its own, which is removed again.
+    The storage is tested in a temporary store next to yours (a file or folder in the same folder,
+    or another prefix in the bucket), on PostgreSQL in a temporary session. Both are removed, and
+    your data is not touched.
 
     \b
     --json: {"versions": {"limpet": text, "python": text, "sqlite": text, ...},
@@ -80,11 +74,11 @@ def doctor(url: str, as_json: bool) -> int:
             results.append(_compare_and_set(one, other, session_id))
             took_ms = _durable_save_ms(one, session_id)
             detail = f"a durable save takes {took_ms:.2f} ms (median of {_SAVES}, 1 KB each)"
-            results.append(Examined("durable-save", detail))
+            results.append(_Check("durable-save", detail))
     except (limpet.LimpetError, OSError) as error:
         code = _exits.code_of(error) if isinstance(error, limpet.LimpetError) else 0
-        detail = f"no temporary store could be tried out: {_told(error)}"
-        results.append(Examined("compare-and-set", detail, code or _exits.UNAVAILABLE))
+        detail = f"the storage could not be tested: {_error_text(error)}"
+        results.append(_Check("compare-and-set", detail, code or _exits.UNAVAILABLE))
     if as_json:
         echo_json(_shape(url, results, took_ms))
     else:
@@ -92,33 +86,34 @@ def doctor(url: str, as_json: bool) -> int:
     return next((each.code for each in results if each.code), _exits.FINE)
 
 
-def _open(url: str) -> Examined:
-    """Open the store as any use of it would, but create nothing."""
+def _open(url: str) -> _Check:
     try:
         path = file_of(url)
         if path is not None and not os.path.exists(path):
-            return Examined("open", "there is no file yet; the first use creates it")
+            return _Check("open", "the file does not exist yet; the first save creates it")
         limpet.open(url, **without_setup(url)).close()
     except limpet.LimpetError as error:
-        return Examined("open", f"it cannot be opened: {_told(error)}", _exits.code_of(error))
-    return Examined("open", "it can be opened")
+        return _Check(
+            "open", f"the store cannot be opened: {_error_text(error)}", _exits.code_of(error)
+        )
+    return _Check("open", "the store can be opened")
 
 
 @contextmanager
 def _temporary_store(url: str) -> Iterator[tuple[limpet.Store, limpet.Store, str]]:
-    """Open a new store of the same kind twice, and remove it afterwards; name a session in it."""
+    """Open a temporary store of the same kind twice, and yield it with a session to use."""
     path = file_of(url)
     if path is None:
         address, mark, rest = url.partition("?")
         if scheme_of(url) == "memory":
-            with limpet.open(url) as store:  # it keeps nothing
+            with limpet.open(url) as store:
                 yield store, store, _SESSION
             return
         name = f".limpet-doctor-{draw().nonce}"
         options = without_setup(url)
         on_server = scheme_of(url) == "postgresql"
-        beside = url if on_server else f"{address.rstrip('/')}/{name}{mark}{rest}"
-        with limpet.open(beside, **options) as one, limpet.open(beside, **options) as other:
+        temporary = url if on_server else f"{address.rstrip('/')}/{name}{mark}{rest}"
+        with limpet.open(temporary, **options) as one, limpet.open(temporary, **options) as other:
             try:
                 yield one, other, name
             finally:
@@ -128,13 +123,13 @@ def _temporary_store(url: str) -> Iterator[tuple[limpet.Store, limpet.Store, str
     with tempfile.TemporaryDirectory(
         prefix=".limpet-doctor-", dir=os.path.dirname(path), ignore_cleanup_errors=True
     ) as folder:
-        beside = f"{scheme_of(url)}:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
-        with limpet.open(beside) as one, limpet.open(beside) as other:
+        temporary = f"{scheme_of(url)}:///{quote(os.path.join(folder, 'try.db'))}{''.join(query)}"
+        with limpet.open(temporary) as one, limpet.open(temporary) as other:
             yield one, other, _SESSION
 
 
-def _compare_and_set(one: limpet.Store, other: limpet.Store, session_id: str) -> Examined:
-    """Let two writers race from the same revision: the second must lose and leave nothing."""
+def _compare_and_set(one: limpet.Store, other: limpet.Store, session_id: str) -> _Check:
+    """Write from the same revision twice: the second writer must lose and leave nothing."""
     mine, theirs = one.scope(session_id), other.scope(session_id)
     start = mine.save(1, expect=None)
     theirs.save(2, expect=start.revision)
@@ -143,15 +138,19 @@ def _compare_and_set(one: limpet.Store, other: limpet.Store, session_id: str) ->
             mine.save(3, expect=stale)
     states = [each.state for each in mine.load_many(info.id for info in theirs.history())]
     if states == [2, 1]:
-        return Examined("compare-and-set", "compare-and-set holds: the second of two writers loses")
-    return Examined(
-        "compare-and-set", "compare-and-set does NOT hold: writers lose data here", _exits.FOUND
+        return _Check(
+            "compare-and-set", "compare-and-set works: the second of two writers gets a conflict"
+        )
+    return _Check(
+        "compare-and-set",
+        "compare-and-set does NOT work: writers would overwrite each other",
+        _exits.FOUND,
     )
 
 
 def _durable_save_ms(store: limpet.Store, session_id: str) -> float:
     scope = store.scope(session_id, "speed")
-    scope.save(_STATE)  # the first one opens things
+    scope.save(_STATE)  # warm up
     took_s = []
     for _ in range(_SAVES):
         begin = CLOCK.monotonic()
@@ -173,11 +172,11 @@ def _extras() -> dict[str, bool]:
     return {extra: all(map(find_spec, modules)) for extra, modules in EXTRAS.items()}
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return visible(without_secrets(str(error)))
 
 
-def _shape(url: str, results: list[Examined], took_ms: float | None) -> dict[str, object]:
+def _shape(url: str, results: list[_Check], took_ms: float | None) -> dict[str, object]:
     return {
         "versions": _versions(),
         "extras": _extras(),
@@ -190,7 +189,7 @@ def _shape(url: str, results: list[Examined], took_ms: float | None) -> dict[str
     }
 
 
-def _draw(console: Console, url: str, results: list[Examined]) -> None:
+def _draw(console: Console, url: str, results: list[_Check]) -> None:
     for name, text in _versions().items():
         console.print(Text.assemble((f"{name:<11}", "quiet"), text))
     extras = [

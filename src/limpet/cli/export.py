@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import IO, NamedTuple
 
 import click
@@ -10,15 +11,25 @@ import click
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._documents import Document
-from limpet.cli._progress import progress, snapshots_in
-from limpet.cli._shared import echo_json, existing_store, json_option, make_console, url_option
-from limpet.cli._transfer import draw_skipped, findings_json, whole_file
-from limpet.cli.completion import complete_session
+from limpet.cli._shared import (
+    complete_session,
+    echo_json,
+    existing_store,
+    findings_json,
+    store_options,
+)
+from limpet.cli._terminal import make_console
+from limpet.cli._transfer import atomic_file, draw_skipped, progress, snapshots_in
+from limpet.model import Finding, Note, ScopeKey
+from limpet.views.document import ScopePage
+from limpet.views.format import count_text, size_text, visible
+from limpet.views.markdown import session_markdown
+from limpet.views.page.page import session_page
 from limpet.views.refs import find_session
-from limpet.views.sizes import count_text, size_text, visible
 
 _FORMATS = ("jsonl", "markdown", "html")
+_HISTORY_MAX = 1000  # snapshots of a scope that a document lists
+_NOTES_MAX = 1000
 _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
 
 
@@ -28,13 +39,14 @@ _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
     "-o",
     "--output",
     metavar="FILE",
-    help="Write to a file, which is whole or not there; - is the output.",
+    help="Write to a file, which is replaced as a whole; - is stdout.",
 )
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Else by the name of the file.")
-@click.option("--prefix", default="", metavar="TEXT", help="The sessions whose id begins so.")
-@click.option("--images", is_flag=True, help="HTML: put small images into the page.")
-@url_option
-@json_option
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the file ending.")
+@click.option(
+    "--prefix", default="", metavar="TEXT", help="Only sessions whose id begins with TEXT."
+)
+@click.option("--images", is_flag=True, help="HTML: embed small images in the page.")
+@store_options
 def export(
     session: str | None,
     output: str | None,
@@ -44,18 +56,17 @@ def export(
     url: str,
     as_json: bool,
 ) -> int:
-    """Write a store, or one SESSION, for programs or for people.
+    """Export a store, or one SESSION.
 
-    As jsonl, which `import` reads, a line for each scope, snapshot and note: everything but what
-    is the engine's own, in an order that does not depend on it, so that two stores that hold the
-    same give the same bytes. As markdown or html, which need a SESSION, one document that shows
-    its conversations, its states and its history.
+    jsonl, which `import` reads, has a line for each scope, snapshot and note. It does not depend on
+    the storage engine: stores with the same content give the same bytes. markdown and html need
+    a SESSION, and are one document with its conversations, its states and its history.
 
-    What is damaged is told and left out; then it ends with 5.
+    Damaged data is reported and skipped; then the exit code is 5.
 
     \b
     --json: with -o, what was written: {"path": text, "format": text, "sessions": n,
-            "snapshots": n, "bytes": n, "skipped": findings as `check --json` tells them};
+            "snapshots": n, "bytes": n, "skipped": findings as in `check --json`};
             without, the same as --format jsonl
 
     \b
@@ -74,8 +85,8 @@ def export(
         else:
             done = _document(store, session_id, form, output, images=images)
     if output is not None and as_json:
-        facts = {"path": output, "format": form, **done.counts, "bytes": done.bytes}
-        echo_json({**facts, "skipped": findings_json(done.skipped)})
+        counts = {**done._asdict(), "skipped": findings_json(done.skipped)}
+        echo_json({"path": output, "format": form, **counts})
     else:
         draw_skipped(done.skipped)
         if output is not None:
@@ -86,70 +97,82 @@ def export(
 def _form(
     form: str | None, session: str | None, prefix: str, output: str | None, as_json: bool
 ) -> str:
-    """Return the format that is asked for, if it fits what else is asked."""
     form = form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "jsonl")
     if form != "jsonl" and (session is None or prefix):
-        raise click.UsageError(f"{form} shows one session: name it")
+        raise click.UsageError(f"{form} needs one SESSION")
     if form != "jsonl" and as_json and output is None:
-        raise click.UsageError("--json and another format cannot both be printed: write to a file")
+        raise click.UsageError(f"--json with {form} needs -o FILE")
     return form
 
 
-class _Done(NamedTuple):
-    """What was written: how many sessions and snapshots, the bytes, and what was left out."""
-
-    counts: dict[str, int]
+class _Exported(NamedTuple):
+    sessions: int
+    snapshots: int
     bytes: int
-    skipped: list[limpet.Finding]
+    skipped: list[Finding]
 
 
 def _lines(
-    store: limpet.Store,
-    session_id: str | None,
-    prefix: str,
-    output: str | None,
-    total: int | None,
-) -> _Done:
-    skipped: list[limpet.Finding] = []
-    with progress("exporting", total, seen=output is not None) as report:
-        last = _Last(report)
+    store: limpet.Store, session_id: str | None, prefix: str, output: str | None, total: int | None
+) -> _Exported:
+    skipped: list[Finding] = []
+    last = portable.Progress(0, 0, 0)
+    with progress("exporting", total, shown=output is not None) as draw:
+
+        def report(done: portable.Progress) -> None:
+            nonlocal last
+            last = done
+            draw(done)
+
         lines = portable.export_lines(
-            store, session_id=session_id, prefix=prefix, skipped=skipped.append, report=last
+            store, session_id=session_id, prefix=prefix, skipped=skipped.append, report=report
         )
         size = _write(lines, output)
-    counts = {"sessions": last.told.sessions, "snapshots": last.told.snapshots}
-    return _Done(counts, size, skipped)
+    return _Exported(last.sessions, last.snapshots, size, skipped)
 
 
 def _document(
     store: limpet.Store, session_id: str, form: str, output: str | None, *, images: bool
-) -> _Done:
-    page = Document(store, session_id)
-    parts = page.parts(form, images=images)
+) -> _Exported:
+    contents = sorted(store.scopes(session_id), key=lambda each: (each.key.kind, each.key.scope_id))
+    snapshots = 0
+    skipped: list[Finding] = []
+
+    def page(key: ScopeKey) -> ScopePage:
+        nonlocal snapshots
+        scope = store.scope(*key)
+        history = list(islice(scope.history(), _HISTORY_MAX))
+        try:
+            head = scope.load()
+        except limpet.Corrupt as damage:
+            skipped.append(Finding("error", "damaged", str(damage), key))
+            head = None
+        snapshots += len(history) + (head is not None and not head.kept)
+        return ScopePage(key, head, history, list(islice(_notes(scope), _NOTES_MAX)))
+
+    pages = (page(each.key) for each in contents)
+    if form == "markdown":
+        parts = session_markdown(session_id, pages, contents=contents)
+    else:
+        parts = session_page(session_id, pages, contents=contents, images=images)
     size = _write((part.encode("utf-8", "replace") for part in parts), output)
-    return _Done({"sessions": 1, "snapshots": page.snapshots}, size, page.skipped)
+    return _Exported(1, snapshots, size, skipped)
 
 
-class _Last:
-    """Remembers how far it got, for those who ask afterwards."""
-
-    def __init__(self, report: Callable[[portable.Progress], None]) -> None:
-        self._report = report
-        self.told = portable.Progress(0, 0, 0)
-
-    def __call__(self, told: portable.Progress) -> None:
-        self.told = told
-        self._report(told)
+def _notes(scope: limpet.Scope) -> Iterator[Note]:
+    yield from scope.notes()
+    for id in scope.noted_ids():
+        yield from scope.notes(on=id)
 
 
 def _write(parts: Iterator[bytes], output: str | None) -> int:
     if output is None:
-        return _into(sys.stdout.buffer, parts)
-    with whole_file(output) as file:
-        return _into(file, parts)
+        return _write_parts(sys.stdout.buffer, parts)
+    with atomic_file(output) as file:
+        return _write_parts(file, parts)
 
 
-def _into(file: IO[bytes], parts: Iterator[bytes]) -> int:
+def _write_parts(file: IO[bytes], parts: Iterator[bytes]) -> int:
     size = 0
     for part in parts:
         size += file.write(part)
@@ -157,10 +180,10 @@ def _into(file: IO[bytes], parts: Iterator[bytes]) -> int:
     return size
 
 
-def _draw(output: str, done: _Done) -> None:
+def _draw(output: str, done: _Exported) -> None:
     counts = [
-        count_text(done.counts["sessions"], "session"),
-        count_text(done.counts["snapshots"], "snapshot"),
+        count_text(done.sessions, "session"),
+        count_text(done.snapshots, "snapshot"),
         size_text(done.bytes),
     ]
     console = make_console(stderr=not sys.stdout.isatty())

@@ -1,4 +1,4 @@
-"""`limpet fork`: begin a new line of state at a snapshot."""
+"""`limpet fork`: start a new scope from a snapshot."""
 
 import json
 from typing import Any
@@ -9,22 +9,21 @@ from rich.text import Text
 from limpet.cli import _exits
 from limpet.cli._shared import (
     address_options,
+    complete_session,
     echo_json,
     existing_store,
-    json_option,
-    make_console,
     snapshot_json,
-    url_option,
+    store_options,
 )
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import make_console
+from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_snapshot
-from limpet.views.sizes import short_id, visible
 
 
 @click.command()
 @click.argument("ref", metavar="REF", shell_complete=complete_session)
-@click.option("--to", metavar="SESSION", help="The session of the new line; else the same one.")
-@click.option("--as", "scope_id", metavar="SCOPE", help="The name of the new scope.")
+@click.option("--to", metavar="SESSION", help="The session of the new scope. Default: the same.")
+@click.option("--as", "scope_id", metavar="SCOPE", help="The id of the new scope.")
 @click.option(
     "--set",
     "changes",
@@ -33,8 +32,7 @@ from limpet.views.sizes import short_id, visible
     help="Replace a top-level key of the state. May be repeated.",
 )
 @address_options
-@url_option
-@json_option
+@store_options
 def fork(
     ref: str,
     to: str | None,
@@ -44,15 +42,15 @@ def fork(
     as_json: bool,
     **address: str | None,
 ) -> int:
-    """Begin a new line of state at snapshot REF.
+    """Start a new scope from snapshot REF.
 
-    Prints its address. The line that it leaves does not change. In the same session the new scope
-    has a name of its own (`main~k3x9…`), in another session that of the old one, unless --as says
-    another. Ends with 3 if there is something under that name already.
+    Prints the new scope. The original scope does not change. Without --as, the new scope gets
+    a generated id (`main~k3x9…`), or in another session the same id. The exit code is 3 if the
+    scope exists already.
 
     \b
     --json: {"scope": {"session_id": text, "scope_id": text, "kind": text},
-             "head": the first snapshot of the new line}
+             "head": the first snapshot of the new scope}
 
     \b
     Examples:
@@ -72,23 +70,22 @@ def fork(
         echo_json({"scope": key._asdict(), "head": first})
         return _exits.FINE
     console = make_console()
-    line = Text(visible(f"{key.session_id}:{key.scope_id}"), "fork")
-    if console.is_terminal:  # else it is the name alone, for a script to take
+    line = Text(visible(address_text(key)), "fork")
+    if console.is_terminal:  # a script gets only the name
         line.append(f"  forked from {visible(short_id(source.id))}", "quiet")
     console.print(line, soft_wrap=True)
     return _exits.FINE
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """Return the key and the value of KEY=JSON."""
     key, equals, value = text.partition("=")
-    hint = "a text needs quotes of its own: --set 'name=\"value\"'"
+    hint = "quote a text as JSON: --set 'name=\"value\"'"
     if not equals:
-        raise click.BadParameter(f"it must be KEY=JSON; {hint}", param_hint="--set")
+        raise click.BadParameter(f"expected KEY=JSON; {hint}", param_hint="--set")
     try:
         return key, json.loads(value, parse_constant=_refuse)
-    except (ValueError, RecursionError):  # the value may be a secret, so it is not told
-        message = f"the value of `{key}` is no JSON; {hint}"
+    except (ValueError, RecursionError):  # the value may be a secret, so it is not shown
+        message = f"the value of `{key}` is not JSON; {hint}"
         raise click.BadParameter(message, param_hint="--set") from None
 
 

@@ -1,4 +1,4 @@
-"""`limpet grep`: where something was said, in every state that is kept."""
+"""`limpet grep`: search the texts of states."""
 
 import re
 import warnings
@@ -15,18 +15,18 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    complete_session,
     echo_json,
+    echo_skipped,
     existing_store,
-    json_option,
-    output,
-    url_option,
+    store_options,
 )
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import output
 from limpet.core.limits import PAGE_STATES_MAX
 from limpet.views.diff import dotted
+from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
 from limpet.views.search import Match, excerpt, matches
-from limpet.views.sizes import short_id, visible, without_secrets
 
 _EXCERPT_CHARS_MAX = 160
 _DIGEST_BYTES = 16
@@ -34,8 +34,6 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """Which snapshots are looked at, and what in them."""
-
     keys: bool
     history: bool
     kind: str | None
@@ -46,18 +44,19 @@ class _Wanted:
 @click.command()
 @click.argument("pattern")
 @click.argument("session", required=False, shell_complete=complete_session)
-@click.option("-F", "--fixed", is_flag=True, help="PATTERN is plain text, no regular expression.")
-@click.option("-i", "--ignore-case", is_flag=True, help="Upper and lower case are the same.")
-@click.option("--keys", is_flag=True, help="Look at the keys of objects too.")
-@click.option("--history", is_flag=True, help="Look at every kept snapshot, not only at heads.")
+@click.option("-F", "--fixed", is_flag=True, help="PATTERN is plain text, not a regex.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
+@click.option("--keys", is_flag=True, help="Search the keys of objects too.")
+@click.option("--history", is_flag=True, help="Search every snapshot, not only the heads.")
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
-@click.option("--status", metavar="STATUS", help="Only in snapshots of this status.")
-@click.option("--prefix", metavar="TEXT", default="", help="Only in sessions whose id begins so.")
-@click.option("-l", "--list", "only_list", is_flag=True, help="Only name the snapshots.")
+@click.option("--status", metavar="STATUS", help="Only in snapshots with this status.")
+@click.option("--prefix", metavar="TEXT", default="", help="Only in sessions with this prefix.")
+@click.option("-l", "--list", "only_list", is_flag=True, help="Only list the snapshots that match.")
 @click.option("-c", "--count", "only_count", is_flag=True, help="Only count, for each snapshot.")
-@click.option("-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
-@url_option
-@json_option
+@click.option(
+    "-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N matches."
+)
+@store_options
 def grep(
     pattern: str,
     session: str | None,
@@ -72,20 +71,18 @@ def grep(
 ) -> int:
     """Search the texts of all states, or of one SESSION.
 
-    PATTERN is a regular expression of Python. It is looked for in one line of a text at a time, and
-    a line is told once. What is searched is what the scopes show now; with --history every kept
-    snapshot as well, the oldest of each scope first, and then a line that matches is told only for
-    the first snapshot of the scope in which it stands.
+    PATTERN is a Python regular expression. It is matched line by line, and a line is printed once.
+    Without --history only the head of each scope is searched; with it every snapshot, the oldest
+    first, and a matching line is printed only for the first snapshot of the scope that has it.
 
-    Ends with 0 if something was found, with 1 if nothing was, and with 5 if a snapshot is damaged
-    and could not be searched, which is told and skipped.
+    The exit code is 0 if something was found, 1 if not, and 5 if a damaged snapshot was skipped.
 
     \b
-    --json: a line for each match, as it is found:
+    --json: a line for each match:
             {"session_id": text, "scope_id": text, "kind": text, "id": text,
              "path": dotted text, "pointer": JSON Pointer, "is_key": true or false,
              "text": the line, "start": n, "end": n}
-            with -l without what follows the id, with -c {..., "id": text, "count": n}
+            with -l only up to "id", with -c {..., "id": text, "count": n}
 
     \b
     Examples:
@@ -93,15 +90,15 @@ def grep(
       limpet grep -F 'rm -rf' --history -l --prefix alice/
     """
     if (session is not None and where["prefix"]) or (only_list and only_count):
-        raise click.UsageError("SESSION and --prefix exclude each other, and so do -l and -c")
+        raise click.UsageError("SESSION and --prefix cannot be combined, nor -l and -c")
     compiled = _compiled(pattern, fixed=fixed, ignore_case=ignore_case)
     with existing_store(url) as store:
         session_id = None if session is None else find_session(store, session)
-        search = _Search(store, compiled, session_id, _Wanted(**where))
+        search = _StateSearch(store, compiled, session_id, _Wanted(**where))
         with output(pager=not as_json) as console:
-            told = _Told(console, as_json, only_list, only_count)
-            told.tell_all(islice(search.run(), max_count))
-    found = _exits.FINE if told.found else _exits.FOUND
+            printer = _MatchPrinter(console, as_json, only_list, only_count)
+            printer.print_all(islice(search.run(), max_count))
+    found = _exits.FINE if printer.found else _exits.FOUND
     return _exits.CORRUPT if search.damaged else found
 
 
@@ -109,16 +106,16 @@ def _compiled(pattern: str, *, fixed: bool, ignore_case: bool) -> re.Pattern[str
     text = re.escape(pattern) if fixed else pattern
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a later Python may take another way
+            warnings.simplefilter("ignore")  # FutureWarning: the syntax may change
             return re.compile(text, re.IGNORECASE if ignore_case else 0)
     except (re.error, OverflowError, RecursionError) as cause:
-        message = f"it is no regular expression (-F takes it as plain text): {cause}"
+        message = f"not a regular expression (use -F for plain text): {cause}"
         raise click.BadParameter(message, param_hint="PATTERN") from None
 
 
 @dataclass
-class _Search:
-    """A walk over snapshots that holds a page of states, and the ids of one scope, at a time."""
+class _StateSearch:
+    """Searches snapshots, holding one page of states and the ids of one scope at a time."""
 
     store: limpet.Store
     pattern: re.Pattern[str]
@@ -127,7 +124,6 @@ class _Search:
     damaged: int = 0
 
     def run(self) -> Iterator[tuple[limpet.SnapshotInfo, Match]]:
-        """Yield every match with its snapshot."""
         wanted = self.wanted
         for each in self.store.scopes(self.session_id, kind=wanted.kind, prefix=wanted.prefix):
             scope = self.store.scope(*each.key)
@@ -135,7 +131,7 @@ class _Search:
                 yield from self._first_of_each(self._kept(scope))
                 continue
             fits = each.head is not None and wanted.status in (None, each.head.status)
-            if fits or each.head is None:  # it may be damaged, and then a load tells
+            if fits or each.head is None:  # it may be damaged, which loading reports
                 for snapshot in self._loaded(scope, [None]):
                     if wanted.status in (None, snapshot.status):
                         yield from ((snapshot, match) for match in self._in(snapshot))
@@ -146,16 +142,13 @@ class _Search:
     def _first_of_each(
         self, snapshots: Iterable[limpet.Snapshot]
     ) -> Iterator[tuple[limpet.SnapshotInfo, Match]]:
-        """Yield matches whose line stood in none of the snapshots before.
-
-        Only digests are remembered, of lines that match: they are few, and lines may be long.
-        """
+        """Yield matches whose line is in no earlier snapshot; remembers digests of the lines."""
         seen: set[bytes] = set()
         for snapshot in snapshots:
             new: set[bytes] = set()
             for match in self._in(snapshot):
                 kind = b"key" if match.is_key else b"text"
-                line = match.text.encode(errors="surrogatepass")  # of foreign documents
+                line = match.text.encode(errors="surrogatepass")  # from other tools' files
                 digest = blake2b(line, digest_size=_DIGEST_BYTES, person=kind).digest()
                 if digest not in seen:
                     new.add(digest)
@@ -163,7 +156,7 @@ class _Search:
             seen |= new
 
     def _kept(self, scope: limpet.Scope) -> Iterator[limpet.Snapshot]:
-        """Yield the kept snapshots of a scope, the oldest first, and a draft that it shows."""
+        """Yield the snapshots of a scope, oldest first, then its draft."""
         status = self.wanted.status
         try:
             ids = [info.id for info in scope.history(status=status)]
@@ -180,7 +173,7 @@ class _Search:
     def _loaded(
         self, scope: limpet.Scope, ids: list[str] | list[None]
     ) -> Iterator[limpet.Snapshot]:
-        """Yield snapshots with their states; what is damaged is told and left out."""
+        """Load snapshots; damaged ones are reported and skipped."""
         try:
             many = [id for id in ids if id is not None]
             found = list(scope.load_many(many)) if len(many) > 1 else [scope.load(ids[0])]
@@ -195,15 +188,11 @@ class _Search:
 
     def _skip(self, scope: limpet.Scope, id: str | None, error: limpet.Corrupt) -> None:
         self.damaged += 1
-        told = f"{scope.session_id}:{scope.scope_id}@{id or ''}: {error}"
-        line = visible(" ".join(without_secrets(told).split()))
-        click.echo(f"limpet: skipped: {line}", err=True)
+        echo_skipped(f"{address_text(scope.key, id or '')}: {error}")
 
 
 @dataclass
-class _Told:
-    """Prints what is found, as it is found."""
-
+class _MatchPrinter:
     console: Console
     as_json: bool
     only_list: bool
@@ -212,27 +201,25 @@ class _Told:
     _last: limpet.SnapshotInfo | None = None
     _count: int = 0
 
-    def tell_all(self, found: Iterable[tuple[limpet.SnapshotInfo, Match]]) -> None:
-        """Print every match, or the snapshots that they are in."""
+    def print_all(self, found: Iterable[tuple[limpet.SnapshotInfo, Match]]) -> None:
         for info, match in found:
-            self._tell(info, match)
-        self._close()
+            self._add(info, match)
+        self._print_count()
 
-    def _tell(self, info: limpet.SnapshotInfo, match: Match) -> None:
-        """Print a match, or count it until the next snapshot."""
+    def _add(self, info: limpet.SnapshotInfo, match: Match) -> None:
         self.found += 1
         if self.only_list or self.only_count:
             if self._last is not None and self._last is not info:
-                self._close()
+                self._print_count()
             self._last = info
             self._count += 1
         elif self.as_json:
-            echo_json({**_address(info), **_match_json(match)}, indent=None)
+            shape = {"path": dotted(match.pointer), **match._asdict()}
+            echo_json({**_address(info), **shape}, indent=None)
         else:
             self._draw(info, match)
 
-    def _close(self) -> None:
-        """Print what was counted of the last snapshot."""
+    def _print_count(self) -> None:
         info, count = self._last, self._count
         self._last, self._count = None, 0
         if info is None:
@@ -241,7 +228,7 @@ class _Told:
             counted = {"count": count} if self.only_count else {}
             echo_json({**_address(info), **counted}, indent=None)
             return
-        name = visible(f"{info.session_id}:{info.scope.scope_id}@{info.id}")
+        name = visible(address_text(info.scope, info.id))
         line = Text(name, "accent")
         self.console.print(line.append(f":{count}") if self.only_count else line, soft_wrap=True)
 
@@ -261,14 +248,3 @@ class _Told:
 
 def _address(info: limpet.SnapshotInfo) -> dict[str, Any]:
     return {**info.scope._asdict(), "id": info.id}
-
-
-def _match_json(match: Match) -> dict[str, Any]:
-    return {
-        "path": dotted(match.pointer),
-        "pointer": match.pointer,
-        "is_key": match.is_key,
-        "text": match.text,
-        "start": match.start,
-        "end": match.end,
-    }

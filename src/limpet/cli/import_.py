@@ -1,4 +1,4 @@
-"""`limpet import`: from an export, or from the files of other tools."""
+"""`limpet import`: from an export, or from the data of other tools."""
 
 import importlib
 import os
@@ -13,40 +13,11 @@ import click
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._progress import progress
-from limpet.cli._shared import echo_json, json_option, make_console, url_option
-from limpet.cli._transfer import draw_skipped, findings_json
+from limpet.cli._shared import echo_json, findings_json, store_options
+from limpet.cli._terminal import make_console
+from limpet.cli._transfer import draw_skipped, progress
 from limpet.compat import genkit, runs, strands
-from limpet.views.sizes import count_text, masked_url, visible
-
-# Classes that somebody names on the command line.
-
-
-def class_named(name: str) -> type:
-    """Import the class that `module:Class` names: from what is installed, or the current folder.
-
-    Raises:
-        InvalidInput: it is no such name, or the module or the class is not there.
-    """
-    module, _, path = name.partition(":")
-    parts = [*module.split("."), *path.split(".")]
-    if not all(part.isidentifier() for part in parts):
-        raise limpet.InvalidInput(f"--allow takes module:Class. found=`{name}`")
-    folder = os.getcwd()
-    if folder not in sys.path:
-        # Last, so that nothing which is installed is replaced by what lies around.
-        sys.path.append(folder)
-    try:
-        found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as cause:  # it may be anything, since the module is run
-        fact = f"the module cannot be imported. class=`{name}` error=`{type(cause).__name__}`"
-        raise limpet.InvalidInput(fact) from cause
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, type):
-        raise limpet.InvalidInput(f"the module has no such class. class=`{name}`")
-    return found
-
+from limpet.views.format import count_text, masked_url, visible
 
 _FOLDERS = ("strands", "genkit", "go-runs")
 _SAVERS = ("langgraph-sqlite", "langgraph-postgres")
@@ -57,21 +28,22 @@ _LAYOUTS = ("classic", "unified", "messages")
 
 @click.command("import")
 @click.argument("source", nargs=-1, required=True, metavar="[FORMAT] PATH")
-@click.option("--layout", type=click.Choice(_LAYOUTS), help="strands: whose files. Else a look.")
+@click.option(
+    "--layout", type=click.Choice(_LAYOUTS), help="strands: the layout. Default: detected."
+)
 @click.option(
     "--prefix",
     default="",
     metavar="TEXT",
-    help="strands, langgraph: the sessions or threads whose id begins so.",
+    help="strands, langgraph: only sessions or threads with this prefix.",
 )
 @click.option(
     "--allow",
     multiple=True,
     metavar="MODULE:CLASS",
-    help="langgraph: a class of your own that values may be of. May be repeated.",
+    help="langgraph: a class of your own that may be loaded. May be repeated.",
 )
-@url_option
-@json_option
+@store_options
 def import_(
     source: tuple[str, ...],
     layout: str | None,
@@ -80,24 +52,24 @@ def import_(
     url: str,
     as_json: bool,
 ) -> int:
-    """Read an export, or the files of other tools, into a store.
+    """Import an export, or the data of other tools.
 
-    FORMAT is jsonl (what `export` writes; PATH may be - for the standard input), strands (a folder
-    or bucket of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of
-    run checkpoints), langgraph-sqlite (the file of a SqliteSaver) or langgraph-postgres (the URL of
-    a PostgresSaver's database). The store is created if need be. All of them may be stopped and
-    repeated, and change nothing where they read.
+    FORMAT is jsonl (the default, written by `export`; PATH - is stdin), strands (a folder or bucket
+    of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of run
+    checkpoints), langgraph-sqlite (the file of a SqliteSaver) or langgraph-postgres (the URL of
+    a PostgresSaver's database). The store is created if it does not exist. The source is not
+    changed. An import can be interrupted and repeated.
 
-    Values of classes of your own are left out unless --allow names the class, which is then
-    imported: from what is installed, or else from the current folder.
+    LangGraph values of your own classes are skipped unless --allow names the class. It is imported
+    from the installed packages or from the current folder.
 
-    What cannot be carried over is told and left out; then it ends with 1, and so it does if there
-    is nothing. It ends with 3 if something else was saved in a scope of the store, and with 5 if
-    the export is cut off.
+    Data that cannot be imported is reported and skipped. The exit code is 1 if something was
+    skipped or there was nothing to import, 3 if a scope of the store holds other data, and 5 if the
+    export is incomplete.
 
     \b
     --json: {"format": text, "snapshots": n, "written": n or null,
-             "skipped": findings as `check --json` tells them}
+             "skipped": findings as in `check --json`}
 
     \b
     Examples:
@@ -106,26 +78,24 @@ def import_(
       limpet import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
       limpet import langgraph-sqlite checkpoints.db --allow shop.models:Order
     """
-    form, path = _asked(source, layout, prefix, allow)
-    _check_place(form, path)
+    form, path = _parsed(source, layout, prefix, allow)
+    _check_source(form, path)
     classes = [class_named(each) for each in allow]
     if form == "jsonl":
         done = _from_export(url, path)
     else:
         done = _from_others(url, form, path, layout, prefix, classes)
-    _tell(form, url, done, as_json)
+    _report(form, url, done, as_json)
     return _exits.FOUND if done.skipped or (form != "jsonl" and not done.snapshots) else _exits.FINE
 
 
-class _Done(NamedTuple):
-    """What came of it; `written` is None where it is not counted."""
-
+class _Imported(NamedTuple):
     snapshots: int
-    written: int | None
+    written: int | None  # None where it is not counted
     skipped: Sequence[limpet.Finding]
 
 
-def _tell(form: str, url: str, done: _Done, as_json: bool) -> None:
+def _report(form: str, url: str, done: _Imported, as_json: bool) -> None:
     if as_json:
         facts = {"format": form, "snapshots": done.snapshots, "written": done.written}
         echo_json({**facts, "skipped": findings_json(done.skipped)})
@@ -137,34 +107,29 @@ def _tell(form: str, url: str, done: _Done, as_json: bool) -> None:
     make_console().print(text, soft_wrap=True)
 
 
-def _from_export(url: str, path: str) -> _Done:
-    with (
-        _lines(path) as lines,
-        limpet.open(url) as store,
-        progress("importing", None) as report,
-    ):
+def _from_export(url: str, path: str) -> _Imported:
+    with _lines(path) as lines, limpet.open(url) as store, progress("importing", None) as report:
         done = portable.import_lines(store, lines, report=report)
-    return _Done(done.snapshots, done.written, done.skipped)
+    return _Imported(done.snapshots, done.written, done.skipped)
 
 
-def _asked(
+def _parsed(
     source: tuple[str, ...], layout: str | None, prefix: str, allow: tuple[str, ...]
 ) -> tuple[str, str]:
-    """Return the format and the place, if the options are for that format."""
-    form, *places = source if source[0] in _FORMATS else ("jsonl", *source)
-    if len(places) != 1:
-        raise click.UsageError(f"write [{'|'.join(_FORMATS)}] PATH")
+    form, *paths = source if source[0] in _FORMATS else ("jsonl", *source)
+    if len(paths) != 1:
+        raise click.UsageError(f"expected [{'|'.join(_FORMATS)}] PATH")
     if form != "strands" and layout is not None:
-        raise click.UsageError("--layout is for strands")
+        raise click.UsageError("--layout is only for strands")
     if form not in _WITH_PREFIX and prefix:
-        raise click.UsageError(f"--prefix is for {' and '.join(_WITH_PREFIX)}")
+        raise click.UsageError(f"--prefix is only for {' and '.join(_WITH_PREFIX)}")
     if form not in _SAVERS and allow:
-        raise click.UsageError(f"--allow is for {' and '.join(_SAVERS)}")
-    return form, places[0]
+        raise click.UsageError(f"--allow is only for {' and '.join(_SAVERS)}")
+    return form, paths[0]
 
 
-def _check_place(form: str, path: str) -> None:
-    """Refuse what is not there, be it a place or a package, before a store is created."""
+def _check_source(form: str, path: str) -> None:
+    """Refuse a missing source or package before a store is created."""
     if form in _FOLDERS and "://" not in path and not os.path.isdir(path):
         raise limpet.NotFound(f"there is no such folder. path=`{path}`")
     if form == "langgraph-sqlite" and not os.path.isfile(path):
@@ -177,14 +142,14 @@ def _langgraph() -> ModuleType:
     try:
         from limpet.compat.langgraph.migrate import transfer
     except ImportError as cause:
-        fact = "LangGraph needs an extra: pip install 'limpet[langgraph]'"
+        fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
         raise limpet.Unsupported(fact) from cause
     return transfer
 
 
 def _from_others(
     url: str, form: str, path: str, layout: str | None, prefix: str, classes: Sequence[type]
-) -> _Done:
+) -> _Imported:
     with limpet.open(url) as store:
         if form == "genkit":
             done = genkit.import_sessions(store, path)
@@ -197,7 +162,7 @@ def _from_others(
         else:
             found = cast(strands.LayoutName, layout) if layout else strands.find_layout(path)
             done = strands.import_sessions(store, path, layout=found, prefix=prefix)
-    return _Done(done.count, None, done.skipped)
+    return _Imported(done.count, None, done.skipped)
 
 
 @contextmanager
@@ -213,3 +178,25 @@ def _lines(path: str) -> Iterator[IO[bytes]]:
         kind = kinds.get(type(error), limpet.Unavailable)
         reason = error.strerror or type(error).__name__
         raise kind(f"cannot read the file: {reason}. path=`{path}`") from error
+
+
+def class_named(name: str) -> type:
+    """Import the class `module:Class`, from an installed package or the current folder."""
+    module, _, path = name.partition(":")
+    parts = [*module.split("."), *path.split(".")]
+    if not all(part.isidentifier() for part in parts):
+        raise limpet.InvalidInput(f"--allow takes module:Class. found=`{name}`")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        # Last, so that no file in the folder replaces an installed module.
+        sys.path.append(folder)
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as cause:  # importing runs the module, which may raise anything
+        fact = f"the module cannot be imported. class=`{name}` error=`{type(cause).__name__}`"
+        raise limpet.InvalidInput(fact) from cause
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise limpet.InvalidInput(f"the module has no such class. class=`{name}`")
+    return found

@@ -12,26 +12,25 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
-    age_text,
+    complete_session,
     echo_json,
     existing_store,
-    json_option,
-    output,
+    ref_json,
     snapshot_json,
+    store_options,
     time_json,
-    url_option,
 )
-from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
-from limpet.cli.completion import complete_session
+from limpet.cli._tables import Column, now, print_line, print_table, source_text, status_text
+from limpet.cli._terminal import output
 from limpet.views import overview
+from limpet.views.format import age_text, bar, ratio, short_id, size_text, visible
 from limpet.views.overview import ScopeOverview, SessionOverview
 from limpet.views.refs import find_session
-from limpet.views.sizes import bar, ratio, short_id, size_text, visible
 
 _SHOWN = 50
 _BAR_CELLS = 6
-_SHARE_MIN = 0.005  # below, nothing would seem to be stored
-_TIMES_MIN = 9.995  # from here on a share is a multiple: a small state in a document of its own
+_SHARE_MIN = 0.005  # below it would be shown as 0%
+_TIMES_MIN = 9.995  # from here on it is shown as a multiple: a small state in a large document
 _SESSION_COLUMNS = (
     Column("session", cells_min=20),
     Column("age", right=True),
@@ -61,18 +60,17 @@ _SCOPE_COLUMNS = (
 @click.option(
     "--sort",
     type=click.Choice(get_args(overview.Sort)),
-    help="The order of the sessions. Else by age, the newest first.",
+    help="The order of the sessions. Default: age, newest first.",
 )
-@click.option("--prefix", metavar="TEXT", help="Only sessions whose id begins so.")
+@click.option("--prefix", metavar="TEXT", help="Only sessions whose id begins with TEXT.")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"Show so many; 0 is all. Else {_SHOWN}, and with --json all.",
+    help=f"Show at most N; 0 is all. Default: {_SHOWN}, with --json all.",
 )
-@url_option
-@json_option
+@store_options
 def ls(
     session: str | None,
     sort: str | None,
@@ -83,10 +81,9 @@ def ls(
 ) -> int:
     """List the sessions, or the scopes of one SESSION.
 
-    The newest come first. The age and the status are those of the newest head. A session
-    or a scope that has several ends has several branches. Sizes are those of all states as JSON
-    (logical) and of what they take (stored). SESSION may be the beginning of a name, if no other
-    one begins so. A head is marked ◆, or ◇ if it is a draft.
+    Newest first. Age and status are those of the newest head. Branches are snapshots without
+    a child. Logical is the size of all states as JSON, stored the size that they take. SESSION may
+    be shortened if it stays unique. A head is marked ◆, or ◇ if it is a draft.
 
     \b
     --json: a line for each session:
@@ -95,7 +92,7 @@ def ls(
              "branches": n or null, "logical_bytes": n or null, "stored_bytes": n or null}
             or for each scope:
             {"session_id": text, "scope_id": text, "kind": text, "damaged": true or false,
-             "head": a snapshot as in log --json, or null, "snapshots": n or null,
+             "head": a snapshot as in `log --json`, or null, "snapshots": n or null,
              "branches": n or null, "logical_bytes": n or null,
              "forked_from": {"session_id", "scope_id", "kind", "id"} or null}
 
@@ -124,7 +121,7 @@ def _list_sessions(found: overview.Sessions, prefix: str | None, as_json: bool) 
             echo_json(_session_json(each), indent=None)
         return
     if not found.total:
-        click.echo("no session begins so" if prefix else "the store is empty", err=True)
+        click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
         return
     count = 0
 
@@ -135,9 +132,8 @@ def _list_sessions(found: overview.Sessions, prefix: str | None, as_json: bool) 
             yield _session_row(each, moment)
 
     with output() as console:
-        for line in table(_SESSION_COLUMNS, rows(now()), console.width):
-            print_line(console, line)
-        _tell_more(console, found.total - count)
+        print_table(console, _SESSION_COLUMNS, rows(now()))
+        _draw_more(console, found.total - count)
 
 
 def _list_scopes(store: limpet.Store, session: str, limit: int | None, as_json: bool) -> None:
@@ -150,14 +146,13 @@ def _list_scopes(store: limpet.Store, session: str, limit: int | None, as_json: 
     with output() as console:
         print_line(console, Text(visible(session), "title"))
         rows = (_scope_row(each, moment) for each in islice(found, limit))
-        for line in table(_SCOPE_COLUMNS, rows, console.width):
-            print_line(console, line)
+        print_table(console, _SCOPE_COLUMNS, rows)
         if limit is not None:
             total = sum(1 for _ in store.scopes(session))
-            _tell_more(console, total - limit)
+            _draw_more(console, total - limit)
 
 
-def _tell_more(console: Console, left: int) -> None:
+def _draw_more(console: Console, left: int) -> None:
     if left > 0:
         print_line(console, Text(f"… {left:,} more (-n 0 shows all)", "quiet"))
 
@@ -211,7 +206,6 @@ def _age(head: limpet.SnapshotInfo | None, moment: datetime) -> Text:
 
 
 def _count(count: int | None, *, usual: int | None = None) -> Text:
-    """Return a number; the usual one does not stand out."""
     return Text("?" if count is None else f"{count:,}", "quiet" if count == usual else "")
 
 
@@ -241,7 +235,6 @@ def _session_json(each: SessionOverview) -> dict[str, object]:
 
 
 def _scope_json(each: ScopeOverview) -> dict[str, object]:
-    source = each.forked_from
     return {
         **each.key._asdict(),
         "damaged": each.damaged,
@@ -249,5 +242,5 @@ def _scope_json(each: ScopeOverview) -> dict[str, object]:
         "snapshots": each.snapshots,
         "branches": each.branches,
         "logical_bytes": each.logical_bytes,
-        "forked_from": None if source is None else {**source.scope._asdict(), "id": source.id},
+        "forked_from": ref_json(each.forked_from),
     }

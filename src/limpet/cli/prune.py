@@ -1,8 +1,8 @@
-"""`limpet prune`: forget old snapshots."""
+"""`limpet prune`: delete old snapshots."""
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import click
@@ -12,32 +12,32 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    complete_session,
     confirm,
     echo_json,
+    echo_skipped,
     existing_store,
-    json_option,
-    make_console,
-    url_option,
+    store_options,
     yes_option,
 )
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK
-from limpet.views.sizes import count_text, size_text, visible, without_secrets
+from limpet.views.format import address_text, count_text, size_text, visible
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PIECE = re.compile(r"(\d+)([smhdw])")
 
 
 def duration(text: str) -> timedelta:
-    """Return a time as people write it: 90s, 15m, 12h, 30d, 8w, also 1d12h."""
+    """Parse 90s, 15m, 12h, 30d, 8w, also 1d12h."""
     pieces = _PIECE.findall(text)
     if not pieces or "".join(map("".join, pieces)) != text:
-        raise click.BadParameter(f"it must be like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
+        raise click.BadParameter(f"write it like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
     try:
         each = (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in pieces)
         return sum(each, timedelta())
     except (OverflowError, ValueError):
-        raise click.BadParameter("it is longer than any history") from None
+        raise click.BadParameter("the time is too long") from None
 
 
 @click.command()
@@ -47,15 +47,14 @@ def duration(text: str) -> timedelta:
     "--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each scope."
 )
 @click.option(
-    "--older-than", type=duration, metavar="TIME", help="Keep what is younger: 90s 15m 12h 30d 8w."
+    "--older-than", type=duration, metavar="TIME", help="Keep younger ones: 90s 15m 12h 30d 8w."
 )
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of the store.")
-@click.option("--prefix", metavar="TEXT", default="", help="In all sessions whose id begins so.")
+@click.option("--prefix", metavar="TEXT", default="", help="In all sessions with this prefix.")
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
-@url_option
-@json_option
+@store_options
 def prune(
     session: str | None,
     scope: str | None,
@@ -69,14 +68,14 @@ def prune(
     url: str,
     as_json: bool,
 ) -> int:
-    """Forget old snapshots of a SESSION, or of one SCOPE of it.
+    """Delete old snapshots of a SESSION, or of one SCOPE of it.
 
-    What goes is outside the newest --keep-last and older than --older-than, as far as they are
-    given; a head never goes. Shows what will go and asks, except with --yes or --dry-run.
-    SESSION and SCOPE must be named in full.
+    Deletes snapshots that are not among the newest --keep-last and are older than --older-than; at
+    least one of the two is required. A head is never deleted. Shows what will be deleted and asks,
+    except with --yes or --dry-run. SESSION and SCOPE must be written in full.
 
     \b
-    --json: a line for each scope of which something goes:
+    --json: a line for each scope from which snapshots are deleted:
             {"session_id": text, "scope_id": text, "kind": text, "count": snapshots,
              "bytes": of their states, "dry_run": true or false}
 
@@ -86,125 +85,106 @@ def prune(
       limpet prune --all --older-than 30d --keep-last 5 --dry-run
     """
     if (session is not None) + everywhere + bool(prefix) != 1:
-        raise click.UsageError("name a SESSION, or say --all or --prefix")
+        raise click.UsageError("give one of SESSION, --all or --prefix")
     if keep_last is None and older_than is None:
-        raise click.UsageError("say --keep-last or --older-than, or both")
+        raise click.UsageError("give --keep-last or --older-than, or both")
     with existing_store(url) as store:
-        where = _Where(session, scope, kind, prefix)
         work = _Pruning(store, keep_last, older_than, as_json=as_json)
-        return work.run(where.scopes(store), dry_run=dry_run, yes=yes)
+        scopes = _scopes(store, session, scope, kind, prefix)
+        return work.run(scopes, dry_run=dry_run, yes=yes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """Which scopes are meant."""
-
-    session_id: str | None
-    scope_id: str | None
-    kind: str | None
-    prefix: str
-
-    def scopes(self, store: limpet.Store) -> Iterator[limpet.ScopeKey]:
-        """Yield them; NotFound if there is none of that name."""
-        found = False
-        for each in store.scopes(self.session_id, kind=self.kind, prefix=self.prefix):
-            if self.scope_id in (None, each.key.scope_id):
-                found = True
-                yield each.key
-        if not found and self.session_id is not None:
-            where = f"session_id=`{self.session_id}`"
-            where += "" if self.scope_id is None else f" scope_id=`{self.scope_id}`"
-            raise limpet.NotFound(f"there is nothing of this name. {where}")
+def _scopes(
+    store: limpet.Store, session_id: str | None, scope_id: str | None, kind: str | None, prefix: str
+) -> Iterator[limpet.ScopeKey]:
+    found = False
+    for each in store.scopes(session_id, kind=kind, prefix=prefix):
+        if scope_id in (None, each.key.scope_id):
+            found = True
+            yield each.key
+    if not found and session_id is not None:
+        where = f"session_id=`{session_id}`"
+        where += "" if scope_id is None else f" scope_id=`{scope_id}`"
+        raise limpet.NotFound(f"there is no such session or scope. {where}")
 
 
+@dataclass
 class _Pruning:
-    """Prunes scope after scope, and tells of each what goes."""
-
-    def __init__(
-        self,
-        store: limpet.Store,
-        keep_last: int | None,
-        older_than: timedelta | None,
-        *,
-        as_json: bool,
-    ) -> None:
-        self._store = store
-        self._keep_last = keep_last
-        self._older_than = older_than
-        self._as_json = as_json
-        self._begun = CLOCK.monotonic()
-        self._damaged = 0
+    store: limpet.Store
+    keep_last: int | None
+    older_than: timedelta | None
+    as_json: bool
+    damaged: int = 0
+    begun: float = field(default_factory=CLOCK.monotonic)
 
     def run(self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool, yes: bool) -> int:
-        """Prune these scopes; if it must be asked first, those of which something was shown."""
         asks = not dry_run and not yes
         if asks:
-            scopes = self._agreed(scopes)
+            scopes = self._confirmed(scopes)
         console = make_console()
         found, total = 0, limpet.Pruned(0, 0)
-        for key, gone in self._each(scopes, dry_run=dry_run):
-            found, total = found + 1, _added(total, gone)
-            if self._as_json:
-                facts = {"count": gone.count, "bytes": gone.bytes, "dry_run": dry_run}
+        for key, pruned in self._each(scopes, dry_run=dry_run):
+            found, total = found + 1, _sum(total, pruned)
+            if self.as_json:
+                facts = {"count": pruned.count, "bytes": pruned.bytes, "dry_run": dry_run}
                 echo_json({**key._asdict(), **facts}, indent=None)
             elif not asks:
-                _draw(console, key, gone)
-        if not self._as_json:
+                _draw(console, key, pruned)
+        if not self.as_json:
             _sum_up(console, found, total, dry_run=dry_run)
-        return _exits.CORRUPT if self._damaged else _exits.FINE
+        return _exits.CORRUPT if self.damaged else _exits.FINE
 
-    def _agreed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
-        """Show what would go, ask, and return the scopes that it would go from."""
+    def _confirmed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
+        """Show what would be deleted, ask, and return the scopes that it concerns."""
         console = make_console(stderr=True)
         found, total = [], limpet.Pruned(0, 0)
-        for key, gone in self._each(scopes, dry_run=True):
+        for key, pruned in self._each(scopes, dry_run=True):
             found.append(key)
-            total = _added(total, gone)
-            _draw(console, key, gone)
+            total = _sum(total, pruned)
+            _draw(console, key, pruned)
         if found:
-            confirm(f"Forget {_amount(total)}, for good?", yes=False)
+            confirm(f"Delete {_amount(total)} for good?", yes=False)
         return found
 
     def _each(
         self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool
     ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
-        """Yield the scopes of which something goes; what is damaged is told and left alone."""
+        """Prune each scope, and yield those that had something to delete; skip damaged ones."""
         for key in scopes:
-            older_than = self._older_than
+            older_than = self.older_than
             if older_than is not None:
-                # The answer may take a while, and nothing may grow too old meanwhile.
-                older_than += timedelta(seconds=CLOCK.monotonic() - self._begun)
+                # Nothing may become too old while the question waits for its answer.
+                older_than += timedelta(seconds=CLOCK.monotonic() - self.begun)
             try:
-                gone = self._store.scope(*key).prune(
-                    keep_last=self._keep_last, older_than=older_than, dry_run=dry_run
+                pruned = self.store.scope(*key).prune(
+                    keep_last=self.keep_last, older_than=older_than, dry_run=dry_run
                 )
             except limpet.Corrupt as error:
-                self._damaged += 1
-                line = visible(" ".join(without_secrets(str(error)).split()))
-                click.echo(f"limpet: skipped: {line}", err=True)
+                self.damaged += 1
+                echo_skipped(str(error))
                 continue
-            if gone.count:
-                yield key, gone
+            if pruned.count:
+                yield key, pruned
 
 
-def _added(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
+def _sum(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
     return limpet.Pruned(one.count + other.count, one.bytes + other.bytes)
 
 
-def _amount(gone: limpet.Pruned) -> str:
-    return f"{count_text(gone.count, 'snapshot')}, {size_text(gone.bytes)}"
+def _amount(pruned: limpet.Pruned) -> str:
+    return f"{count_text(pruned.count, 'snapshot')}, {size_text(pruned.bytes)}"
 
 
-def _draw(console: Console, key: limpet.ScopeKey, gone: limpet.Pruned) -> None:
-    place = visible(f"{key.session_id}:{key.scope_id}")
-    line = Text.assemble(("- ", "bad"), (place, "title"), (f"  {_amount(gone)}", "size"))
+def _draw(console: Console, key: limpet.ScopeKey, pruned: limpet.Pruned) -> None:
+    name = visible(address_text(key))
+    line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
     console.print(line, soft_wrap=True)
 
 
 def _sum_up(console: Console, scopes: int, total: limpet.Pruned, *, dry_run: bool) -> None:
     if not total.count:
-        console.print(Text("there is nothing to forget", "good"))
+        console.print(Text("nothing to delete", "good"))
         return
-    verb = "would go" if dry_run else "gone"
-    line = f"{verb}: {_amount(total)}, of {count_text(scopes, 'scope')}"
+    verb = "would delete" if dry_run else "deleted"
+    line = f"{verb} {_amount(total)}, from {count_text(scopes, 'scope')}"
     console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)

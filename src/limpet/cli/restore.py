@@ -7,40 +7,36 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
     address_options,
+    complete_session,
     confirm,
     echo_json,
     existing_store,
-    json_option,
-    make_console,
     snapshot_json,
-    url_option,
+    store_options,
     yes_option,
 )
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import make_console
+from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_snapshot
-from limpet.views.sizes import short_id, visible
 
 
 @click.command()
 @click.argument("ref", metavar="REF", shell_complete=complete_session)
 @address_options
 @click.option(
-    "--expect",
-    metavar="REVISION",
-    help="Only if the head still has this revision, as --json tells it; else as it was seen.",
+    "--expect", metavar="REVISION", help="Only if the head still has this revision (from --json)."
 )
 @yes_option
-@url_option
-@json_option
+@store_options
 def restore(
     ref: str, expect: str | None, yes: bool, url: str, as_json: bool, **address: str | None
 ) -> int:
     """Make an earlier state the current one again.
 
-    The state of REF is saved as a new snapshot, whose parent REF is; what was the head before stays
-    in history. Only a head that is a draft, which no history keeps, would be lost: then it asks. If
-    somebody else saves at the same time, nothing is done and it ends with 3. REF that is the head
-    already is left as it is.
+    Saves the state of REF as a new snapshot with REF as its parent. The previous head stays in the
+    history; if it is a draft it would be lost, so the command asks first. If another process saves
+    at the same time, nothing is changed and the exit code is 3. If REF is the head, nothing
+    happens.
 
     \b
     --json: {"restored": the snapshot REF, "before": the head before, or null,
@@ -57,12 +53,12 @@ def restore(
         before = scope.info()
         seen = None if before is None else before.revision
         if expect not in (None, seen):
-            raise limpet.Conflict(f"the head is another one by now. revision=`{seen}`")
+            raise limpet.Conflict(f"the head has another revision now. revision=`{seen}`")
         head = before if before is not None and before.id == source.id else None
         if head is None:
             if before is not None and not before.kept:
                 confirm(
-                    f"The head {visible(before.id)} is a draft and will be gone. Go on?", yes=yes
+                    f"The head {visible(before.id)} is a draft and will be lost. Continue?", yes=yes
                 )
             head = scope.restore(source.id, expect=seen)
     changed = head.revision != seen
@@ -71,23 +67,22 @@ def restore(
         shape = {"restored": snapshot_json(source), "before": old, "head": snapshot_json(head)}
         echo_json({**shape, "changed": changed})
     else:
-        _tell(source, before, head if changed else None)
+        _report(source, before, head if changed else None)
     return _exits.FINE
 
 
-def _tell(
+def _report(
     source: limpet.SnapshotInfo,
     before: limpet.SnapshotInfo | None,
     head: limpet.SnapshotInfo | None,
 ) -> None:
-    place = visible(f"{source.session_id}:{source.scope.scope_id}")
-    line = Text.assemble((place, "title"), "  ")
+    line = Text.assemble((visible(address_text(source.scope)), "title"), "  ")
     if head is None:
-        line.append(f"{visible(short_id(source.id))} is the head already; nothing was done")
+        line.append(f"{visible(short_id(source.id))} is already the head; nothing was done")
     else:
         line.append("◆ ", "good").append(visible(short_id(head.id)), "accent")
         line.append(" has the state of ").append(visible(short_id(source.id)), "accent")
         if before is not None:
-            fate = "stays in history" if before.kept else "was a draft and is gone"
+            fate = "stays in history" if before.kept else "was a draft and is lost"
             line.append(f"; {visible(short_id(before.id))} {fate}", "quiet")
     make_console().print(line, soft_wrap=True)

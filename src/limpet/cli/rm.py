@@ -1,9 +1,10 @@
 """`limpet rm`: delete sessions, a scope, or one snapshot."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import click
 from rich.console import Console
@@ -13,26 +14,25 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
     address_options,
+    complete_session,
     confirm,
     echo_json,
     existing_store,
-    json_option,
-    make_console,
-    url_option,
+    store_options,
     yes_option,
 )
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import make_console
+from limpet.views.format import count_text, size_text, visible
 from limpet.views.refs import find_snapshot
-from limpet.views.sizes import count_text, size_text, visible
 
 _STEPS_BACK = re.compile(r"~\d{1,7}$")
 _GAP = re.compile(r"…|\.{2,3}")
-_SHOWN_MAX = 20  # of what is about to go; the sum has them all
+_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Doomed:
-    """Something to delete: its address, how much it is (None: damage hides it), and the way."""
+    """Something to delete: its address, its size (None if damaged), and how."""
 
     session_id: str
     scope_id: str | None
@@ -44,7 +44,6 @@ class _Doomed:
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
         place = visible(self.session_id)
         if self.scope_id is None:
             return f"session {place}"
@@ -56,12 +55,11 @@ class _Doomed:
 
 @click.command()
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
-@click.option("--prefix", metavar="TEXT", help="Every session whose id begins so.")
-@click.option("--snapshot", "ref", metavar="REF", help="One snapshot, and nothing else.")
+@click.option("--prefix", metavar="TEXT", help="Every session with this prefix.")
+@click.option("--snapshot", "ref", metavar="REF", help="Only this snapshot.")
 @address_options
 @yes_option
-@url_option
-@json_option
+@store_options
 def rm(
     sessions: tuple[str, ...],
     prefix: str | None,
@@ -73,12 +71,12 @@ def rm(
 ) -> int:
     """Delete sessions, or one scope, or one snapshot.
 
-    Shows what will be gone and asks; without a terminal it needs --yes, and else ends with 2.
-    Sessions and scopes must be named in full: nothing is guessed. What is gone stays away. Each
-    is told as soon as it is gone: if it is interrupted, name the others again.
+    Shows what will be deleted and asks; without a terminal --yes is required. Sessions and scopes
+    must be written in full. Each is reported when it is deleted: after an interruption, run the
+    command again for the rest.
 
     \b
-    --json: a line for each thing, as it is deleted:
+    --json: a line for each session, scope or snapshot, as it is deleted:
             {"session_id": text, "scope_id": text or null, "kind": text or null,
              "id": text or null, "snapshots": how many were deleted}
 
@@ -91,7 +89,7 @@ def rm(
     """
     forms = (bool(sessions), prefix is not None, ref is not None or bool(address["scope"]))
     if sum(forms) != 1 or prefix == "" or (forms[0] and (address["session"] or address["kind"])):
-        raise click.UsageError("name SESSIONs, or --prefix, or -s with --scope, or --snapshot")
+        raise click.UsageError("give one of SESSION..., --prefix, -s with --scope, or --snapshot")
     with existing_store(url) as store:
         if ref is not None:
             doomed = [_one_snapshot(store, ref, address)]
@@ -104,7 +102,7 @@ def rm(
             raise limpet.NotFound(f"there is no such session. prefix=`{prefix}`")
         if not yes:
             _announce(make_console(stderr=True), doomed)
-        confirm("Delete it for good?", yes=yes)
+        confirm("Delete for good?", yes=yes)
         _delete(doomed, as_json=as_json)
     return _exits.FINE
 
@@ -124,60 +122,47 @@ def _one_session(store: limpet.Store, session_id: str) -> _Doomed:
 def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
     session_id, scope_id = address["session"], address["scope"]
     if not session_id:
-        raise click.UsageError("--scope needs the session: -s SESSION")
-    found = [
-        each
-        for each in store.scopes(session_id, kind=address["kind"])
-        if each.key.scope_id == scope_id
-    ]
+        raise click.UsageError("--scope needs -s SESSION")
+    scopes = store.scopes(session_id, kind=address["kind"])
+    found = [each for each in scopes if each.key.scope_id == scope_id]
     where = f"session_id=`{session_id}` scope_id=`{scope_id}`"
     if not found:
         raise limpet.NotFound(f"there is no such scope. {where}")
     if len(found) > 1:
         kinds = ", ".join(each.key.kind for each in found)
         raise limpet.InvalidInput(
-            f"several scopes have this name: say --kind. {where} found=`{kinds}`"
+            f"several scopes have this name: give --kind. {where} found=`{kinds}`"
         )
-    ((key, head),) = [(each.key, each.head) for each in found]
+    key, head = found[0].key, found[0].head
     scope = store.scope(*key)
-    # What somebody saves after this was looked at was not agreed to: then it is a Conflict.
+    # A save after this listing was not confirmed for deletion: it makes this a Conflict.
     delete = partial(scope.delete, expect=limpet.ANY if head is None else head.revision)
+    draft = [head] if head is not None and not head.kept else []
+    count = size = 0
     try:
-        count, size = _measured([*_drafts(head)], scope.history())
+        for info in chain(draft, scope.history()):
+            count, size = count + 1, size + info.size
     except limpet.Corrupt:
         return _Doomed(*key, None, None, None, delete)
     return _Doomed(*key, None, count, size, delete)
 
 
-def _drafts(head: limpet.SnapshotInfo | None) -> Iterator[limpet.SnapshotInfo]:
-    if head is not None and not head.kept:
-        yield head
-
-
-def _measured(*listings: Iterable[limpet.SnapshotInfo]) -> tuple[int, int]:
-    count = size = 0
-    for listing in listings:
-        for info in listing:
-            count, size = count + 1, size + info.size
-    return count, size
-
-
 def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:
     info = find_snapshot(store, ref, **address)
-    if not _is_clear(store, ref, info, address):
+    if not _is_exact(store, ref, info, address):
         raise limpet.InvalidInput(
-            f"nothing is guessed here: name a snapshot, and where it is in full. ref=`{ref}`"
+            f"write the snapshot, its session and its scope in full. ref=`{ref}`"
         )
     delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
     return _Doomed(*info.scope, info.id, 1, info.size, delete)
 
 
-def _is_clear(
+def _is_exact(
     store: limpet.Store, ref: str, info: limpet.SnapshotInfo, address: dict[str, str | None]
 ) -> bool:
-    """Tell whether a text that leads to a snapshot names its session and scope in full, if any.
+    """Tell whether a REF names its session and scope in full, as far as it names them.
 
-    An id may be shortened, since it is told what it stands for.
+    A snapshot id may be shortened: the question shows the whole id.
     """
     session_id, scope_id, _ = info.scope
     named = (address["session"] or session_id, address["scope"] or scope_id)
@@ -188,8 +173,8 @@ def _is_clear(
         return True
     start = _STEPS_BACK.sub("", ref)
     if start != ref:
-        return _is_clear(store, start, find_snapshot(store, start, **address), address)
-    return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is the head of a session
+        return _is_exact(store, start, find_snapshot(store, start, **address), address)
+    return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is a shortened session
 
 
 def _announce(console: Console, doomed: list[_Doomed]) -> None:
@@ -206,7 +191,7 @@ def _announce(console: Console, doomed: list[_Doomed]) -> None:
 def _amount(doomed: list[_Doomed]) -> str:
     snapshots = sum(each.snapshots or 0 for each in doomed)
     size = sum(each.bytes or 0 for each in doomed)
-    unknown = ", and damage" if any(each.snapshots is None for each in doomed) else ""
+    unknown = ", and damaged data" if any(each.snapshots is None for each in doomed) else ""
     return f"{count_text(snapshots, 'snapshot')}, {size_text(size)}{unknown}"
 
 

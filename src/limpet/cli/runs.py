@@ -1,4 +1,4 @@
-"""`limpet runs`: supervised runs: look at them, abort them, take over those of dead workers."""
+"""`limpet runs`: list supervised runs, abort them, take over those of dead workers."""
 
 import json
 import os
@@ -8,200 +8,38 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain
 from typing import Any, NoReturn
 
 import click
-from click.core import ParameterSource
 from rich.text import Text
 
 import limpet
 import limpet.runs
 from limpet.cli import _exits
 from limpet.cli._shared import (
-    age_text,
+    complete_session,
     echo_json,
     existing_store,
-    json_option,
-    make_console,
-    output,
+    store_options,
     time_json,
-    url_option,
+    url_of,
 )
-from limpet.cli._tables import Column, now, print_line, status_text, table
-from limpet.cli.completion import complete_session
+from limpet.cli._tables import Column, now, print_table, status_text
+from limpet.cli._terminal import make_console, output
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
 from limpet.runs import list as list_runs
 from limpet.runs.model import KIND, RUNNING, SCOPE_ID, STATUSES, read_record
-from limpet.views.sizes import count_text, visible
+from limpet.views.format import age_text, count_text, visible
 
-# Taking over the run of a dead worker: to look at it, or to let a command go on with it.
-
-_LOOK_S = 0.2  # how often it is looked whether the run was aborted
-_STOP_S = 10.0  # how long a command may take to end when it is told to
-_CANNOT_RUN = 126  # what a shell says of a command that it cannot run
-_BY_SIGNAL = 128  # and of one that was ended by a signal, plus the signal
+_POLL_S = 0.2  # how often it is checked whether the run was aborted
+_STOP_S = 10.0  # how long a command may take to end after SIGTERM
+_CANNOT_RUN = 126  # exit codes as a shell gives them
+_BY_SIGNAL = 128  # plus the signal
 _OWNER = "limpet runs adopt"
-
-
-class CommandFailed(Exception):
-    """A command did not end well. The run keeps it as its error."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def look(
-    store: limpet.Store, run_id: str, *, owner: str | None, wait_s: float
-) -> tuple[limpet.runs.RunInfo, limpet.JSON]:
-    """Hold a run for a moment, and return it with its state, which nobody has changed.
-
-    Whoever held it before cannot write to it any more.
-
-    Raises:
-        NotFound: there is no such run.
-        Conflict: its worker lives, also after `wait_s`; or the run is not running.
-    """
-    _adoptable(store, run_id)
-    scope = store.scope(run_id, SCOPE_ID, KIND)
-    with scope.claim(owner=owner or _OWNER, wait_s=wait_s) as lease:
-        _adoptable(store, run_id)
-        head = lease.load()
-    found = limpet.runs.get(store, run_id)
-    if head is None or found is None:
-        raise limpet.Conflict(f"the run was deleted. run_id=`{run_id}`")
-    # What a run shows before its first step is not a state that anybody saved.
-    return found, None if read_record(head).steps == 0 else head.state
-
-
-def _adoptable(store: limpet.Store, run_id: str) -> None:
-    found = limpet.runs.get(store, run_id)
-    if found is None:
-        raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
-    if found.info.status != RUNNING:
-        where = f"run_id=`{run_id}` status=`{found.status}`"
-        raise limpet.Conflict(f"only a running run can be adopted. {where}")
-
-
-def work(
-    store: limpet.Store,
-    run_id: str,
-    command: Sequence[str],
-    *,
-    url: str,
-    owner: str | None,
-    wait_s: float,
-    quiet: bool,
-) -> int:
-    """Hold a run while a command goes on with it, and close it; return the command's exit code.
-
-    With `quiet` what it prints goes to the standard error.
-
-    Raises:
-        NotFound: there is no such run.
-        Conflict: its worker lives, also after `wait_s`; or the run is not running; or somebody
-            aborted or took it meanwhile, and then the command was stopped.
-    """
-    if shutil.which(command[0]) is None:
-        # Found out before the run is taken: what is only mistyped must not let it fail.
-        raise click.UsageError(f"there is no such command. command=`{command[0]}`")
-    previous = signal.signal(signal.SIGTERM, _terminated)
-    try:
-        with (
-            limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s, on_success="keep") as run,
-            _state_file(run.state) as path,
-        ):
-            names = {"LIMPET_URL": url, "LIMPET_RUN_ID": run_id, "LIMPET_RUN_STATE": path}
-            before = _read(path)
-            code = _watched(command, environment(**names), run, quiet=quiet)
-            if (after := _read(path)) != before:
-                run.step(_parsed(after, code), keep=True)
-            if code:
-                raise CommandFailed(f"the command ended with {code}", code)
-    except CommandFailed as failure:
-        return failure.code
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    return 0
-
-
-@contextmanager
-def _state_file(state: limpet.JSON) -> Iterator[str]:
-    """Write a state into a file that only this user can read, and remove it in the end."""
-    with tempfile.TemporaryDirectory(prefix="limpet-run-") as folder:
-        path = os.path.join(folder, "state.json")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(state, ensure_ascii=False, indent=2) + "\n")
-        yield path
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""  # it is no JSON either
-
-
-def _parsed(text: bytes, code: int) -> Any:
-    """Return the state that a command left."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        message = "the command left a state that is no JSON"
-        raise CommandFailed(message, code or 1) from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-def _watched(
-    command: Sequence[str], env: dict[str, str], run: limpet.runs.Run, *, quiet: bool
-) -> int:
-    """Run a command to its end, or stop it when it has no right to the run any more."""
-    try:
-        out = sys.stderr if quiet else None
-        process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as the user asked
-    except OSError as error:
-        reason = error.strerror or "it cannot be run"
-        raise CommandFailed(f"the command was not started: {reason}", _CANNOT_RUN) from None
-    try:
-        while True:
-            try:
-                code = process.wait(timeout=_LOOK_S)
-            except subprocess.TimeoutExpired:
-                run.check()
-            else:
-                return code if code >= 0 else _BY_SIGNAL - code
-    except BaseException as error:
-        # Ctrl-C reaches every process of the terminal: the command may be about to end by itself.
-        _stop(process, told=isinstance(error, KeyboardInterrupt))
-        raise
-
-
-def _stop(process: "subprocess.Popen[bytes]", *, told: bool) -> None:
-    for ask in [process.terminate, process.kill] if not told else [None, process.terminate]:
-        if ask is not None:
-            ask()
-        try:
-            process.wait(timeout=_STOP_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            continue
-        return
-    process.kill()
-    process.wait()
-
-
-def _terminated(*_: object) -> NoReturn:
-    """Leave in good order, so that the command does not outlive the hold on its run."""
-    raise SystemExit(_BY_SIGNAL + signal.SIGTERM)
-
-
 _COLUMNS = (
     Column("run", cells_min=16),
     Column("status", cells_min=9),
@@ -215,11 +53,10 @@ _COLUMNS = (
 
 
 @click.group(invoke_without_command=True)
-@click.option("--status", type=click.Choice(STATUSES), help="Only those of this status.")
-@click.option("--task", metavar="TASK", help="Only those of this task.")
-@click.option("--prefix", metavar="TEXT", default="", help="Only runs whose id begins so.")
-@url_option
-@json_option
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
+@click.option("--task", metavar="TASK", help="Only runs of this task.")
+@click.option("--prefix", metavar="TEXT", default="", help="Only runs with this prefix.")
+@store_options
 @click.pass_context
 def runs(
     context: click.Context,
@@ -229,10 +66,10 @@ def runs(
     url: str,
     as_json: bool,
 ) -> int:
-    """List the supervised runs; abort one, or take it over.
+    """List supervised runs; abort one, or take it over.
 
-    A run that is running, but whose worker gives no sign of life, is expired: a worker that starts
-    it again goes on where it stopped, and so does `limpet runs adopt`.
+    A run is expired if it is running but its worker's lease has ended. A worker that starts it
+    again continues where it stopped, and so does `limpet runs adopt`.
 
     \b
     --json: a line for each run:
@@ -256,13 +93,12 @@ def runs(
             return _exits.FINE
         first = next(found, None)
         if first is None:
-            click.echo("there are no runs, or none that fits", err=True)
+            click.echo("no run matches", err=True)
             return _exits.FINE
         moment = now()
         with output() as console:
             rows = (_row(each, moment) for each in chain([first], found))
-            for line in table(_COLUMNS, rows, console.width):
-                print_line(console, line)
+            print_table(console, _COLUMNS, rows)
     return _exits.FINE
 
 
@@ -270,31 +106,30 @@ def runs(
 @click.argument(
     "run_ids", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_session
 )
-@url_option
-@json_option
+@store_options
 @click.pass_context
 def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_json: bool) -> int:
-    """Abort runs. Their workers find out at their next step, if not before.
+    """Abort runs. Their workers stop at the next step at the latest.
 
-    Runs must be named in full. One that is not running is left as it is. Aborted runs can be
-    started again. Ends with 1 if there is no such run; those before it are aborted.
+    Run ids must be written in full. A run that is not running is not changed. An aborted run can be
+    started again. The exit code is 1 if a run does not exist; the runs before it are aborted.
 
     \b
-    --json: a line for each run, as `limpet runs` has it
+    --json: a line for each run, as in `limpet runs`
 
     \b
     Examples:
       limpet runs abort nightly-report
     """
-    url, as_json = _inherited(context, url, as_json)
+    url, as_json = _inherited(context, as_json)
     console = make_console()
     with existing_store(url) as store:
         for run_id in run_ids:
-            told = abort(store, run_id)
+            run = abort(store, run_id)
             if as_json:
-                echo_json(_shape(told), indent=None)
+                echo_json(_shape(run), indent=None)
             else:
-                line = Text.assemble((visible(run_id), "title"), "  ", status_text(told.status))
+                line = Text.assemble((visible(run_id), "title"), "  ", status_text(run.status))
                 console.print(line, soft_wrap=True)
     return _exits.FINE
 
@@ -302,17 +137,16 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
 @runs.command("adopt")
 @click.argument("run_id", metavar="RUN", shell_complete=complete_session)
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--owner", metavar="NAME", help="Who goes on with it. Else this host and process.")
+@click.option("--owner", metavar="NAME", help="The new owner. Default: this host and process.")
 @click.option(
     "--wait",
     "wait_s",
     type=float,
     default=0.0,
     metavar="SECONDS",
-    help="How long to wait for a worker that may be dead.",
+    help="How long to wait for the lease of the old worker to end.",
 )
-@url_option
-@json_option
+@store_options
 @click.pass_context
 def runs_adopt(
     context: click.Context,
@@ -325,49 +159,44 @@ def runs_adopt(
 ) -> int:
     """Take over the run of a worker that died.
 
-    With a COMMAND: holds the run while the command goes on with it. The command finds the state of
-    the run as JSON in the file $LIMPET_RUN_STATE, and what it leaves there is saved as a step;
-    $LIMPET_URL and $LIMPET_RUN_ID say where the run is. If it ends with 0 the run is completed,
-    else failed, and this command ends with the same code. A command that starts the run by itself,
-    as any worker does, needs no adoption: it takes over by itself.
+    With a COMMAND: holds the run while the command runs. The command reads the state of the run as
+    JSON from the file $LIMPET_RUN_STATE; if it changes the file, that is saved as a step.
+    $LIMPET_URL and $LIMPET_RUN_ID name the run. If the command ends with 0 the run is completed,
+    else it is failed, and the exit code is that of the command. A command that starts the run
+    itself, as a worker does, needs no adoption.
 
-    Without one: prints the state, and leaves the run as it was, for a worker to start. The old
-    worker, should it only have been asleep, cannot write to it any more.
+    Without a COMMAND: prints the state, and leaves the run for a worker to start. The old worker
+    cannot write to it any more.
 
-    Ends with 3 if the worker lives, or the run is not running any more; with 1 if there is none.
+    The exit code is 3 if the worker is alive or the run is not running, and 1 if there is no such
+    run.
 
     \b
-    --json: the run, as `limpet runs` has it, and its "state";
-            what the COMMAND prints then goes to the standard error
+    --json: the run, as in `limpet runs`, and its "state";
+            the output of COMMAND then goes to stderr
 
     \b
     Examples:
       limpet runs adopt nightly-report --json
       limpet runs adopt nightly-report -- python finish_report.py
     """
-    url, as_json = _inherited(context, url, as_json)
+    url, as_json = _inherited(context, as_json)
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
-            found, state = look(store, run_id, **who)
+            found, state = _peek(store, run_id, **who)
             _show(found, state, as_json=as_json)
             return _exits.FINE
-        code = work(store, run_id, command, url=url, quiet=as_json, **who)
+        code = _work(store, run_id, command, url=url, quiet=as_json, **who)
         ended = get(store, run_id)
         if ended is not None:
             _show_end(store, ended, as_json=as_json)
         return code
 
 
-def _inherited(context: click.Context, url: str, as_json: bool) -> tuple[str, bool]:
-    """Return the options of a subcommand; those of the group count where it has none itself."""
-    above = context.parent
-    if above is None:
-        return url, as_json
-    given = ParameterSource.COMMANDLINE
-    if context.get_parameter_source("url") != given == above.get_parameter_source("url"):
-        url = above.params["url"]
-    return url, as_json or above.params["as_json"]
+def _inherited(context: click.Context, as_json: bool) -> tuple[str, bool]:
+    """Return the options of a subcommand, or else those given to the group."""
+    return url_of(context), as_json or (context.parent or context).params["as_json"]
 
 
 def _shape(run: RunInfo) -> dict[str, Any]:
@@ -401,24 +230,167 @@ def _row(run: RunInfo, moment: datetime) -> list[Text]:
 
 
 def _show(run: RunInfo, state: Any, *, as_json: bool) -> None:
-    """Print the state, which a program may read; what is told about it goes beside it."""
     if as_json:
         echo_json({**_shape(run), "state": state})
         return
     echo_json(state)
-    hint = "it was left as it is: a worker that starts it goes on from this state"
-    _tell(run, hint)
+    _report(run, "not changed: a worker that starts it continues from this state")
 
 
 def _show_end(store: limpet.Store, run: RunInfo, *, as_json: bool) -> None:
     if not as_json:
-        _tell(run, count_text(run.steps, "step"))
+        _report(run, count_text(run.steps, "step"))
         return
     head = store.scope(*run.info.scope).load(run.info.id)
     echo_json({**_shape(run), "state": None if head is None else head.state})
 
 
-def _tell(run: RunInfo, hint: str) -> None:
+def _report(run: RunInfo, hint: str) -> None:
     line = Text.assemble((visible(run.run_id), "title"), "  ", status_text(run.status))
     line.append(f"  attempt {run.attempt:,}; {hint}", "quiet")
     make_console(stderr=True).print(line, soft_wrap=True)
+
+
+class CommandFailed(Exception):
+    """The command did not end with 0. The run stores the name of this class as its error type."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _peek(
+    store: limpet.Store, run_id: str, *, owner: str | None, wait_s: float
+) -> tuple[RunInfo, limpet.JSON]:
+    """Claim a run for a moment, and return it with its state.
+
+    The previous owner cannot write to it any more. Conflict if its worker is alive after `wait_s`,
+    or the run is not running.
+    """
+    _check_running(store, run_id)
+    scope = store.scope(run_id, SCOPE_ID, KIND)
+    with scope.claim(owner=owner or _OWNER, wait_s=wait_s) as lease:
+        _check_running(store, run_id)
+        head = lease.load()
+    found = get(store, run_id)
+    if head is None or found is None:
+        raise limpet.Conflict(f"the run was deleted. run_id=`{run_id}`")
+    # Before the first step the head is not a state that the worker saved.
+    return found, None if read_record(head).steps == 0 else head.state
+
+
+def _check_running(store: limpet.Store, run_id: str) -> None:
+    found = get(store, run_id)
+    if found is None:
+        raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
+    if found.info.status != RUNNING:
+        where = f"run_id=`{run_id}` status=`{found.status}`"
+        raise limpet.Conflict(f"only a running run can be adopted. {where}")
+
+
+def _work(
+    store: limpet.Store,
+    run_id: str,
+    command: Sequence[str],
+    *,
+    url: str,
+    owner: str | None,
+    wait_s: float,
+    quiet: bool,
+) -> int:
+    """Hold a run while a command runs, and close it; return the command's exit code.
+
+    With `quiet` its output goes to stderr. Conflict if the worker is alive after `wait_s`, the run
+    is not running, or it was aborted or taken over meanwhile; then the command was stopped.
+    """
+    if shutil.which(command[0]) is None:
+        # Before the run is claimed: a typing error must not fail the run.
+        raise click.UsageError(f"there is no such command. command=`{command[0]}`")
+    previous = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        with (
+            limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s, on_success="keep") as run,
+            _state_file(run.state) as path,
+        ):
+            names = {"LIMPET_URL": url, "LIMPET_RUN_ID": run_id, "LIMPET_RUN_STATE": path}
+            before = _read(path)
+            code = _watched(command, environment(**names), run, quiet=quiet)
+            if (after := _read(path)) != before:
+                run.step(_parsed_state(after, code), keep=True)
+            if code:
+                raise CommandFailed(f"the command ended with {code}", code)
+    except CommandFailed as failure:
+        return failure.code
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return 0
+
+
+@contextmanager
+def _state_file(state: limpet.JSON) -> Iterator[str]:
+    """Write a state to a temporary file that only this user can read."""
+    with tempfile.TemporaryDirectory(prefix="limpet-run-") as folder:
+        path = os.path.join(folder, "state.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps(state, ensure_ascii=False, indent=2) + "\n")
+        yield path
+
+
+def _read(path: str) -> bytes:
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read()
+    return b""  # not JSON either
+
+
+def _parsed_state(text: bytes, code: int) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        message = "the command left a state that is not JSON"
+        raise CommandFailed(message, code or 1) from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _watched(
+    command: Sequence[str], env: dict[str, str], run: limpet.runs.Run, *, quiet: bool
+) -> int:
+    """Run a command to its end; stop it if the run is lost meanwhile."""
+    try:
+        out = sys.stderr if quiet else None
+        process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as the user asked
+    except OSError as error:
+        reason = error.strerror or "it cannot be run"
+        raise CommandFailed(f"the command was not started: {reason}", _CANNOT_RUN) from None
+    try:
+        while True:
+            try:
+                code = process.wait(timeout=_POLL_S)
+            except subprocess.TimeoutExpired:
+                run.check()
+            else:
+                return code if code >= 0 else _BY_SIGNAL - code
+    except BaseException as error:
+        # Ctrl-C reaches every process of the terminal: the command got it too.
+        _stop(process, signalled=isinstance(error, KeyboardInterrupt))
+        raise
+
+
+def _stop(process: "subprocess.Popen[bytes]", *, signalled: bool) -> None:
+    for stop in [None, process.terminate] if signalled else [process.terminate, process.kill]:
+        if stop is not None:
+            stop()
+        try:
+            process.wait(timeout=_STOP_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            continue
+        return
+    process.kill()
+    process.wait()
+
+
+def _terminated(*_: object) -> NoReturn:
+    """Unwind, so that the command is stopped before the claim ends."""
+    raise SystemExit(_BY_SIGNAL + signal.SIGTERM)

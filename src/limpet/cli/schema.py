@@ -1,12 +1,11 @@
-"""`limpet schema`: the tables, as a database administrator wants to read them."""
+"""`limpet schema`: the SQL that creates the tables, for a database administrator."""
 
 import click
 
-from limpet.backends.sql import statements
-from limpet.backends.sql.statements import SCHEMA, in_schema
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, json_option, make_console
-from limpet.opening import check_schema
+from limpet.cli._shared import echo_json, json_option
+from limpet.cli._terminal import make_console
+from limpet.opening import DEFAULT_SCHEMA, schema_migrations
 
 _ENGINES = ("sqlite", "postgres")
 
@@ -14,15 +13,15 @@ _ENGINES = ("sqlite", "postgres")
 @click.command()
 @click.argument("engine", type=click.Choice(_ENGINES), default=_ENGINES[0], metavar="[ENGINE]")
 @click.option(
-    "--schema", "name", metavar="NAME", default=SCHEMA, help="PostgreSQL: the schema of the tables."
+    "--schema", metavar="NAME", default=DEFAULT_SCHEMA, help="PostgreSQL: the schema of the tables."
 )
 @json_option
-def schema(engine: str, name: str, as_json: bool) -> int:
-    """Print the SQL that makes an engine's tables.
+def schema(engine: str, schema: str, as_json: bool) -> int:
+    """Print the SQL that creates an engine's tables.
 
-    All migrations of ENGINE (sqlite or postgres), in order, as text that the database takes. For
-    PostgreSQL it is one transaction to be run by a role that may create tables; others then open
-    the store with setup=False.
+    Prints all migrations of ENGINE (sqlite or postgres), in order. For PostgreSQL it is one
+    transaction, to be run by a role that may create tables; other roles then open the store with
+    setup=False.
 
     \b
     --json: {"engine": text, "migrations": [{"version": n, "name": text, "sql": text}, ...]}
@@ -32,20 +31,21 @@ def schema(engine: str, name: str, as_json: bool) -> int:
       limpet schema sqlite
       limpet schema postgres --schema agents | psql
     """
-    migrations = [
-        (version, title, in_schema(script, check_schema(name)))
-        for version, title, script in statements.load_migrations(engine)
-    ]
+    migrations = schema_migrations(engine, schema)
     if as_json:
-        shape = [
-            {"version": version, "name": title, "sql": script}
-            for version, title, script in migrations
-        ]
-        echo_json({"engine": engine, "migrations": shape})
+        echo_json(
+            {
+                "engine": engine,
+                "migrations": [
+                    {"version": each.version, "name": each.name, "sql": each.sql}
+                    for each in migrations
+                ],
+            }
+        )
         return _exits.FINE
     text = "\n".join(
-        f"-- migration {version}: {title}\n\n{script}{_noted(engine, name, version, title)}"
-        for version, title, script in migrations
+        f"-- migration {each.version}: {each.name}\n\n{each.sql}{each.record_sql}"
+        for each in migrations
     )
     text = f"BEGIN;\n\n{text}\nCOMMIT;\n" if engine == "postgres" else text
     console = make_console()
@@ -55,13 +55,5 @@ def schema(engine: str, name: str, as_json: bool) -> int:
         coloured = Syntax("", "sql", theme="ansi_dark", background_color="default").highlight(text)
         console.print(coloured, soft_wrap=True, end="")
     else:
-        click.echo(text, nl=False)  # the very text, whatever the width
+        click.echo(text, nl=False)
     return _exits.FINE
-
-
-def _noted(engine: str, name: str, version: int, title: str) -> str:
-    """Return what makes the migration known, where the tables themselves hold that."""
-    if engine != "postgres" or version == 0:
-        return ""
-    note = f"INSERT INTO {SCHEMA}.schema_migrations (version, name) VALUES ({version}, '{title}');"
-    return "\n" + in_schema(note, name) + "\n"

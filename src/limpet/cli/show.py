@@ -10,23 +10,22 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import FULL, Rows, code, draw_turns, fold, lines_of
+from limpet.cli._chat import FULL, RowLimits, code, draw_turns, fold, lines_of
 from limpet.cli._shared import (
     address_options,
-    age_text,
+    complete_session,
     echo_json,
     existing_store,
-    json_option,
-    output,
+    load_snapshot,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import now, status_text
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import output
 from limpet.model import JSON, Snapshot
-from limpet.views.chat.text import Chat, beside, read_chat, value_text
+from limpet.views.chat import Chat, other_values, read_chat, value_text
+from limpet.views.format import address_text, age_text, clipped, moment_text, size_text, visible
 from limpet.views.refs import find_snapshot
-from limpet.views.sizes import clipped, moment_text, size_text, visible
 
 _STATE_ROWS_MAX = 60
 _KEY_CELLS = 9
@@ -35,11 +34,10 @@ _KEY_CELLS = 9
 @click.command()
 @click.argument("ref", default="@", shell_complete=complete_session)
 @address_options
-@click.option("--full", is_flag=True, help="Fold nothing.")
-@click.option("--raw", is_flag=True, help="Print the state as JSON, exactly.")
+@click.option("--full", is_flag=True, help="Show long texts and values whole.")
+@click.option("--raw", is_flag=True, help="Print the state as JSON.")
 @click.option("--path", metavar="PATH", help="Only this value: messages.3, or /messages/3.")
-@url_option
-@json_option
+@store_options
 def show(
     ref: str,
     session: str | None,
@@ -53,15 +51,16 @@ def show(
 ) -> int:
     """Show one snapshot, with its messages as a chat.
 
-    REF is an id or the beginning of one, @ for the head (the default), @~3 for three before it,
-    SESSION or SESSION:SCOPE@. The messages of Strands, Genkit, Anthropic, OpenAI and LangGraph are
-    known, and plain ones; every call of a tool stands with its result. Long outputs are folded,
-    images and other files are named. The number beside a role is its place in the list.
+    REF is an id or a unique beginning of one, @ for the head (the default), @~3 for three before
+    it, SESSION or SESSION:SCOPE@. The messages of Strands, Genkit, Gemini, Anthropic, OpenAI and
+    LangGraph are recognised, and plain ones; every tool call is shown with its result. Long texts
+    are folded; images and other files are only named. The number after a role is the position of
+    the message in the list.
 
-    Ends with 1 if there is no such snapshot, or nothing at the path in it.
+    The exit code is 1 if there is no such snapshot, or no value at the path.
 
     \b
-    --json: the snapshot with its state, or with what is at the path in it:
+    --json: the snapshot with its state, or with the value at the path:
             {"session_id": text, "scope_id": text, "kind": text, "id": text,
              "parent_id": text or null, "forked_from": {"session_id", ..., "id"} or null,
              "status": text, "labels": {text: text}, "metadata": {text: any JSON},
@@ -76,9 +75,7 @@ def show(
     """
     with existing_store(url) as store:
         info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
-        snapshot = store.scope(*info.scope).load(info.id)
-    if snapshot is None:
-        raise limpet.NotFound(f"it was deleted just now. id=`{info.id}`")
+        snapshot = load_snapshot(store, info)
     value = snapshot.state if path is None else value_at(snapshot.state, path)
     if as_json:
         echo_json({**snapshot_json(snapshot), "state": value})
@@ -96,10 +93,7 @@ def show(
 def value_at(state: JSON, path: str) -> JSON:
     """Return the value at a path: `messages.3.content`, `messages.-1` or `/messages/3/content`.
 
-    A key that holds dots is found too. `.` and the empty path are the whole state.
-
-    Raises:
-        NotFound: there is nothing.
+    Keys may contain dots. `.` and the empty path are the whole state. NotFound if it has no value.
     """
     at = state
     if path.startswith("/"):
@@ -115,7 +109,7 @@ def value_at(state: JSON, path: str) -> JSON:
             key = _index(at, waiting[0])
             found = int(isinstance(key, int))
         if not found:
-            raise limpet.NotFound(f"there is nothing at this path in the state. path=`{path}`")
+            raise limpet.NotFound(f"the state has no value at this path. path=`{path}`")
         at, waiting = at[key], waiting[found:]
     return at
 
@@ -144,8 +138,8 @@ def _draw(console: Console, snapshot: Snapshot, *, full: bool) -> None:
         for row in fold(console, lines, Text(), None if full else _STATE_ROWS_MAX):
             console.print(row, no_wrap=True, overflow="ignore", crop=False)
         return
-    draw_turns(console, chat.turns, rows=FULL if full else Rows())
-    _draw_beside(console, snapshot.state, chat, full=full)
+    draw_turns(console, chat.turns, rows=FULL if full else RowLimits())
+    _draw_others(console, snapshot.state, chat, full=full)
 
 
 def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
@@ -160,16 +154,14 @@ def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
     if snapshot.parent_id is not None:
         yield _fact("parent", visible(snapshot.parent_id))
     if snapshot.forked_from is not None:
-        origin = snapshot.forked_from
-        place = f"{origin.scope.session_id}:{origin.scope.scope_id}@{origin.id}"
-        yield _fact("forked", Text(visible(place), "fork"))
+        yield _fact("forked", Text(visible(address_text(*snapshot.forked_from)), "fork"))
     if snapshot.labels:
         pairs = (f"{visible(name)}={visible(each)}" for name, each in snapshot.labels.items())
         yield _fact("labels", "  ".join(pairs))
     if snapshot.metadata:
         room = max(20, width - _KEY_CELLS)
         yield _fact("metadata", clipped(value_text(snapshot.metadata), room))
-    draft = "" if snapshot.kept else "  a draft: gone when the head moves"
+    draft = "" if snapshot.kept else "  a draft: lost when the head moves"
     yield _fact("size", Text.assemble((size_text(snapshot.size), "size"), (draft, "quiet")))
 
 
@@ -177,13 +169,13 @@ def _fact(name: str, value: str | Text) -> Text:
     return Text.assemble((f"{name:<{_KEY_CELLS}}", "quiet"), value)
 
 
-def _draw_beside(console: Console, state: JSON, chat: Chat, *, full: bool) -> None:
-    others = [(visible(name), value) for name, value in beside(state, chat)]
+def _draw_others(console: Console, state: JSON, chat: Chat, *, full: bool) -> None:
+    others = [(visible(name), value) for name, value in other_values(state, chat)]
     if not others:
         return
     cells = min(24, max(cell_len(name) for name, _ in others))
     console.print()
-    console.print(Text("beside the messages", "quiet"))
+    console.print(Text("other values", "quiet"))
     for name, value in others:
         if full:
             console.print(Text(name, "accent"))

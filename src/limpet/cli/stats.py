@@ -1,6 +1,7 @@
-"""`limpet stats`: how much there is, and what makes it big."""
+"""`limpet stats`: counts, sizes, and what is largest."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -9,10 +10,10 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, json_option, make_console, url_option
-from limpet.cli.completion import complete_session
+from limpet.cli._shared import complete_session, echo_json, existing_store, store_options
+from limpet.cli._terminal import make_console
+from limpet.views.format import bar, clipped, count_text, ratio, size_text, visible
 from limpet.views.refs import find_session
-from limpet.views.sizes import bar, clipped, count_text, ratio, size_text, visible
 
 _BAR_CELLS = 24
 _NAME_CHARS_MAX = 40
@@ -20,17 +21,16 @@ _NAME_CHARS_MAX = 40
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
-@url_option
-@json_option
+@store_options
 def stats(session: str | None, url: str, as_json: bool) -> int:
-    """Show how much there is, and what is largest.
+    """Show counts and sizes, and what is largest.
 
-    Of the whole store, with its largest sessions by the bytes stored; or of one SESSION, with the
-    largest keys of its heads, as scope:key, by the bytes of their JSON.
+    For the whole store with its largest sessions, by stored bytes; or for one SESSION with the
+    largest keys of its heads, as scope:key, by the size of their JSON.
 
     \b
     --json: {"session": text or null, "sessions": n, "scopes": n, "snapshots": n,
-             "logical_bytes": n, "stored_bytes": n, "ratio": stored by logical, or null,
+             "logical_bytes": n, "stored_bytes": n, "ratio": stored / logical, or null,
              "largest": [{"name": text, "bytes": n}, ...]}
 
     \b
@@ -52,11 +52,7 @@ def _shape(session: str | None, found: limpet.Stats) -> dict[str, object]:
     share = ratio(found.stored_bytes, found.logical_bytes)
     return {
         "session": session,
-        "sessions": found.sessions,
-        "scopes": found.scopes,
-        "snapshots": found.snapshots,
-        "logical_bytes": found.logical_bytes,
-        "stored_bytes": found.stored_bytes,
+        **asdict(found),
         "ratio": None if share is None else round(share, 4),
         "largest": [{"name": name, "bytes": size} for name, size in found.largest],
     }
@@ -89,7 +85,7 @@ def _draw(console: Console, session: str | None, found: limpet.Stats) -> None:
 
 def _bars(largest: tuple[tuple[str, int], ...]) -> Iterator[Text]:
     names = [clipped(visible(name), _NAME_CHARS_MAX) for name, _ in largest]
-    cells = max(map(cell_len, names))  # not characters: some are two cells wide
+    cells = max(map(cell_len, names))
     most = max(1, *(size for _, size in largest))
     for name, (_, size) in zip(names, largest, strict=True):
         yield Text.assemble(

@@ -1,4 +1,4 @@
-"""`limpet tail`: the end of a chat, and what is added to it."""
+"""`limpet tail`: the last messages of a chat, and new ones as they are saved."""
 
 from collections.abc import Iterator
 from heapq import nlargest
@@ -8,39 +8,42 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.api.scope import Scope
 from limpet.cli import _exits
-from limpet.cli._chat import FULL, Rows, draw_turns, role_style, turn_json
+from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
 from limpet.cli._shared import (
+    complete_session,
     echo_json,
+    echo_skipped,
     existing_store,
-    json_option,
-    make_console,
     snapshot_json,
-    url_option,
+    store_options,
 )
 from limpet.cli._tables import status_text
-from limpet.cli.completion import complete_session
+from limpet.cli._terminal import make_console
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo
-from limpet.views.chat.text import News, Turn, chat_news, read_chat, turn_text
+from limpet.views.chat import ChatTurn, News, chat_news, read_chat, turn_text
+from limpet.views.format import address_text, moment_text, short_id, size_text, visible
 from limpet.views.refs import find_scope
-from limpet.views.sizes import moment_text, short_id, size_text, visible
 
 _SHOWN = 10
-_COLUMNS_WIDE = 80  # with less there is no room for times and ids
+_COLUMNS_WIDE = 80  # times and ids need this much room
 
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
 @click.argument("scope", required=False)
 @click.option(
-    "-n", "count", type=click.IntRange(min=0), metavar="N", default=_SHOWN, help="How many first."
+    "-n",
+    "count",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=_SHOWN,
+    help="How many at first.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on as new ones come in, until Ctrl-C.")
-@click.option("--full", is_flag=True, help="Fold nothing.")
-@click.option("--kind", metavar="KIND", help="The kind of the scope, where several fit.")
-@url_option
-@json_option
+@click.option("-f", "--follow", is_flag=True, help="Show new messages, until Ctrl-C.")
+@click.option("--full", is_flag=True, help="Show long texts and values whole.")
+@click.option("--kind", metavar="KIND", help="The kind of the scope, if several match.")
+@store_options
 def tail(
     session: str | None,
     scope: str | None,
@@ -53,17 +56,17 @@ def tail(
 ) -> int:
     """Show the last messages of a chat, and follow it with -f.
 
-    Of the head of SESSION, in its SCOPE if it has several; of a state without messages the last
-    snapshots, a line for each. Without SESSION it is the heads of all scopes of all sessions that
-    changed last, a line for each with the last message.
+    Shows the head of SESSION, or of its SCOPE. If the state has no messages: the last snapshots,
+    a line for each. Without SESSION: the scopes of all sessions that changed last, a line for each
+    with the last message.
 
-    With -f it goes on, whatever process saves, until Ctrl-C (exit code 130), or until what is
-    followed is deleted (0). What comes in at the same time is shown together. If the messages were
-    replaced, as by a summary, that is said, and what is new is shown.
+    With -f it also shows what any process saves from now on, until Ctrl-C (exit code 130) or until
+    the scope is deleted (0). Changes that arrive at the same time are shown together. If messages
+    were replaced, for example by a summary, it says so and shows the new ones.
 
     \b
-    --json: a line for each snapshot: what `show --json` gives of it, without the state, and
-            "replaced": true or false, "turns": those of its messages that are new
+    --json: a line for each snapshot: as `show --json` without the state, and
+            "replaced": true or false, "turns": the new messages
             (without SESSION the last one), each
             {"index": n, "role": text, "name": text or null, "parts":
              [{"type": "text", "text": text, "thinking": true or false} or
@@ -79,7 +82,7 @@ def tail(
       limpet tail chat-42 planner -f
       limpet tail -f --json | jq .session_id
     """
-    out = _Json() if as_json else _Lines(make_console(), FULL if full else Rows())
+    out = _JsonOutput() if as_json else _LineOutput(make_console(), FULL if full else RowLimits())
     with existing_store(url) as store:
         if session is None:
             _every_session(store, out, count, follow=follow)
@@ -89,35 +92,28 @@ def tail(
     return _exits.FINE
 
 
-class _Json:
-    """Writes a line of JSON for each snapshot."""
-
+class _JsonOutput:
     def talk(self, snapshot: Snapshot, news: News) -> None:
-        """Write the turns that are new in a snapshot."""
         turns = [turn_json(turn) for turn in news.turns]
-        told = {"replaced": news.is_replaced, "turns": turns}
-        echo_json({**snapshot_json(snapshot), **told}, indent=None)
+        shape = {**snapshot_json(snapshot), "replaced": news.is_replaced, "turns": turns}
+        echo_json(shape, indent=None)
 
-    def line(self, info: SnapshotInfo, last: Turn | None = None) -> None:
-        """Write a snapshot with at most one turn."""
+    def line(self, info: SnapshotInfo, last: ChatTurn | None = None) -> None:
         turns = [] if last is None else [turn_json(last)]
         echo_json({**snapshot_json(info), "replaced": False, "turns": turns}, indent=None)
 
     def end(self) -> None:
-        """Write nothing: that it is over is seen."""
+        pass
 
 
-class _Lines:
-    """Draws for a person."""
-
-    def __init__(self, console: Console, rows: Rows) -> None:
+class _LineOutput:
+    def __init__(self, console: Console, rows: RowLimits) -> None:
         self._console = console
         self._rows = rows
-        self._last: Turn | None = None
+        self._last: ChatTurn | None = None
         self._status: str | None = None
 
     def talk(self, snapshot: Snapshot, news: News) -> None:
-        """Draw the turns that are new in a snapshot, and its status if it is another one."""
         if news.is_replaced:
             self._say(Text("~ the messages were replaced", "odd"))
         draw_turns(self._console, news.turns, rows=self._rows, before=self._last)
@@ -126,11 +122,10 @@ class _Lines:
             self._status = snapshot.status
             self._say(Text.assemble(("· ", "quiet"), status_text(snapshot.status), _id(snapshot)))
 
-    def line(self, info: SnapshotInfo, last: Turn | None = None) -> None:
-        """Draw a snapshot on one line, with the last message of it if there is one."""
+    def line(self, info: SnapshotInfo, last: ChatTurn | None = None) -> None:
         key = info.scope
-        place = key.session_id if key.scope_id == "main" else f"{key.session_id}:{key.scope_id}"
-        line = Text.assemble((visible(place), "title"), "  ", status_text(info.status))
+        name = key.session_id if key.scope_id == "main" else address_text(key)
+        line = Text.assemble((visible(name), "title"), "  ", status_text(info.status))
         if self._console.width >= _COLUMNS_WIDE:
             time = Text(f"{moment_text(info.updated_at)[-8:]}  ", "quiet")
             line = Text.assemble(time, line, _id(info))
@@ -143,7 +138,6 @@ class _Lines:
         self._console.print(line, no_wrap=True, overflow="ellipsis")
 
     def end(self) -> None:
-        """Say that there is nothing left to follow."""
         self._say(Text("· deleted", "quiet"))
 
     def _say(self, line: Text) -> None:
@@ -154,9 +148,11 @@ def _id(info: SnapshotInfo) -> tuple[str, str]:
     return f"  {visible(short_id(info.id))}", "quiet"
 
 
-def _one_scope(scope: Scope, out: _Json | _Lines, count: int, *, follow: bool) -> None:
+def _one_scope(
+    scope: limpet.Scope, out: _JsonOutput | _LineOutput, count: int, *, follow: bool
+) -> None:
     head = scope.load()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ChatTurn, ...] = ()
     if head is not None:
         turns = _turns(head)
         if turns:
@@ -171,7 +167,7 @@ def _one_scope(scope: Scope, out: _Json | _Lines, count: int, *, follow: bool) -
             continue
         snapshot = scope.load(info.id)
         if snapshot is None:
-            continue  # it was a draft, or is deleted: what came after it is told next
+            continue  # a draft that was replaced, or deleted: a later change follows
         seen, before = snapshot.revision, turns
         turns = _turns(snapshot)
         if turns or before:
@@ -181,7 +177,9 @@ def _one_scope(scope: Scope, out: _Json | _Lines, count: int, *, follow: bool) -
     out.end()
 
 
-def _last_snapshots(scope: Scope, head: Snapshot, out: _Json | _Lines, count: int) -> None:
+def _last_snapshots(
+    scope: limpet.Scope, head: Snapshot, out: _JsonOutput | _LineOutput, count: int
+) -> None:
     last = list(scope.history(limit=count)) if count else []
     if not head.kept:
         last = [head, *last][:count]
@@ -189,7 +187,9 @@ def _last_snapshots(scope: Scope, head: Snapshot, out: _Json | _Lines, count: in
         out.line(info)
 
 
-def _every_session(store: limpet.Store, out: _Json | _Lines, count: int, *, follow: bool) -> None:
+def _every_session(
+    store: limpet.Store, out: _JsonOutput | _LineOutput, count: int, *, follow: bool
+) -> None:
     seen: dict[ScopeKey, str] = {}
 
     def heads() -> Iterator[SnapshotInfo]:
@@ -208,18 +208,17 @@ def _every_session(store: limpet.Store, out: _Json | _Lines, count: int, *, foll
                 _head_line(store, info, out)
 
 
-def _head_line(store: limpet.Store, info: SnapshotInfo, out: _Json | _Lines) -> None:
+def _head_line(store: limpet.Store, info: SnapshotInfo, out: _JsonOutput | _LineOutput) -> None:
     try:
         snapshot = store.scope(*info.scope).load(info.id)
-    except limpet.Corrupt as damage:  # it must not hide the others
-        place = f"{info.session_id}:{info.scope.scope_id}@{info.id}"
-        click.echo(f"limpet: skipped: {visible(f'{place}: {damage}')}", err=True)
+    except limpet.Corrupt as damage:
+        echo_skipped(f"{address_text(info.scope, info.id)}: {damage}")
         return
-    if snapshot is not None:  # else there is a newer one, which is told next
+    if snapshot is not None:  # else a newer one follows
         turns = _turns(snapshot)
         out.line(snapshot, turns[-1] if turns else None)
 
 
-def _turns(snapshot: Snapshot) -> tuple[Turn, ...]:
+def _turns(snapshot: Snapshot) -> tuple[ChatTurn, ...]:
     chat = read_chat(snapshot.state)
     return () if chat is None else chat.turns

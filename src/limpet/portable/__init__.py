@@ -1,4 +1,4 @@
-"""Everything a store holds as lines of JSON, and from any engine to any other.
+"""Export a store as lines of JSON, import them, and copy between any two engines.
 
     with limpet.open("sqlite:///agents.db") as store, open("agents.jsonl", "wb") as file:
         file.writelines(portable.export_lines(store))
@@ -8,10 +8,10 @@
 
     portable.copy(store, other)
 
-The lines hold nothing of the engine: no places, revisions, sizes or paths. They come by session,
-kind, scope and the order of commits, so that two stores that hold the same give the same bytes. The
-format is in docs/format.md. All of it streams: memory does not grow with history. Synchronous; from
-async code `await store.run(lambda store: …)`.
+The lines do not depend on the engine: they have no revisions, sizes or paths, and are ordered by
+session, kind, scope and commit, so that stores with the same content give the same bytes.
+docs/format.md specifies the format. Everything streams: memory does not grow with history.
+Synchronous; from async code `await store.run(lambda store: …)`.
 """
 
 from limpet.portable.copying import Carried, copy, import_lines

@@ -1,4 +1,4 @@
-"""From one store to another, and from lines into a store."""
+"""Copies a store to another one, and imports lines into a store."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict, InvalidInput
 from limpet.model import Finding, ScopeKey
 from limpet.portable.reading import (
+    OnFinding,
+    OnProgress,
     Progress,
-    Report,
-    Tell,
     scope_records,
     scopes_of,
     sessions_of,
 )
 from limpet.portable.records import (
+    ExportRecord,
+    LineReader,
     NoteRecord,
-    Reader,
-    Record,
     ScopeRecord,
     SnapshotRecord,
     line_of,
@@ -29,9 +29,9 @@ from limpet.portable.writing import ScopeWriter
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What was carried over. `written` of the snapshots and notes were not there before.
+    """What was transferred. `written` counts the snapshots and notes that were new or changed.
 
-    `skipped` tells what is damaged in the source, and was left out.
+    `skipped` are the damaged ones of the source.
     """
 
     sessions: int
@@ -50,161 +50,144 @@ def copy(
     session_id: str | None = None,
     prefix: str = "",
     verify: bool = True,
-    conflicts: Tell | None = None,
-    report: Report | None = None,
+    conflicts: OnFinding | None = None,
+    report: OnProgress | None = None,
 ) -> Carried:
-    """Copy a store, one session of it, or those of a prefix: ids, order, times, notes and lineage.
+    """Copy a store, one session, or those of a prefix: ids, order, times, notes and lineage.
 
-    May be interrupted and repeated: what is there already is compared and left alone, and so is
-    what the target holds besides. With `verify` every scope is read again from the target and
-    compared with what was read from the source. What is damaged in the source is left out, and
-    told. What is saved in the source meanwhile may be left for the next time, and what was deleted
-    in it since an earlier copy is not deleted here. A scope in conflict is told to `conflicts`, and
-    the others are copied; without it, Conflict is raised.
+    May be interrupted and repeated: existing snapshots are compared and not written again. With
+    `verify` every scope is read back from the target and compared with the source. Damaged data in
+    the source is skipped. Saves during the copy may be left for the next one. Deletions in the
+    source are not repeated in the target. With `conflicts` a scope in conflict is reported to it,
+    and the others are copied.
 
     Raises:
-        Conflict: something else was saved in a scope of the target, or what it holds then is not
-            what was read from the source.
+        Conflict: a scope of the target holds other data than the source.
         InvalidInput: both are the same store.
     """
     if source.sync.driver.opened is target.sync.driver.opened:
         raise InvalidInput("a store cannot be copied to itself")
-    count = _Count(report)
+    transfer = _Transfer(report)
     for session in sessions_of(source, session_id=session_id, prefix=prefix):
         for scope in scopes_of(source, session):
             try:
-                _copy_scope(source, target, scope.key, count, verify=verify)
+                _copy_scope(source, target, scope.key, transfer, verify=verify)
             except (AlreadyExists, Conflict) as conflict:
                 if conflicts is None:
                     raise
                 conflicts(Finding("error", "conflict", str(conflict), scope.key))
-    return count.total()
+    return transfer.total()
 
 
 def _copy_scope(
-    source: Store, target: Store, key: ScopeKey, count: "_Count", *, verify: bool
+    source: Store, target: Store, key: ScopeKey, transfer: "_Transfer", *, verify: bool
 ) -> None:
-    records = scope_records(source.scope(*key), skipped=count.skipped.append)
+    records = scope_records(source.scope(*key), skipped=transfer.skipped.append)
     first = next(records, None)
     if isinstance(first, ScopeRecord):
-        read = count.take(target, first, records)
+        read = transfer.write_scope(target, first, records)
         if verify:
             read.compare(target.scope(*key))
 
 
-def import_lines(store: Store, lines: Iterable[bytes], *, report: Report | None = None) -> Carried:
-    """Write what `export_lines` gave into a store. May be interrupted and repeated.
+def import_lines(
+    store: Store, lines: Iterable[bytes], *, report: OnProgress | None = None
+) -> Carried:
+    """Import the lines of `export_lines`. May be interrupted and repeated.
 
-    What stood before a line that is refused was written.
+    Lines before an invalid one are imported.
 
     Raises:
-        InvalidInput: a line is not understood, or not acceptable. The message has its number.
-        Corrupt: the export is cut off.
-        Conflict: something else was saved in a scope of it.
+        InvalidInput: a line is not valid. The message has its number.
+        Corrupt: the export is incomplete.
+        Conflict: a scope of the store holds other data.
     """
-    count = _Count(report)
-    reader = Reader(lines)
+    transfer = _Transfer(report)
+    reader = LineReader(lines)
     try:
-        _import(store, iter(reader), count)
+        _import(store, iter(reader), transfer)
     except InvalidInput as error:
         if "line=`" in str(error):
             raise
         stop = "" if str(error).endswith("`") else "."
         raise InvalidInput(f"{error}{stop} line=`{reader.number}`") from error
-    return count.total()
+    return transfer.total()
 
 
-def _import(store: Store, records: Iterator[Record], count: "_Count") -> None:
-    first = next(records, None)
-    while first is not None:
-        if not isinstance(first, ScopeRecord):
-            raise InvalidInput("a line stands outside its scope: the lines are not in order")
-        rest: list[Record] = []
-        count.take(store, first, _until_scope(records, rest))
-        first = rest[0] if rest else None
+def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer") -> None:
+    scope = next(records, None)
+
+    def until_next_scope() -> Iterator[ExportRecord]:
+        nonlocal scope
+        for record in records:
+            if isinstance(record, ScopeRecord):
+                scope = record
+                return
+            yield record
+        scope = None
+
+    while scope is not None:
+        if not isinstance(scope, ScopeRecord):
+            raise InvalidInput("the lines are not in order: this one is not below its scope")
+        transfer.write_scope(store, scope, until_next_scope())
 
 
-def _until_scope(records: Iterator[Record], rest: list[Record]) -> Iterator[Record]:
-    """Yield records up to that of the next scope, which is left in `rest`."""
-    for record in records:
-        if isinstance(record, ScopeRecord):
-            rest.append(record)
-            return
-        yield record
+class _Transfer:
+    """Writes scopes, and counts."""
 
-
-class _Count:
-    """Writes scopes, and counts what they hold."""
-
-    def __init__(self, report: Report | None) -> None:
+    def __init__(self, report: OnProgress | None) -> None:
         self._report = report
         self._session: str | None = None
-        self._sessions = self._scopes = self._snapshots = self._notes = 0
-        self._written = self._bytes = 0
+        names = ("sessions", "scopes", "snapshots", "notes", "written", "bytes")
+        self._counts = dict.fromkeys(names, 0)
         self.skipped: list[Finding] = []
 
-    def take(self, store: Store, scope: ScopeRecord, records: Iterator[Record]) -> "_Read":
-        """Write one scope; return what was read."""
+    def write_scope(
+        self, store: Store, scope: ScopeRecord, records: Iterator[ExportRecord]
+    ) -> "_ScopeDigest":
+        counts = self._counts
         if scope.scope.session_id != self._session:
             self._session = scope.scope.session_id
-            self._sessions += 1
-        self._scopes += 1
+            counts["sessions"] += 1
+        counts["scopes"] += 1
         writer = ScopeWriter(store, scope)
-        read = _Read()
+        read = _ScopeDigest()
         read.add(scope, line_of(scope))
         for record in records:
             line = line_of(record)
             read.add(record, line)
             if not isinstance(record, ScopeRecord):
-                self._written += writer.take(record)
-            self._bytes += len(line)
-            is_snapshot = isinstance(record, SnapshotRecord)
-            self._snapshots += is_snapshot
-            self._notes += not is_snapshot
+                counts["written"] += writer.write(record)
+            counts["bytes"] += len(line)
+            counts["snapshots" if isinstance(record, SnapshotRecord) else "notes"] += 1
             if self._report is not None:
-                self._report(Progress(self._sessions, self._snapshots, self._bytes))
+                self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
         writer.finish()
         return read
 
     def total(self) -> Carried:
-        """Return the counts."""
-        return Carried(
-            self._sessions,
-            self._scopes,
-            self._snapshots,
-            self._notes,
-            self._written,
-            self._bytes,
-            tuple(self.skipped),
-        )
+        return Carried(**self._counts, skipped=tuple(self.skipped))
 
 
-class _Read:
-    """What was read from a scope: enough to know it again."""
+class _ScopeDigest:
+    """A digest of the records of a scope, to compare two stores in bounded memory."""
 
     def __init__(self) -> None:
         self._snapshots = blake2b()
         self._notes: set[bytes] = set()
 
-    def add(self, record: Record, line: bytes) -> None:
-        """Take the next record."""
+    def add(self, record: ExportRecord, line: bytes) -> None:
         if isinstance(record, NoteRecord):
             self._notes.add(blake2b(line, digest_size=16).digest())
         else:
             self._snapshots.update(line)
 
     def compare(self, target: Scope) -> None:
-        """Read a scope again; notes that only the target has do no harm.
-
-        Raises:
-            Conflict: it does not hold all of this.
-        """
-        found = _Read()
+        """Raise Conflict if the target does not hold all of this; it may have more notes."""
+        found = _ScopeDigest()
         for record in scope_records(target):
             found.add(record, line_of(record))
         same = found._snapshots.digest() == self._snapshots.digest()
         if not same or not self._notes <= found._notes:
-            shown = f"{target.session_id}:{target.scope_id}"
-            raise Conflict(
-                f"the target does not hold what was read from the source. scope=`{shown}`"
-            )
+            where = f"{target.session_id}:{target.scope_id}"
+            raise Conflict(f"the copy differs from the source. scope=`{where}`")

@@ -1,4 +1,4 @@
-"""Reading all that a store holds, in an order that does not depend on the engine."""
+"""Reads the content of a store as records, in an order that does not depend on the engine."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeInfo, Snapshot
 from limpet.portable.records import (
     Counts,
+    ExportRecord,
     NoteRecord,
-    Record,
     ScopeRecord,
     SnapshotRecord,
     first_line,
@@ -25,23 +25,23 @@ from limpet.portable.records import (
     line_of,
 )
 
-Tell = Callable[[Finding], None]
+OnFinding = Callable[[Finding], None]
 
-_CHUNK_BYTES_MAX = 4 * 1024 * 1024  # of states that are read together
-_SPOOL_BYTES_MAX = 1024 * 1024  # of ids, before they go to a file
-_LOOKS_MAX = 20
+_CHUNK_BYTES_MAX = 4 * 1024 * 1024  # of states read at once
+_SPOOL_BYTES_MAX = 1024 * 1024  # of ids in memory; more go to a file
+_ATTEMPTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is: sessions begun, snapshots and bytes of their lines that were dealt with."""
+    """How far it is: sessions begun, snapshots and bytes of lines done."""
 
     sessions: int
     snapshots: int
     bytes: int
 
 
-Report = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 def export_lines(
@@ -49,15 +49,12 @@ def export_lines(
     *,
     session_id: str | None = None,
     prefix: str = "",
-    skipped: Tell | None = None,
-    report: Report | None = None,
+    skipped: OnFinding | None = None,
+    report: OnProgress | None = None,
 ) -> Iterator[bytes]:
-    """Yield everything that a store holds, or one session, or those of a prefix, as lines.
+    """Yield a store, one session, or those of a prefix, as lines.
 
-    What is damaged is told to `skipped` and left out; without it, it is raised.
-
-    Raises:
-        Corrupt: a snapshot cannot be read.
+    Damaged data is reported to `skipped` and left out; without it, Corrupt is raised.
     """
     yield first_line()
     counts, size = Counts(), 0
@@ -75,35 +72,30 @@ def export_lines(
 
 
 def sessions_of(store: Store, *, session_id: str | None, prefix: str) -> list[str]:
-    """Return the sessions that are asked for, in text order."""
     if session_id is not None:
         found = next(iter(store.scopes(session_id, prefix=prefix)), None)
         return [] if found is None else [session_id]
-    return sorted(store.sessions(prefix=prefix))  # object stores list them in the order of keys
+    return sorted(store.sessions(prefix=prefix))  # object stores list in key order
 
 
 def scopes_of(store: Store, session_id: str) -> list[ScopeInfo]:
-    """Return the scopes of a session by kind and id."""
     found = store.scopes(session_id)
     return sorted(found, key=lambda each: (each.key.kind, each.key.scope_id))
 
 
-def scope_records(scope: Scope, *, skipped: Tell | None = None) -> Iterator[Record]:
-    """Yield what a scope holds at one moment: itself, its snapshots, its draft, its notes.
+def scope_records(scope: Scope, *, skipped: OnFinding | None = None) -> Iterator[ExportRecord]:
+    """Yield a scope as of one moment: itself, its snapshots, its draft, its notes.
 
-    What is saved meanwhile is left for the next time.
-
-    Raises:
-        Unavailable: what it shows changes faster than it can be listed.
+    Later saves are left out. Unavailable if the head changes faster than the scope can be listed.
     """
-    head, listing = _look(scope, skipped)
+    head, listing = _read_listing(scope, skipped)
     with closing(listing):
         kept = _kept(scope, listing, head, skipped)
         first = next(kept, None)
         notes = _notes(scope)
         note = next(notes, None)
         if head is None and first is None and note is None:
-            return  # it only has a lease, or was deleted meanwhile
+            return  # it has only a lease, or was deleted
         yield ScopeRecord(scope.key, None if head is None else head.id)
         if first is not None:
             yield SnapshotRecord.of(first)
@@ -119,63 +111,61 @@ def scope_records(scope: Scope, *, skipped: Tell | None = None) -> Iterator[Reco
         skipped(damage)
 
 
-class _Listing:
-    """The ids of a scope with the sizes of their states, to be read with the oldest first.
+class _IdSpool:
+    """The ids of a scope up to revision `seq_max`, with the sizes of their states, oldest first.
 
-    History is listed the other way, so it waits; not in memory, since an id may have 512 characters
-    and a history has no end. What stands above `place` is left out.
+    History is listed newest first, so the ids wait in a temporary file: a history may be long.
     """
 
-    def __init__(self, scope: Scope, place: int, head_id: str | None) -> None:
+    def __init__(self, scope: Scope, seq_max: int, head_id: str | None) -> None:
         spool = SpooledTemporaryFile(_SPOOL_BYTES_MAX)  # noqa: SIM115  # see `close`
         self._spool = cast(IO[bytes], spool)
-        self._places: list[int] = []
+        self._page_offsets: list[int] = []
         self._page: list[tuple[str, int]] = []
         self.holds_head = False
         for info in scope.history():
-            if seq_of(info.revision) <= place:
+            if seq_of(info.revision) <= seq_max:
                 self.holds_head |= info.id == head_id
                 self._add(info.id, info.size)
 
     def _add(self, id: str, size: int) -> None:
         self._page.append((id, size))
         if len(self._page) >= limits.PAGE_ITEMS_MAX:
-            self._places.append(self._spool.tell())
+            self._page_offsets.append(self._spool.tell())
             self._spool.write(json.dumps(self._page).encode() + b"\n")
             self._page = []
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         yield from reversed(self._page)
-        for place in reversed(self._places):
-            self._spool.seek(place)
+        for offset in reversed(self._page_offsets):
+            self._spool.seek(offset)
             yield from reversed(json.loads(self._spool.readline()))
 
     def close(self) -> None:
-        """Let go of the file."""
         self._spool.close()
 
 
-def _look(scope: Scope, skipped: Tell | None) -> tuple[Snapshot | None, _Listing]:
-    """Return what a scope shows, and what it had kept by then."""
-    for _ in range(_LOOKS_MAX):
+def _read_listing(scope: Scope, skipped: OnFinding | None) -> tuple[Snapshot | None, _IdSpool]:
+    """Return the head of a scope, and the ids that it had kept by then."""
+    for _ in range(_ATTEMPTS_MAX):
         newest = next(scope.history(limit=1), None)
         head = _head(scope, skipped)
         known = [seq_of(info.revision) for info in (newest, head) if info is not None]
-        listing = _Listing(scope, max(known, default=-1), None if head is None else head.id)
+        listing = _IdSpool(scope, max(known, default=-1), None if head is None else head.id)
         if head is None or listing.holds_head == head.kept:
             return head, listing
-        listing.close()  # what it shows was deleted, or a draft was kept, in between
-    raise Unavailable(f"it changes faster than it can be read. scope=`{scope.key.scope_id}`")
+        listing.close()  # meanwhile the head was deleted, or a draft was kept
+    raise Unavailable(f"the scope changes faster than it can be read. scope=`{scope.key.scope_id}`")
 
 
-def _head(scope: Scope, skipped: Tell | None) -> Snapshot | None:
-    """Return what the scope shows; if that is damaged, what would be shown without it."""
+def _head(scope: Scope, skipped: OnFinding | None) -> Snapshot | None:
+    """Return the head; if it is damaged, the newest kept snapshot that is not."""
     try:
         return scope.load()
     except Corrupt as damage:
-        if not _is_kept(scope):  # else it is told where it stands in history
-            _tell(scope, None, damage, skipped)
-    kept = (_loaded(scope, [info.id], lambda told: None) for info in scope.history())
+        if not _is_kept(scope):  # else it is reported with the history
+            _skip(scope, None, damage, skipped)
+    kept = (_loaded(scope, [info.id], lambda finding: None) for info in scope.history())
     return next(chain.from_iterable(kept), None)
 
 
@@ -188,9 +178,9 @@ def _is_kept(scope: Scope) -> bool:
 
 
 def _kept(
-    scope: Scope, listing: _Listing, head: Snapshot | None, skipped: Tell | None
+    scope: Scope, listing: _IdSpool, head: Snapshot | None, skipped: OnFinding | None
 ) -> Iterator[Snapshot]:
-    """Yield the kept snapshots, the oldest first, and the head as it was read, gone or not."""
+    """Yield the kept snapshots, oldest first; the head as it was read, even if deleted since."""
     chunk: list[str] = []
     size = 0
     for id, length in listing:
@@ -207,24 +197,23 @@ def _kept(
     yield from _loaded(scope, chunk, skipped)
 
 
-def _loaded(scope: Scope, ids: list[str], skipped: Tell | None) -> Iterator[Snapshot]:
-    """Yield snapshots; those that were deleted meanwhile are left out."""
+def _loaded(scope: Scope, ids: list[str], skipped: OnFinding | None) -> Iterator[Snapshot]:
+    """Load snapshots; those that were deleted meanwhile are left out."""
     try:
         found = list(scope.load_many(ids))
     except Corrupt as damage:
         if skipped is None:
             raise
         if len(ids) == 1:
-            _tell(scope, ids[0], damage, skipped)
+            _skip(scope, ids[0], damage, skipped)
             return
-        for id in ids:  # one that is damaged must not take the others with it
+        for id in ids:  # one by one: only the damaged ones are skipped
             yield from _loaded(scope, [id], skipped)
         return
     yield from found
 
 
 def _notes(scope: Scope) -> Iterator[NoteRecord]:
-    """Yield the notes of the scope, then those on ids, by id and name."""
     for each in sorted(scope.notes(), key=lambda note: note.name):
         yield NoteRecord.of(scope.key, each)
     for id in sorted(scope.noted_ids()):
@@ -232,7 +221,7 @@ def _notes(scope: Scope) -> Iterator[NoteRecord]:
             yield NoteRecord.of(scope.key, each)
 
 
-def _tell(scope: Scope, id: str | None, damage: Corrupt, skipped: Tell | None) -> None:
+def _skip(scope: Scope, id: str | None, damage: Corrupt, skipped: OnFinding | None) -> None:
     if skipped is None:
         raise damage
     skipped(Finding("error", "damaged", str(damage), scope.key, id))

@@ -1,8 +1,8 @@
-"""The lines of an export: what stands in them, and what is accepted.
+"""The lines of an export: how they are written, parsed and checked.
 
-The first line names the format. Then come, for each scope, a line about the scope itself, its kept
-snapshots in the order of their commits, its draft if it shows one, and its notes. The last line
-counts them: without it, an export is cut off. One may follow another in the same file.
+The first line names the format. Then, for each scope: a line for the scope, its kept snapshots in
+commit order, its draft if it has one, and its notes. The last line counts them; without it the
+export is incomplete. Exports may be concatenated in one file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,27 +16,24 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
 
 VERSION = 1
-_NO_EXPORT = "this is no export of limpet: the first line does not say so"
-_MARK = b"\xef\xbb\xbf"  # which some editors put in front of a text
+_NO_EXPORT = "this is not a limpet export: the first line does not name the format"
+_BOM = b"\xef\xbb\xbf"
 FIRST_LINE: Mapping[str, JSON] = {"type": "limpet", "version": VERSION}
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeRecord:
-    """A scope that holds something, and the id of what it shows."""
+    """A scope and the id of its head."""
 
     scope: ScopeKey
     head: str | None
 
     def to_json(self) -> dict[str, JSON]:
-        """Return its line."""
         return {"type": "scope", **_address(self.scope), "head": self.head}
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """A snapshot, wherever it is stored."""
-
     scope: ScopeKey
     id: str
     parent_id: str | None
@@ -50,12 +47,10 @@ class SnapshotRecord:
 
     @staticmethod
     def of(snapshot: Snapshot) -> "SnapshotRecord":
-        """Return what of a snapshot is not the engine's."""
         names = SnapshotRecord.__slots__
         return SnapshotRecord(**{name: getattr(snapshot, name) for name in names})
 
     def to_json(self) -> dict[str, JSON]:
-        """Return its line."""
         origin = self.forked_from
         return {
             "type": "snapshot",
@@ -74,7 +69,7 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoteRecord:
-    """A note beside a scope, or on a snapshot id."""
+    """A note of a scope, or on a snapshot id."""
 
     scope: ScopeKey
     on: str | None
@@ -83,11 +78,9 @@ class NoteRecord:
 
     @staticmethod
     def of(scope: ScopeKey, note: Note) -> "NoteRecord":
-        """Return what of a note is not the engine's."""
         return NoteRecord(scope, note.snapshot_id, note.name, note.value)
 
     def to_json(self) -> dict[str, JSON]:
-        """Return its line."""
         return {
             "type": "note",
             **_address(self.scope),
@@ -97,58 +90,51 @@ class NoteRecord:
         }
 
 
-Record: TypeAlias = ScopeRecord | SnapshotRecord | NoteRecord
+ExportRecord: TypeAlias = ScopeRecord | SnapshotRecord | NoteRecord
 
 
-def line_of(record: Record) -> bytes:
-    """Return a record as a line."""
-    # Each member by itself, since a state may be nested as deep as is allowed.
+def line_of(record: ExportRecord) -> bytes:
+    # Each member separately: a state may already have the maximal depth.
     members = (codec.encode(k) + b":" + codec.encode(v) for k, v in record.to_json().items())
     return b"{" + b",".join(members) + b"}\n"
 
 
 def first_line() -> bytes:
-    """Return the line that names the format."""
     return codec.encode(dict(FIRST_LINE)) + b"\n"
 
 
 def last_line(counts: "Counts") -> bytes:
-    """Return the line that ends an export."""
     return codec.encode({"type": "end", **counts._asdict()}) + b"\n"
 
 
 class Counts(NamedTuple):
-    """How many lines there are of each sort."""
-
     scopes: int = 0
     snapshots: int = 0
     notes: int = 0
 
-    def plus(self, record: Record) -> "Counts":
-        """Return the counts with one more."""
+    def plus(self, record: ExportRecord) -> "Counts":
         name = {ScopeRecord: "scopes", SnapshotRecord: "snapshots", NoteRecord: "notes"}
         field = name[type(record)]
         return self._replace(**{field: getattr(self, field) + 1})
 
 
-class Reader:
-    """Yields the records of an export, and knows at which line it is.
+class LineReader:
+    """Iterates over the records of an export; `number` is the current line.
 
     Raises:
-        InvalidInput: it is no export, or a line of it is not understood; the message has its
-            number.
-        Corrupt: the last line is missing, or counts others than there were.
+        InvalidInput: it is not an export, or a line is not valid; the message has its number.
+        Corrupt: the last line is missing, or has other counts.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
         self.number = 0
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[ExportRecord]:
         counts: Counts | None = None
         for number, line in enumerate(self._lines, 1):
             self.number = number
-            text = line.removeprefix(_MARK) if self.number == 1 else line
+            text = line.removeprefix(_BOM) if self.number == 1 else line
             if not text.strip():
                 continue
             found = self._decoded(text, is_first=counts is None and self.number == 1)
@@ -157,16 +143,18 @@ class Reader:
                 counts = Counts()
             elif found.get("type") == "end":
                 if found != {"type": "end", **counts._asdict()}:
-                    raise Corrupt(f"lines of the export are missing. line=`{self.number}`")
+                    raise Corrupt(
+                        f"the export is incomplete: lines are missing. line=`{self.number}`"
+                    )
                 counts = None
             else:
                 record = self._record(found)
                 counts = counts.plus(record)
                 yield record
         if not self.number:
-            raise InvalidInput("this is no export of limpet: it is empty")
+            raise InvalidInput("this is not a limpet export: it is empty")
         if counts is not None:
-            raise Corrupt(f"the export is cut off: it has no last line. line=`{self.number}`")
+            raise Corrupt(f"the export is incomplete: it has no last line. line=`{self.number}`")
 
     def _decoded(self, line: bytes, *, is_first: bool) -> dict[str, Any]:
         try:
@@ -175,18 +163,18 @@ class Reader:
             if is_first:
                 raise InvalidInput(_NO_EXPORT) from None
             if not line.endswith(b"\n"):
-                raise Corrupt(f"the export is cut off. line=`{self.number}`") from None
+                raise Corrupt(f"the export is incomplete. line=`{self.number}`") from None
             why = str(damage.__cause__).partition(": line 1 ")[0]
             raise InvalidInput(f"the line is not JSON: {why}. line=`{self.number}`") from None
         if not isinstance(found, dict):
-            raise InvalidInput(f"the line is not understood. line=`{self.number}`")
+            raise InvalidInput(f"the line is not valid. line=`{self.number}`")
         return found
 
-    def _record(self, found: dict[str, Any]) -> Record:
+    def _record(self, found: dict[str, Any]) -> ExportRecord:
         try:
             return _MAKERS[found["type"]](found)
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise InvalidInput(f"the line is not understood. line=`{self.number}`") from None
+            raise InvalidInput(f"the line is not valid. line=`{self.number}`") from None
         except InvalidInput as cause:
             raise InvalidInput(f"{cause} line=`{self.number}`") from None
 
@@ -196,9 +184,7 @@ def _check_first(found: dict[str, Any]) -> None:
     if found.get("type") != "limpet":
         raise InvalidInput(_NO_EXPORT)
     if type(version) is not int or version != VERSION:
-        raise InvalidInput(
-            f"this export is of another version. found=`{version}` known=`{VERSION}`"
-        )
+        raise InvalidInput(f"this export has another version. found=`{version}` known=`{VERSION}`")
 
 
 def _address(scope: ScopeKey) -> dict[str, JSON]:
@@ -242,7 +228,7 @@ def _optional(id: object) -> str | None:
     return None if id is None else limits.check_id("id", id)
 
 
-_MAKERS: Mapping[str, Callable[[Mapping[str, Any]], Record]] = {
+_MAKERS: Mapping[str, Callable[[Mapping[str, Any]], ExportRecord]] = {
     "scope": _scope_record,
     "snapshot": _snapshot_record,
     "note": _note_record,

@@ -1,7 +1,7 @@
-"""Writing records into a store, so that it holds what the source held, in the same order.
+"""Writes records into a store, in the order of the source.
 
-May be stopped at any point and begun again: what is there already is compared and left. A scope in
-which something else was saved is not touched, since the order of its history could not be kept.
+May be stopped at any point and repeated: existing records are compared, and written only if they
+differ. A scope that holds other snapshots is not changed, since their order could not be preserved.
 """
 
 from collections.abc import Iterator
@@ -11,51 +11,48 @@ from limpet.api.store import Store
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import ScopeKey
 from limpet.portable.reading import scope_records
-from limpet.portable.records import NoteRecord, Record, ScopeRecord, SnapshotRecord, line_of
+from limpet.portable.records import ExportRecord, NoteRecord, ScopeRecord, SnapshotRecord, line_of
 
 
 class ScopeWriter:
-    """Takes the records of one scope, in their order."""
+    """Writes the records of one scope, in their order."""
 
     def __init__(self, store: Store, record: ScopeRecord) -> None:
         self._scope: Scope = store.scope(*record.scope)
         self._head_id = record.head
         self._passed_head = record.head is None
         present = scope_records(self._scope)
-        self._present: Iterator[Record] = (r for r in present if not isinstance(r, ScopeRecord))
+        self._present: Iterator[ExportRecord] = (
+            r for r in present if not isinstance(r, ScopeRecord)
+        )
         self._next = next(self._present, None)
 
-    @property
-    def key(self) -> ScopeKey:
-        """The scope that is written."""
-        return self._scope.key
-
-    def take(self, record: SnapshotRecord | NoteRecord) -> bool:
-        """Write one record, and tell whether that was needed.
+    def write(self, record: SnapshotRecord | NoteRecord) -> bool:
+        """Write one record if it is new or changed; return whether it was.
 
         Raises:
-            Conflict: the scope holds something else.
+            Conflict: the scope holds other data.
         """
-        if record.scope != self.key:
-            raise InvalidInput("a line stands outside its scope: the lines are not in order")
+        if record.scope != self._scope.key:
+            raise InvalidInput("the lines are not in order: this one is not below its scope")
         if isinstance(record, NoteRecord):
-            return self._take_note(record)
-        return self._take_kept(record) if record.kept else self._take_draft(record)
+            return self._write_note(record)
+        return self._write_kept(record) if record.kept else self._write_draft(record)
 
-    def _take_kept(self, record: SnapshotRecord) -> bool:
+    def _write_kept(self, record: SnapshotRecord) -> bool:
         becomes_head = not self._passed_head
         if record.id == self._head_id:
             self._passed_head = True
         present = self._next
         if not isinstance(present, SnapshotRecord) or not present.kept:
-            self._drop_draft()  # it would go when the head moves, or is what is kept now
+            self._drop_draft()  # moving the head would drop it, or it is kept now
             self._save(record, head=becomes_head)
             return True
         if present.id != record.id or present.created_at != record.created_at:
             raise Conflict(
-                "something else was saved in this scope, or deleted in the source since, so that"
-                " the order of its history could not be kept."
-                f" scope=`{_shown(self.key)}` id=`{present.id}`"
+                "the scope holds another snapshot at this position: it was saved here, or one was"
+                " deleted in the source. Delete the scope in the target to copy it again."
+                f" scope=`{_shown(self._scope.key)}` id=`{present.id}`"
             )
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
@@ -63,7 +60,7 @@ class ScopeWriter:
         self._save(record, head=becomes_head, overwrite=True)
         return True
 
-    def _take_draft(self, record: SnapshotRecord) -> bool:
+    def _write_draft(self, record: SnapshotRecord) -> bool:
         self._check_at_end()
         present = self._next
         if isinstance(present, SnapshotRecord) and line_of(present) == line_of(record):
@@ -73,7 +70,7 @@ class ScopeWriter:
         return True
 
     def _drop_draft(self) -> None:
-        """Remove what the target shows that is not kept, if it does."""
+        """Remove the draft of the target, if it has one."""
         if isinstance(self._next, SnapshotRecord):
             self._scope.delete_snapshot(self._next.id)
             self._next = None
@@ -93,15 +90,15 @@ class ScopeWriter:
             forked_from=record.forked_from,
         )
 
-    def _take_note(self, record: NoteRecord) -> bool:
+    def _write_note(self, record: NoteRecord) -> bool:
         found = self._scope.note(record.name, on=record.on)
-        if found is not None and line_of(NoteRecord.of(self.key, found)) == line_of(record):
+        if found is not None and line_of(NoteRecord.of(self._scope.key, found)) == line_of(record):
             return False
         self._scope.set_note(record.name, record.value, on=record.on)
         return True
 
     def finish(self) -> None:
-        """Let the scope show what the source showed.
+        """Give the scope the same head as the source.
 
         Raises:
             Conflict: the scope holds more than was written.
@@ -109,22 +106,24 @@ class ScopeWriter:
         self._check_at_end()
         shown = self._scope.load()
         if shown is not None and not shown.kept and shown.id != self._head_id:
-            self._scope.delete_snapshot(shown.id)  # a draft that the source has no more
+            self._scope.delete_snapshot(shown.id)  # a draft that the source no longer has
         elif shown is not None and shown.id != self._head_id:
-            # Something was deleted in the source, which uncovered its newest: so does this.
+            # A deletion in the source made its newest snapshot the head: so does this one.
             draft = self._scope.save(shown.state, keep=False, expect=shown.revision)
             self._scope.delete_snapshot(draft.id)
         now = self._scope.info()
         if self._head_id != (None if now is None else now.id):
-            raise Conflict(f"it shows something else now. scope=`{_shown(self.key)}`")
+            raise Conflict(
+                f"the head was changed during the copy. scope=`{_shown(self._scope.key)}`"
+            )
 
     def _check_at_end(self) -> None:
         present = self._next
         if isinstance(present, SnapshotRecord) and present.kept:
             raise Conflict(
-                "there is more in this scope than in the source, where it was perhaps deleted:"
-                " delete the scope to copy it again."
-                f" scope=`{_shown(self.key)}` id=`{present.id}`"
+                "the scope holds more snapshots than the source, where some were perhaps deleted."
+                " Delete the scope in the target to copy it again."
+                f" scope=`{_shown(self._scope.key)}` id=`{present.id}`"
             )
 
 

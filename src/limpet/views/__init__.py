@@ -1,4 +1,4 @@
-"""Pure views: what people are shown of a store, whether in a terminal or in a browser.
+"""What people are shown of a store, in a terminal or a browser: text, rows and trees.
 
-Nothing in here reads a store or draws. The functions take records and give text, rows and trees.
+`refs` and `overview` read a store through its API; the rest are pure functions.
 """

@@ -1,4 +1,4 @@
-"""A diff as rows for a person to read: what changed where, and inside a text which words."""
+"""A diff for people: its changes as rows and groups, and the changed words of a text."""
 
 import json
 import re
@@ -11,19 +11,18 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from limpet.model import JSON, Change, Diff
-from limpet.views.chat.text import Answer, Call, Part, read_chat, turn_text
-from limpet.views.sizes import clipped, visible
+from limpet.views.chat import Answer, Call, Part, read_chat, turn_text
+from limpet.views.format import clipped, visible
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
-KINDS = ("added", "changed", "removed", "moved")  # the order in which a summary counts them
-_BRIEF_CHARS_MAX = 10_000  # of one line: no screen shows more, and a state may be 64 MiB
+KINDS = ("added", "changed", "removed", "moved")  # in the order of a summary
+_BRIEF_CHARS_MAX = 10_000  # of one line: a state may have 64 MiB
 
 
-class Row(NamedTuple):
-    """One change: its mark, where it is, and what was and is there, as text on one line each.
+class DiffRow(NamedTuple):
+    """One change: its mark, its path, and the values before and after, on one line each.
 
-    `before` is None for what was added, and `after` for what was removed. A moved value has its
-    old place as `before` and its new one as `after`.
+    `before` is None if the value was added, `after` if it was removed. Both are paths if it moved.
     """
 
     mark: str
@@ -32,11 +31,10 @@ class Row(NamedTuple):
     after: str | None
 
 
-def diff_rows(diff: Diff) -> Iterator[Row]:
-    """Yield a row for each change, in the order of the diff."""
+def diff_rows(diff: Diff) -> Iterator[DiffRow]:
     for change in diff.changes:
         shown = dotted if change.kind == "moved" else brief
-        yield Row(
+        yield DiffRow(
             MARKS[change.kind],
             dotted(change.path),
             None if change.kind == "added" else shown(change.before),
@@ -45,19 +43,18 @@ def diff_rows(diff: Diff) -> Iterator[Row]:
 
 
 class Group(NamedTuple):
-    """The changes at and below one top-level key; None is a state that is not an object."""
+    """The changes at and below one top-level key; None if a state is not an object."""
 
     key: str | None
     changes: list[Change]
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many changes there are of each kind, in the order of a summary."""
         found: Counter[str] = Counter(change.kind for change in self.changes)
         return {kind: found[kind] for kind in KINDS if found[kind]}
 
     def below(self, change: Change) -> str:
-        """Return where a change is, below the key of the group; nothing if it is the key's own."""
+        """Return the path of a change below the key of the group; empty if it is the key itself."""
         pointer = change.path
         if self.key is None:
             return dotted(pointer)
@@ -66,10 +63,7 @@ class Group(NamedTuple):
 
 
 def groups(diff: Diff, *, is_object: bool) -> list[Group]:
-    """Return the changes by top-level key, in the order in which the diff comes to each.
-
-    `is_object` tells that both states are objects; of others the changes are one group.
-    """
+    """Return the changes by top-level key, in order; as one group if not `is_object`."""
     found: dict[str | None, Group] = {}
     for change in diff.changes:
         key = parts(change.path)[0] if is_object and change.path else None
@@ -78,20 +72,17 @@ def groups(diff: Diff, *, is_object: bool) -> list[Group]:
 
 
 def parts(pointer: str) -> list[str]:
-    """Return the keys and places that a JSON Pointer leads through."""
+    """Return the parts of a JSON Pointer."""
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def dotted(pointer: str) -> str:
-    """Return a JSON Pointer as people write it: `messages.3.content`; `.` is the whole state."""
+    """Return a JSON Pointer as `messages.3.content`; `.` is the whole state."""
     return visible(".".join(parts(pointer))) or "."
 
 
 def brief(value: JSON) -> str:
-    """Return a value as one line: a text as it is, a message as who said what, the rest as JSON.
-
-    What no screen could show is cut off.
-    """
+    """Return a value on one line: a text as it is, a message with its speaker, the rest as JSON."""
     if isinstance(value, str):
         return visible(value[:_BRIEF_CHARS_MAX])
     if isinstance(value, dict) and isinstance(value.get("content"), str):
@@ -111,7 +102,7 @@ def brief(value: JSON) -> str:
 
 
 class Said(NamedTuple):
-    """A message on one line: the role and the name of who spoke, and what was said."""
+    """A message on one line."""
 
     role: str
     speaker: str
@@ -119,21 +110,20 @@ class Said(NamedTuple):
 
 
 class Messages:
-    """Where the messages of a state stand, and how each of them reads on one line."""
+    """The messages of a state by their JSON Pointers."""
 
     def __init__(self, state: JSON) -> None:
-        """Find the messages, whatever framework wrote them."""
         chat = read_chat(state)
-        self._place = "" if chat is None else f"{chat.path}/"
+        self._prefix = "" if chat is None else f"{chat.path}/"
         turns = () if chat is None else chat.turns
         calls = [part for turn in turns for part in turn.parts if isinstance(part, Call)]
         self._called = {call.id: call.name for call in calls if call.id is not None}
 
     def said(self, pointer: str, value: JSON) -> Said | None:
-        """Return a value as who said what; None if no message stands at its JSON Pointer."""
-        if not self._place or not pointer.startswith(self._place):
+        """Return a value as a message; None if its JSON Pointer is not that of a message."""
+        if not self._prefix or not pointer.startswith(self._prefix):
             return None
-        if not pointer.removeprefix(self._place).isdecimal():
+        if not pointer.removeprefix(self._prefix).isdecimal():
             return None
         chat = read_chat({"messages": [value]})
         if chat is None or not chat.turns:
@@ -143,7 +133,7 @@ class Messages:
         return Said(turn.role, visible(turn.name or turn.role), turn_text(turn))
 
     def _named(self, part: Part) -> Part:
-        """Return the result of a tool under the tool's name, which stands in an earlier message."""
+        """Give a tool result the name of its tool, which an earlier message has."""
         if isinstance(part, Answer) and part.name is None and part.id in self._called:
             return replace(part, name=self._called[part.id])
         return part
@@ -152,10 +142,7 @@ class Messages:
 def value_lines(
     value: JSON, *, lines_max: int | None = None, chars_max: int | None = None
 ) -> tuple[list[str], int]:
-    """Return the lines of a value, a text as it is and the rest as indented JSON.
-
-    At most so many of them, of so many characters each; then also how many lines are left out.
-    """
+    """Return the lines of a text or of indented JSON, and how many more there are."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     lines = text.split("\n")
     shown = [_cut(line, chars_max) for line in lines[:lines_max]]
@@ -163,50 +150,45 @@ def value_lines(
 
 
 def _cut(text: str, chars_max: int | None) -> str:
-    """Return a text that was cut before anything else is done to it: it may have 64 MiB."""
     return text if chars_max is None else clipped(text, chars_max)
 
 
-# Inside a text.
-
-_LINES_MAX = 1_000  # compared with one another, on either side: a second at the very worst
-_WORDS_MAX = 400  # likewise, of one line
-_MIDDLE_CHARS_MAX = 10_000  # of a line between its first and last difference, to have words at all
-_EDITED_LINES_MAX = 50  # whose words are compared, one after the other
-_LIKENESS_MIN = 0.4  # below, two lines have so little in common that no words are marked
+# Limits of the comparison of two texts, which takes a second at worst.
+_LINES_MAX = 1_000  # compared with each other
+_WORDS_MAX = 400  # compared with each other, of one line
+_MIDDLE_CHARS_MAX = 10_000  # of a line between its first and last difference
+_EDITED_LINES_MAX = 50  # whose words are compared
+_LIKENESS_MIN = 0.4  # below, no words are marked
 _CONTEXT_LINES = 1
-_NEAR_CHARS = 24  # of what stayed the same that are shown beside a change
-_WORD_CHARS_MAX = 64  # what is longer is no word, and may be cut
+_NEAR_CHARS = 24  # unchanged ones that are shown next to a change
+_WORD_CHARS_MAX = 64  # longer ones may be cut
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _FIRST_WORD = re.compile(r"\w+")
 _LAST_WORD = re.compile(r"\w+\Z")
 
 
 class Span(NamedTuple):
-    """A piece of a line, and whether it is what changed."""
-
     text: str
     changed: bool
 
 
 class TextLine(NamedTuple):
-    """A line of a changed text: `-` is gone, `+` is new, a space stayed, `…` are lines left out."""
+    """A line of a changed text: `-` removed, `+` added, space unchanged, `…` lines left out."""
 
     mark: str
     spans: tuple[Span, ...]
 
     @property
     def text(self) -> str:
-        """The line without its mark."""
         return "".join(span.text for span in self.spans)
 
 
 def text_lines(before: str, after: str, *, chars_max: int | None = None) -> Iterator[TextLine]:
     """Yield the lines that differ between two texts, with a line of context around them.
 
-    Where a line was edited its words are compared. Lines of more than `chars_max` characters are
-    shown around what changed in them. Beyond the numbers above the comparison gets coarser:
-    everything between the first and the last difference is gone, and new.
+    The words of an edited line are compared. Of lines longer than `chars_max` only the parts near
+    a change are shown. Above the limits, everything between the first and the last difference
+    counts as changed.
     """
     if before == after:
         return
@@ -216,7 +198,7 @@ def text_lines(before: str, after: str, *, chars_max: int | None = None) -> Iter
 
 
 def _compared(old: list[str], new: list[str]) -> Iterator[TextLine]:
-    last = 0  # the old lines up to here are told
+    last = 0  # old lines up to here are done
     for was, now in _blocks(old, new, _LINES_MAX):
         yield from _context(old, last, was.start)
         yield from _edited(old[was.start : was.stop], new[now.start : now.stop])
@@ -225,12 +207,11 @@ def _compared(old: list[str], new: list[str]) -> Iterator[TextLine]:
 
 
 def _shown(line: TextLine, chars_max: int | None) -> Iterator[Span]:
-    """Yield the pieces of a line, fit to be shown; of a long one what is near to a change."""
     long = chars_max is not None and sum(len(span.text) for span in line.spans) > chars_max
     last = len(line.spans) - 1
     for at, (text, changed) in enumerate(line.spans):
         if long and last > 0 and not changed:
-            head, tail = (_NEAR_CHARS if beside else 0 for beside in (at > 0, at < last))
+            head, tail = (_NEAR_CHARS if inner else 0 for inner in (at > 0, at < last))
             if len(text) > head + tail + 1:
                 text = f"{text[:head]}…{text[len(text) - tail :]}"
         elif long:
@@ -239,7 +220,7 @@ def _shown(line: TextLine, chars_max: int | None) -> Iterator[Span]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str], most: int) -> Iterator[tuple[range, range]]:
-    """Yield the places of what differs between two sequences, in their order."""
+    """Yield the ranges in which two sequences differ, in order."""
     begin, least = 0, min(len(old), len(new))
     while begin < least and old[begin] == new[begin]:
         begin += 1
@@ -261,10 +242,9 @@ def _blocks(old: Sequence[str], new: Sequence[str], most: int) -> Iterator[tuple
 def _context(
     lines: list[str], start: int, stop: int, *, is_end: bool = False
 ) -> Iterator[TextLine]:
-    """Yield the lines next to a change, and how many are between two of them."""
     head = start + _CONTEXT_LINES if start else 0
     tail = stop if is_end else stop - _CONTEXT_LINES
-    if tail - head <= 1:  # to say that one is left out takes as much room
+    if tail - head <= 1:  # the hint would take as much room
         head = tail = stop
     for line in lines[start:head]:
         yield _plain(" ", line, changed=False)
@@ -274,18 +254,18 @@ def _context(
         yield _plain(" ", line, changed=False)
 
 
-def _edited(gone: list[str], come: list[str]) -> Iterator[TextLine]:
-    """Yield the lines that are gone, then those that are new; pairs of them by their words."""
-    both = zip(gone, come, strict=False)
+def _edited(removed: list[str], added: list[str]) -> Iterator[TextLine]:
+    """Yield the removed lines, then the added ones; pairs of them with their words compared."""
+    both = zip(removed, added, strict=False)
     pairs = [_words(a, b) for a, b in islice(both, _EDITED_LINES_MAX)]
-    for at, line in enumerate(gone):
+    for at, line in enumerate(removed):
         yield TextLine("-", pairs[at][0]) if at < len(pairs) else _plain("-", line)
-    for at, line in enumerate(come):
+    for at, line in enumerate(added):
         yield TextLine("+", pairs[at][1]) if at < len(pairs) else _plain("+", line)
 
 
 def _words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Return two lines in pieces: what changed from one to the other, and what did not."""
+    """Return the spans of both lines."""
     begin, end = _ends(before, after)
     middle = [text[begin : len(text) - end] for text in (before, after)]
     if max(map(len, middle)) > _MIDDLE_CHARS_MAX:
@@ -312,7 +292,7 @@ def _words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]
 
 
 def _ends(before: str, after: str) -> tuple[int, int]:
-    """Return how many characters two lines have in common at both ends, in whole words."""
+    """Return how many characters two lines share at the start and the end, in whole words."""
     old, new = len(before), len(after)
     least = min(old, new)
     begin = bisect_left(range(least), True, key=lambda n: before[: n + 1] != after[: n + 1])
@@ -326,7 +306,7 @@ def _ends(before: str, after: str) -> tuple[int, int]:
 
 
 def _joined(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Return spans without empty ones, and neighbours of the same sort as one."""
+    """Drop empty spans, and merge neighbours of the same kind."""
     kinds = groupby((span for span in spans if span.text), key=lambda span: span.changed)
     return tuple(Span("".join(span.text for span in some), kind) for kind, some in kinds)
 

@@ -1,36 +1,30 @@
-"""What a session is as a document for people, before it is Markdown or HTML."""
+"""What the Markdown and HTML documents of a session share."""
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.views.chat.text import Chat, beside, read_chat
-from limpet.views.sizes import count_text, moment_text, size_text, visible
+from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
+from limpet.views.chat import Chat, other_values, read_chat
+from limpet.views.format import count_text, moment_text, size_text, visible
 
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")
-"""A line of a message that is a heading; its group is the text."""
+"""A heading in a message; its group is the text."""
 
 CODE_SPAN = r"(?<!`)(`+)(?!`)(.{1,300}?)(?<!`)\1(?!`)"
-"""Code in a line of a message, with its marks and its text. Bounded, so that no line is slow."""
+"""Inline code, with its backticks and its text. Bounded, so that no line is slow."""
 
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)")
-# Joiners are part of letters and emoji, and marks of direction part of a line.
+# Joiners belong to letters and emoji, direction marks to a line.
 _INVISIBLE_KEPT = "\n\t\u200c\u200d\u200e\u200f"
 _SPACE = "Zs"
 
 
 @dataclass(frozen=True, slots=True)
 class ScopePage:
-    """What a document tells of one scope.
-
-    `head` is what it shows now, None for nothing; `history` its kept snapshots, the newest first;
-    `notes` those beside it and beside its snapshots.
-    """
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    """One scope of a document: its head, its history (newest first), and all its notes."""
 
     key: ScopeKey
     head: Snapshot | None
@@ -39,7 +33,7 @@ class ScopePage:
 
 
 class Block(NamedTuple):
-    """A piece of a message: lines of prose, or of code in the language that is named."""
+    """A part of a message: lines of prose, or of code in a language."""
 
     text: str
     is_code: bool = False
@@ -47,11 +41,7 @@ class Block(NamedTuple):
 
 
 def readable(text: str) -> str:
-    """Return text whose line ends, tabs and spaces are kept, and nothing else that is not seen.
-
-    The rest, as sequences that turn a line round or end a document, are shown as Python would write
-    them. So the text holds nothing that no file can hold.
-    """
+    """Return text with escaped control characters, except line ends, tabs and spaces."""
     text = text.replace("\r\n", "\n")
     if text.isprintable():
         return text
@@ -63,7 +53,7 @@ def _is_kept(char: str) -> bool:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Split a message into prose and fenced code, of which the fences are left out."""
+    """Split a message into prose and fenced code, without the fences."""
     lines: list[str] = []
     fence, language, indent = "", "", 0
     for line in readable(text).split("\n"):
@@ -93,30 +83,28 @@ def _block(lines: list[str]) -> Iterator[Block]:
 
 
 class Content(NamedTuple):
-    """What a state holds: its chat, if there is one, and the rest by name (`.` is all of it)."""
+    """A state: its chat, if it has one, and the other values by name (`.` is the whole state)."""
 
     chat: Chat | None
     others: Sequence[tuple[str, JSON]]
 
 
 def content_of(state: JSON) -> Content:
-    """Return what a state holds."""
     chat = read_chat(state)
     if chat is not None:
-        return Content(chat, [(visible(name), value) for name, value in beside(state, chat)])
+        return Content(chat, [(visible(name), value) for name, value in other_values(state, chat)])
     if isinstance(state, dict) and state:
         return Content(None, [(visible(name), value) for name, value in state.items()])
     return Content(None, [(".", state)])
 
 
 def scope_name(key: ScopeKey) -> str:
-    """Return what people call a scope: its id, and its kind where that is not the usual one."""
+    """Return the id of a scope, with its kind if that is not the default."""
     name = visible(key.scope_id)
     return name if key.kind == "agent" else f"{name} ({visible(key.kind)})"
 
 
 def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:
-    """Return what is worth knowing of a session, by name."""
     heads = [info.head for info in contents if info.head is not None]
     facts = [("scopes", f"{len(contents):,}")]
     if heads:
@@ -129,7 +117,6 @@ def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:
 
 
 def scope_facts(page: ScopePage) -> list[tuple[str, str]]:
-    """Return what is worth knowing of a scope, by name. Each is on one line."""
     facts = [("kind", visible(page.key.kind))]
     head = page.head
     if head is None:
@@ -154,11 +141,5 @@ def labels_text(info: SnapshotInfo) -> str:
     return visible(", ".join(f"{name}={value}" for name, value in info.labels.items()))
 
 
-def origin_text(origin: SnapshotRef) -> str:
-    """Return where a fork came from, as it can be asked for: `SESSION:SCOPE@ID`."""
-    return visible(f"{origin.scope.session_id}:{origin.scope.scope_id}@{origin.id}")
-
-
 def note_name(note: Note) -> str:
-    """Return what people call a note: its name, and the snapshot that it stands beside."""
     return visible(note.name if note.snapshot_id is None else f"{note.name} on {note.snapshot_id}")

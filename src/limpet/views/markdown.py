@@ -1,7 +1,7 @@
 """A session as a Markdown document.
 
-What came from the store can neither end a piece of it nor begin one: there is no raw HTML but ours,
-no link or image that a message made, and code stands in fences longer than any run inside.
+Content of the store is escaped: it cannot add HTML, links, images or headings, and code is in
+fences that are longer than any run of backticks in it.
 """
 
 import re
@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from limpet.model import ScopeInfo, SnapshotInfo
-from limpet.views.chat.text import (
+from limpet.views.chat import (
     Answer,
     Call,
+    ChatTurn,
     Inner,
     Media,
     Part,
     Result,
     Text,
-    Turn,
     media_text,
     value_text,
 )
@@ -29,13 +29,12 @@ from limpet.views.document import (
     content_of,
     labels_text,
     note_name,
-    origin_text,
     readable,
     scope_facts,
     scope_name,
     session_facts,
 )
-from limpet.views.sizes import moment_text, visible
+from limpet.views.format import address_text, moment_text, visible
 
 _SPAN = re.compile(CODE_SPAN)
 _ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")
@@ -49,10 +48,9 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,40}")
 def session_markdown(
     session_id: str, scopes: Iterable[ScopePage], *, contents: Sequence[ScopeInfo] = ()
 ) -> Iterator[str]:
-    """Yield the pieces of a document that tells all of a session, scope by scope.
+    """Yield the parts of a document with all scopes of a session.
 
-    `contents` are the scopes to come, for a table of contents if there are several. One scope is
-    looked at after the other, so that they may be read from a store meanwhile.
+    `contents` are the same scopes, for a table of contents. `scopes` is read lazily.
     """
     yield f"# {code(session_id)}\n\n"
     if contents:
@@ -94,12 +92,9 @@ def _scope(page: ScopePage) -> Iterator[str]:
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f"| {name} | {_cell(value)} |\n" for name, value in facts)
+    cells = [(name, code(value).replace("|", "\\|")) for name, value in facts]
+    rows = "".join(f"| {name} | {value} |\n" for name, value in cells)
     return f"| | |\n|---|---|\n{rows}\n"
-
-
-def _cell(value: str) -> str:
-    return code(value).replace("|", "\\|")
 
 
 def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
@@ -109,13 +104,13 @@ def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
     if info.parent_id is not None:
         words.append(f"follows {code(info.parent_id)}")
     if info.forked_from is not None:
-        words.append(f"forked from {code(origin_text(info.forked_from))}")
+        words.append(f"forked from {code(address_text(*info.forked_from))}")
     if info.labels:
         words.append(code(labels_text(info)))
     return f"- {' · '.join(words)}\n"
 
 
-def _turn(turn: Turn) -> Iterator[str]:
+def _turn(turn: ChatTurn) -> Iterator[str]:
     name = f" {code(turn.name)}" if turn.name else ""
     yield f"### {prose(visible(turn.role))}{name}\n\n"
     for part in turn.parts:
@@ -129,7 +124,7 @@ def _part(part: Part) -> Iterator[str]:
         if part.result is not None:
             yield from _result(part.result, part.name)
     elif isinstance(part, Answer):
-        yield from _result(part.result, part.name or part.id or "a call that is not here")
+        yield from _result(part.result, part.name or part.id or "a missing call")
     elif isinstance(part, Text) and part.thinking:
         yield from _folded("thinking", _text(part.text))
     elif isinstance(part, Text):
@@ -174,28 +169,23 @@ def _line(line: str) -> str:
 
 
 def prose(line: str) -> str:
-    """Return a line of text whose emphasis, lists and code stay, and nothing else is Markdown.
-
-    No HTML, no entity, no link, no image; it is no heading, and opens or closes no fence.
-    """
+    """Return a line with its emphasis, lists and code; all other Markdown and HTML is escaped."""
     shown: list[str] = []
     at = 0
     for span in _SPAN.finditer(line):
         if "|" in span[2] and _IN_CELL.search(span[2]):
-            continue  # in a table it would end at the bar, and the rest would count
-        # All that is active before it has been made harmless, so that it is code for every reader.
-        shown += _harmless(line[at : span.start()]), span[0]
+            continue  # in a table the bar would end it
+        shown += _escaped(line[at : span.start()]), span[0]
         at = span.end()
-    shown.append(_harmless(line[at:]))
+    shown.append(_escaped(line[at:]))
     return _BEGINS_BLOCK.sub(r"\1\\\2", "".join(shown), count=1)
 
 
-def _harmless(text: str) -> str:
+def _escaped(text: str) -> str:
     return escape(_ACTIVE.sub(lambda found: "\\" + found[0], text), quote=False)
 
 
 def code(text: str) -> str:
-    """Return text on one line as code, whatever is in it."""
     shown = visible(text) or " "
     marks = "`" * (_longest(shown) + 1)
     gap = " " if shown[0] in "` " or shown[-1] in "` " else ""
@@ -203,7 +193,6 @@ def code(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return lines as a block of code that nothing in them can end."""
     marks = "`" * max(3, _longest(text) + 1)
     return f"{marks}{language}\n{text}\n{marks}\n\n"
 

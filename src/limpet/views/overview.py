@@ -1,11 +1,13 @@
-"""What a store holds, at a glance: its sessions, and the scopes of one of them."""
+"""Overviews of the sessions of a store, and of the scopes of a session."""
 
 import heapq
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from limpet.api.store import Store
@@ -20,14 +22,12 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """A session as a listing shows it.
+    """A session in a listing.
 
-    `head` is the newest of what its scopes show, None if none shows anything that can be read;
-    `damaged` counts the scopes whose head cannot be. `snapshots` and `logical_bytes` count drafts
-    too, `branches` the ends of the lines in all scopes. What damage hides is None.
+    `head` is the newest readable head of its scopes; `damaged` counts the scopes whose head is
+    damaged. `snapshots` and `logical_bytes` include drafts; `branches` counts the snapshots without
+    a child. A count is None if it needs damaged data.
     """
-
-    __hash__ = None  # type: ignore[assignment]  # as SnapshotInfo
 
     session_id: str
     kinds: tuple[str, ...]
@@ -41,25 +41,16 @@ class SessionOverview:
 
     @property
     def created_at(self) -> datetime | None:
-        """When the newest head was made."""
         return None if self.head is None else self.head.created_at
 
     @property
     def status(self) -> str | None:
-        """The status of the newest head."""
         return None if self.head is None else self.head.status
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeOverview:
-    """A scope as a listing shows it.
-
-    `head` is what it shows, None if that is nothing or, as `damaged` then tells, cannot be read.
-    `snapshots` and `logical_bytes` count a draft too, `branches` the ends of its lines.
-    `forked_from` is that of its first snapshot. What damage hides is None.
-    """
-
-    __hash__ = None  # type: ignore[assignment]
+    """A scope in a listing, like `SessionOverview`; `forked_from` is of its first snapshot."""
 
     key: ScopeKey
     head: SnapshotInfo | None
@@ -71,7 +62,7 @@ class ScopeOverview:
 
 
 class Sessions(NamedTuple):
-    """How many sessions there are, and those that were asked for, measured as they are read."""
+    """How many sessions there are, and the first ones, read lazily."""
 
     total: int
     shown: Iterator[SessionOverview]
@@ -80,15 +71,14 @@ class Sessions(NamedTuple):
 def sessions(
     store: Store, *, prefix: str = "", sort: Sort = "age", limit: int | None = None
 ) -> Sessions:
-    """Return the first sessions whose id begins with `prefix`, in an order.
+    """Return the first sessions whose id begins with `prefix`.
 
-    By "age" those with the newest head come first, by "size" and "snapshots" those that store most,
-    and by "name" it is the order of the store. Of the sessions that are not given only a head for
-    each scope is read; by size and by snapshots all of them are measured. No more than `limit` ids
-    are held.
+    "age" sorts by the newest head, "size" and "snapshots" the largest first, "name" in the order of
+    the store. "size" and "snapshots" read the statistics of every session, "age" every head. At
+    most `limit` ids are held.
     """
     if sort not in get_args(Sort):
-        raise InvalidInput(f"there is no such order. sort=`{sort}`")
+        raise InvalidInput(f"unknown sort order. sort=`{sort}`")
     limit = limits.check_count("limit", limit)
     total = 0
 
@@ -98,23 +88,26 @@ def sessions(
             total += 1
             yield each
 
-    # Both keep those of the same rank in the order of the store.
+    # Both are stable.
     if limit is None:
-        ranked = sorted(counted(), key=_rank, reverse=True)
+        ranked = sorted(counted(), key=itemgetter(0), reverse=True)
     else:
-        ranked = heapq.nlargest(max(1, limit), counted(), key=_rank)[:limit]  # of 0 it asks none
-    looks = (session(store, session_id) for _, session_id in ranked)
-    return Sessions(total, (each for each in looks if each is not None))
+        ranked = heapq.nlargest(max(1, limit), counted(), key=itemgetter(0))[
+            :limit
+        ]  # nlargest(0) would not count
+    overviews = (session(store, session_id) for _, session_id in ranked)
+    return Sessions(total, (each for each in overviews if each is not None))
 
 
 def session(store: Store, session_id: str) -> SessionOverview | None:
-    """Return one session, None if there is none."""
-    found = list(_looks(store.scopes(session_id), store))
+    found = list(_scope_heads(store.scopes(session_id), store))
     if not found:
         return None
-    head = max((each.head for each in found if each.head), key=_moment, default=None)
+    head = max(
+        (each.head for each in found if each.head), key=lambda info: info.created_at, default=None
+    )
     stats = _stats(store, session_id)
-    ends = [_ends(store, each) for each in found]
+    branches = [_branches(store, each) for each in found]
     return SessionOverview(
         session_id,
         kinds=tuple(dict.fromkeys(each.key.kind for each in found)),
@@ -122,26 +115,26 @@ def session(store: Store, session_id: str) -> SessionOverview | None:
         damaged=sum(each.damaged for each in found),
         head=head,
         snapshots=None if stats is None else stats.snapshots,
-        branches=None if None in ends else sum(filter(None, ends)),
+        branches=None if None in branches else sum(filter(None, branches)),
         logical_bytes=None if stats is None else stats.logical_bytes,
         stored_bytes=None if stats is None else stats.stored_bytes,
     )
 
 
 def scopes(store: Store, session_id: str, *, kind: str | None = None) -> Iterator[ScopeOverview]:
-    """Yield the scopes of a session, by kind and scope id. Reads the history of each once."""
-    for look in _looks(store.scopes(session_id, kind=kind), store):
-        yield _scope(store, look)
+    """Yield the scopes of a session, by kind and id. Reads the history of each once."""
+    for scope in _scope_heads(store.scopes(session_id, kind=kind), store):
+        yield _scope_overview(store, scope)
 
 
-class _Look(NamedTuple):
+class _ScopeHead(NamedTuple):
     key: ScopeKey
     head: SnapshotInfo | None
     damaged: bool
 
 
-def _looks(listed: Iterator[ScopeInfo], store: Store) -> Iterator[_Look]:
-    """Yield scopes with their heads; a listing does not tell whether one is absent or damaged."""
+def _scope_heads(listed: Iterator[ScopeInfo], store: Store) -> Iterator[_ScopeHead]:
+    """Yield scopes with their heads; a listing gives None for a damaged head too."""
     for key, head in ((each.key, each.head) for each in listed):
         damaged = False
         if head is None:
@@ -149,7 +142,7 @@ def _looks(listed: Iterator[ScopeInfo], store: Store) -> Iterator[_Look]:
                 head = store.scope(*key).info()
             except Corrupt:
                 damaged = True
-        yield _Look(key, head, damaged)
+        yield _ScopeHead(key, head, damaged)
 
 
 def _stats(store: Store, session_id: str) -> Stats | None:
@@ -159,10 +152,10 @@ def _stats(store: Store, session_id: str) -> Stats | None:
     return None
 
 
-def _ends(store: Store, look: _Look) -> int | None:
+def _branches(store: Store, scope: _ScopeHead) -> int | None:
     with suppress(Corrupt):
-        leaves = [_is_lone(leaf) for leaf in store.scope(*look.key).leaves()]
-        return _at_least(len(leaves), sum(leaves), look)
+        leaves = [_is_lone(leaf) for leaf in store.scope(*scope.key).leaves()]
+        return _count_branches(len(leaves), sum(leaves), scope)
     return None
 
 
@@ -170,47 +163,39 @@ def _is_lone(info: SnapshotInfo) -> bool:
     return info.parent_id is None and info.forked_from is None
 
 
-def _at_least(ends: int, lone: int, look: _Look) -> int:
-    """Return how many lines there are: a draft alone is one too, and one with a damaged end.
+def _count_branches(ends: int, lone: int, scope: _ScopeHead) -> int:
+    """Count branches: at least one if there is a head, and all leaves without a parent as one.
 
-    Ends that follow nothing are one line together: that of a tool which states no parents.
+    Other tools save histories in which nothing has a parent: they are one branch.
     """
-    return ends - max(0, lone - 1) or int(look.head is not None or look.damaged)
+    return ends - max(0, lone - 1) or int(scope.head is not None or scope.damaged)
 
 
-def _scope(store: Store, look: _Look) -> ScopeOverview:
+def _scope_overview(store: Store, scope: _ScopeHead) -> ScopeOverview:
     size = count = 0
-    # No more than there are branches: ends of lines, and parents that are still to come.
+    # Bounded by the number of branches: leaves, and parents that are still to come.
     ends: dict[str, bool] = {}
     awaited: set[str] = set()
     first: SnapshotInfo | None = None
     try:
-        for first in store.scope(*look.key).history():
+        for first in store.scope(*scope.key).history():
             count, size = count + 1, size + first.size
             if first.id in awaited:
                 awaited.remove(first.id)
             else:
                 ends[first.id] = _is_lone(first)
             if first.parent_id in ends:
-                del ends[first.parent_id]  # it was saved after what follows it
+                del ends[first.parent_id]  # the parent was saved later than its child
             elif first.parent_id is not None:
                 awaited.add(first.parent_id)
     except Corrupt:
-        return ScopeOverview(*look, None, None, None, None)
-    if look.head is not None and not look.head.kept:
-        count, size = count + 1, size + look.head.size
-        first = first or look.head
-    branches = _at_least(len(ends), sum(ends.values()), look)
+        return ScopeOverview(*scope, None, None, None, None)
+    if scope.head is not None and not scope.head.kept:
+        count, size = count + 1, size + scope.head.size
+        first = first or scope.head
+    branches = _count_branches(len(ends), sum(ends.values()), scope)
     source = None if first is None else first.forked_from
-    return ScopeOverview(*look, count, branches, size, source)
-
-
-def _moment(info: SnapshotInfo) -> datetime:
-    return info.created_at
-
-
-def _rank(ranked: tuple[Any, str]) -> Any:
-    return ranked[0]
+    return ScopeOverview(*scope, count, branches, size, source)
 
 
 def _by_age(store: Store, prefix: str) -> Iterator[tuple[datetime, str]]:
@@ -224,21 +209,14 @@ def _by_name(store: Store, prefix: str) -> Iterator[tuple[int, str]]:
     return ((0, session_id) for session_id in store.sessions(prefix=prefix))
 
 
-def _by_size(store: Store, prefix: str) -> Iterator[tuple[int, str]]:
+def _by_stats(field: str, store: Store, prefix: str) -> Iterator[tuple[int, str]]:
     for session_id in store.sessions(prefix=prefix):
-        stats = _stats(store, session_id)
-        yield 0 if stats is None else stats.stored_bytes, session_id
-
-
-def _by_snapshots(store: Store, prefix: str) -> Iterator[tuple[int, str]]:
-    for session_id in store.sessions(prefix=prefix):
-        stats = _stats(store, session_id)
-        yield 0 if stats is None else stats.snapshots, session_id
+        yield getattr(_stats(store, session_id), field, 0), session_id
 
 
 _RANKS: dict[Sort, Callable[[Store, str], Iterator[tuple[Any, str]]]] = {
     "age": _by_age,
     "name": _by_name,
-    "size": _by_size,
-    "snapshots": _by_snapshots,
+    "size": partial(_by_stats, "stored_bytes"),
+    "snapshots": partial(_by_stats, "snapshots"),
 }

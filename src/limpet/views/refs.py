@@ -1,20 +1,20 @@
-"""How people name things: a session, a scope of it, a snapshot.
+"""Resolves what people type: a session, a scope of it, a snapshot.
 
 | text                | what it names                                                       |
 |---------------------|---------------------------------------------------------------------|
-| `019ab3…`           | a snapshot by its id, or by a beginning that no other one has       |
-| `019ab3f0…9c2e`     | the same by both ends, as ids are shown; `..` will do for the dots  |
+| `019ab3…`           | a snapshot by its id, or by a unique beginning of it                |
+| `019ab3f0…9c2e`     | the same by both ends, as ids are shown; `..` works for `…`         |
 | `@`                 | the head                                                            |
 | `@~3`, `019ab3~3`   | three before it, along the parents, and from a fork to its source   |
-| `chat-42@`          | the head of a session that has one scope, or else of its `main`     |
+| `chat-42@`          | the head of a session with one scope, or else of its scope `main`   |
 | `chat-42:planner@`  | the head of one scope; `chat-42:planner@~1`, `chat-42:planner@019a` |
-| `chat-42`           | the head as well, if no snapshot is called so; `chat-42:planner`    |
+| `chat-42`           | the head as well, if no snapshot has this id; `chat-42:planner`     |
 
-An exact name always wins, so that whatever an id holds, it can be said.
+An exact name always wins.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -23,24 +23,27 @@ from limpet.core import limits
 from limpet.errors import InvalidInput, NotFound, Unsupported
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
+from limpet.views.format import address_text
 
-_STEPS_BACK = re.compile(r"(.*)~([0-9]{1,7})", re.DOTALL)  # the name of a fork ends in eight
+_STEPS_BACK = re.compile(
+    r"(.*)~([0-9]{1,7})", re.DOTALL
+)  # the id of a fork ends in `~` and eight characters
 _GAP = re.compile(r"…|\.{2,3}")
-_SHOWN = 4  # names told of those that could be meant
+_SHOWN = 4  # candidates in an error message
 _CANDIDATES_MAX = 1000
 
 T = TypeVar("T")
 
 
 def find_session(store: Store, text: str) -> str:
-    """Return the session of this name, or the only one whose name begins so.
+    """Return the session with this id, or the only one that begins with it.
 
     Raises:
         NotFound: there is none.
         InvalidInput: there are several.
     """
     if not text:
-        raise InvalidInput("the name of the session is empty")
+        raise InvalidInput("the session id is empty")
     if _is_session(store, text):
         return text
     found = list(store.sessions(prefix=text, limit=_SHOWN + 1))
@@ -50,19 +53,20 @@ def find_session(store: Store, text: str) -> str:
 def find_scope(
     store: Store, session: str | None = None, scope: str | None = None, kind: str | None = None
 ) -> ScopeInfo:
-    """Return one scope of a session: the one named, the only one, or the one called `main`.
+    """Return one scope of a session: the named one, the only one, or `main`.
 
-    Without a session it is the store's only one. Names may be shortened as long as they are clear.
+    Without a session it is the store's only one. Ids may be shortened if they stay unique.
 
     Raises:
         NotFound: there is no such session or scope.
-        InvalidInput: it is not clear which one is meant.
+        InvalidInput: several match.
     """
     session_id = _only_session(store) if session is None else find_session(store, session)
     if scope is not None:
         here = [each for each in store.scopes(session_id, kind=kind) if each.key.scope_id == scope]
         if not here:
-            begins = (s for s in store.scopes(session_id, kind=kind) if _begins(s.key, scope))
+            scopes = store.scopes(session_id, kind=kind)
+            begins = (each for each in scopes if each.key.scope_id.startswith(scope))
             here = list(islice(begins, _SHOWN + 1))
         return _only(here, "scope", scope, _scope_name)
     few = list(islice(store.scopes(session_id, kind=kind), _SHOWN + 1))
@@ -86,12 +90,12 @@ def find_snapshot(
 
     Raises:
         NotFound: there is none.
-        InvalidInput: there are several.
+        InvalidInput: several match.
     """
-    given = (session, scope, kind)
+    address = (session, scope, kind)
     if not text:
-        raise InvalidInput("the name of the snapshot is empty")
-    found = _exactly(store, text, given)
+        raise InvalidInput("the snapshot reference is empty")
+    found = _exactly(store, text, address)
     if found is not None:
         return found
     if session is None and _is_session(store, text):
@@ -102,38 +106,37 @@ def find_snapshot(
         start = find_snapshot(store, name, session=session, scope=scope, kind=kind)
         return _before(store, start, int(back[2]), text)
     if text == "@":
-        return _head(store, *given)
-    # From the end, since a session is often called as a mailbox is, and an id seldom.
+        return _head(store, *address)
+    # From the end: session ids are often e-mail addresses.
     for at in (at for at in range(len(text) - 1, 0, -1) if text[at] == "@"):
-        place = _placed(store, text[:at], given)
-        if place is not None:
-            return _inside(store, place, text[at + 1 :])
+        exact = _exact_scope(store, text[:at], address)
+        if exact is not None:
+            return _inside(store, exact, text[at + 1 :])
     name, at_end, id = text.rpartition("@")
     if not at_end or not name:
-        return _by_prefix(store, text, given)
+        return _by_prefix(store, text, address)
     session_id, colon, scope_id = name.rpartition(":")
     shortened = (session_id, scope_id, kind) if colon and session_id else (name, scope, kind)
     return _inside(store, shortened, id)
 
 
-def _inside(store: Store, given: "_Given", id: str) -> SnapshotInfo:
-    """Return the head of a place, or what an id names there."""
+def _inside(store: Store, address: "_Address", id: str) -> SnapshotInfo:
     if not id:
-        return _head(store, *given)
-    inside = find_scope(store, *given).key
+        return _head(store, *address)
+    inside = find_scope(store, *address).key
     return find_snapshot(
         store, id, session=inside.session_id, scope=inside.scope_id, kind=inside.kind
     )
 
 
 def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
-    """Return what a snapshot came from; None if it is the first of all.
+    """Return the snapshot that another one is based on; None if it is the first.
 
-    That is its parent, or what it was forked from. Where nothing has a parent, as in what the tools
-    of others wrote, it is what was saved before it.
+    That is its parent, or its fork source. If no snapshot has a parent, as in data of other tools,
+    it is the one saved before.
 
     Raises:
-        NotFound: it is not there any more.
+        NotFound: it was deleted.
     """
     ref = info.forked_from
     if info.parent_id is not None:
@@ -144,52 +147,52 @@ def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
         return before if before is not None and before.parent_id is None else None
     found = store.scope(*ref.scope).info(ref.id)
     if found is None:
-        raise NotFound(f"what it came from is not there any more. id=`{ref.id}`")
+        raise NotFound(f"the parent or fork source was deleted. id=`{ref.id}`")
     return found
 
 
-_Given = tuple[str | None, str | None, str | None]
+_Address = tuple[str | None, str | None, str | None]
 
 
-def _exactly(store: Store, text: str, given: _Given) -> SnapshotInfo | None:
-    """Return the only snapshot of this id: it may stand in several scopes."""
-    if given == (None, None, None):
+def _exactly(store: Store, text: str, address: _Address) -> SnapshotInfo | None:
+    """Return the snapshot with this id; InvalidInput if several scopes have one."""
+    if address == (None, None, None):
         query = Query(id=limits.check_id("id", text))
         try:
             found = store.driver.run(
                 lambda backend: backend.list_snapshots(query, limit=_SHOWN + 1)
             )
         except Unsupported:
-            return None  # there is no index; the session has to be said
+            return None  # there is no index: a session is needed
     else:
-        here = (store.scope(*key).info(text) for key in _scopes(store, given))
+        here = (store.scope(*key).info(text) for key in _scopes(store, address))
         found = list(islice((info for info in here if info is not None), _SHOWN + 1))
-    return _only(found, "snapshot", text, _snapshot_name) if found else None
+    return _only(found, "snapshot", text, _ref_name) if found else None
 
 
-def _by_prefix(store: Store, text: str, given: _Given) -> SnapshotInfo:
+def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
     start, *rest = _GAP.split(text, maxsplit=1)
     end = rest[0] if rest else ""
     if not start and not end:
-        raise InvalidInput(f"this names nothing. name=`{text}`")
-    here = chain(_kept(store, start, given), _drafts(store, start, given))
+        raise InvalidInput(f"this is not a snapshot reference. name=`{text}`")
+    here = chain(_kept(store, start, address), _drafts(store, start, address))
     refs = islice((ref for ref in here if ref.id.endswith(end)), _SHOWN + 1)
     candidates = list(dict.fromkeys(refs))
-    if not candidates and given[0] is None and not rest:
+    if not candidates and address[0] is None and not rest:
         session_id, colon, scope_id = text.rpartition(":")
-        if colon and given[1] is None and _is_session(store, session_id):
-            return _head(store, session_id, scope_id, given[2])
-        return _head(store, find_session(store, text), *given[1:])
+        if colon and address[1] is None and _is_session(store, session_id):
+            return _head(store, session_id, scope_id, address[2])
+        return _head(store, find_session(store, text), *address[1:])
     ref = _only(candidates, "snapshot", text, _ref_name)
     info = store.scope(*ref.scope).info(ref.id)
     if info is None:
-        raise NotFound(f"it was deleted just now. id=`{ref.id}`")
+        raise NotFound(f"the snapshot was deleted just now. id=`{ref.id}`")
     return info
 
 
-def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
-    """Yield kept snapshots whose ids begin so: all of them, since one of many may be meant."""
-    anywhere = given == (None, None, None)
+def _kept(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
+    """Yield the kept snapshots whose ids begin with `start`."""
+    anywhere = address == (None, None, None)
     found: list[SnapshotRef] | None = None
     try:
         found = store.driver.run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
@@ -199,29 +202,27 @@ def _kept(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
         if anywhere:
             return
     if found is not None and len(found) < _CANDIDATES_MAX:
-        inside = () if anywhere else set(_scopes(store, given))
+        inside = () if anywhere else set(_scopes(store, address))
         yield from (ref for ref in found if anywhere or ref.scope in inside)
     elif anywhere:
         every = (SnapshotRef(info.scope, info.id) for info in store.history())
         yield from (ref for ref in every if ref.id.startswith(start))
     else:
-        for key in _scopes(store, given):
-            ids = store.scope(*key).ids()  # from the first: where a beginning stands is not known
+        for key in _scopes(store, address):
+            ids = store.scope(*key).ids()
             yield from (SnapshotRef(key, id) for id in ids if id.startswith(start))
 
 
-def _drafts(store: Store, start: str, given: _Given) -> Iterator[SnapshotRef]:
-    """Yield heads that are in no history, whose ids begin so."""
-    session = None if given[0] is None else find_session(store, given[0])
-    for each in store.scopes(session, kind=given[2]):
+def _drafts(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
+    session = None if address[0] is None else find_session(store, address[0])
+    for each in store.scopes(session, kind=address[2]):
         head = each.head
         if head is not None and not head.kept and head.id.startswith(start):
             yield SnapshotRef(each.key, head.id)
 
 
-def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
-    """Yield the scopes that an id may be in."""
-    session, scope, kind = given
+def _scopes(store: Store, address: _Address) -> Iterator[ScopeKey]:
+    session, scope, kind = address
     if scope is not None:
         yield find_scope(store, session, scope, kind).key
         return
@@ -230,12 +231,12 @@ def _scopes(store: Store, given: _Given) -> Iterator[ScopeKey]:
         yield each.key
 
 
-def _placed(store: Store, place: str, given: _Given) -> _Given | None:
-    """Return where `SESSION` or `SESSION:SCOPE` leads, if there is exactly that."""
-    _, scope, kind = given
-    if _is_session(store, place):
-        return place, scope, kind
-    session_id, colon, scope_id = place.rpartition(":")
+def _exact_scope(store: Store, name: str, address: _Address) -> _Address | None:
+    """Return the session and scope that `SESSION` or `SESSION:SCOPE` names in full."""
+    _, scope, kind = address
+    if _is_session(store, name):
+        return name, scope, kind
+    session_id, colon, scope_id = name.rpartition(":")
     found = store.scopes(session_id, kind=kind) if colon and session_id else iter(())
     is_there = any(each.key.scope_id == scope_id for each in found)
     return (session_id, scope_id, kind) if is_there else None
@@ -244,8 +245,8 @@ def _placed(store: Store, place: str, given: _Given) -> _Given | None:
 def _head(store: Store, session: str | None, scope: str | None, kind: str | None) -> SnapshotInfo:
     found = find_scope(store, session, scope, kind)
     if found.head is None:
-        store.scope(*found.key).info()  # which tells if it is damaged
-        raise NotFound(f"it shows nothing now. scope=`{_place(found.key)}`")
+        store.scope(*found.key).info()  # raises Corrupt if it is damaged
+        raise NotFound(f"the scope has no head. scope=`{address_text(found.key)}`")
     return found.head
 
 
@@ -260,7 +261,7 @@ def _before(store: Store, start: SnapshotInfo, steps: int, text: str) -> Snapsho
                 return last
             steps -= 1
         at = find_base(store, last) if last.parent_id is None else None
-    raise NotFound(f"the line does not go back that far. ref=`{text}`")
+    raise NotFound(f"the history does not go back that far. ref=`{text}`")
 
 
 def _is_session(store: Store, text: str) -> bool:
@@ -272,24 +273,12 @@ def _only_session(store: Store) -> str:
     if not found:
         raise NotFound("the store is empty")
     if len(found) > 1:
-        raise InvalidInput("there are several sessions: name one")
+        raise InvalidInput("the store has several sessions: name one")
     return found[0]
 
 
-def _begins(key: ScopeKey, text: str) -> bool:
-    return key.scope_id.startswith(text)
-
-
-def _place(key: ScopeKey) -> str:
-    return f"{key.session_id}:{key.scope_id}"
-
-
-def _ref_name(ref: SnapshotRef) -> str:
-    return f"{ref.id} in {_place(ref.scope)} ({ref.scope.kind})"
-
-
-def _snapshot_name(info: SnapshotInfo) -> str:
-    return _ref_name(SnapshotRef(info.scope, info.id))
+def _ref_name(ref: SnapshotRef | SnapshotInfo) -> str:
+    return f"{ref.id} in {address_text(ref.scope)} ({ref.scope.kind})"
 
 
 def _scope_name(info: ScopeInfo) -> str:
@@ -300,11 +289,7 @@ def _only(found: list[T], what: str, text: str, name: Callable[[T], str]) -> T:
     if not found:
         raise NotFound(f"there is no such {what}. name=`{text}`")
     if len(found) > 1:
-        names = _listed(map(name, found))
-        raise InvalidInput(f"several {what}s could be meant. name=`{text}` found=`{names}`")
+        shown = sorted(map(name, found))
+        names = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
+        raise InvalidInput(f"several {what}s match. name=`{text}` found=`{names}`")
     return found[0]
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")

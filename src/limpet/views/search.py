@@ -1,4 +1,4 @@
-"""Where a pattern stands in a state."""
+"""Finds a pattern in the texts of a state."""
 
 import re
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from limpet.model import JSON
 
 
 class Match(NamedTuple):
-    """A line of a text that matches, and where in it the first match begins and ends.
+    """A line that matches, and the position of the first match in it.
 
-    `pointer` is the JSON Pointer of the text, or with `is_key` of the member whose key it is.
+    `pointer` is the JSON Pointer of the text, or with `is_key` of the member with this key.
     """
 
     pointer: str
@@ -21,17 +21,15 @@ class Match(NamedTuple):
 
 
 def matches(state: JSON, pattern: re.Pattern[str], *, keys: bool = False) -> Iterator[Match]:
-    """Yield each line of the texts of a state that matches a pattern, in the state's order.
+    """Yield each line of the texts of a state that matches a pattern, in order.
 
-    With `keys` also the keys of objects, each before its value. A pattern is looked for in one line
-    at a time, so it never reaches over a line end. Nothing recurses, and nothing is held but the
-    way to where the search is.
+    With `keys` also the keys of objects, each before its value. A match never spans lines.
     """
     path: list[str | int] = []
     if isinstance(state, str):
         yield from _in_text(state, pattern, path, is_key=False)
         return
-    # One iterator for each level. `path` has the key or place of every level that was entered.
+    # One iterator for each level; `path` has the key or index of every level that was entered.
     levels = [_members(state)]
     while levels:
         key, value = next(levels[-1], _END)
@@ -83,18 +81,16 @@ def _pointer(path: list[str | int]) -> str:
 
 
 class Excerpt(NamedTuple):
-    """A piece of a line around a match: what stands before it, the match, and what follows."""
-
     before: str
     match: str
     after: str
 
 
-_BEFORE_SHARE = 3  # of what is shown besides the match this part stands before it
+_BEFORE_SHARE = 3  # a third of the context is before the match
 
 
 def excerpt(match: Match, chars_max: int) -> Excerpt:
-    """Return a match with what is around it, of about so many characters; cuts are an ellipsis."""
+    """Return a match with its context, of about so many characters."""
     before, text, after = (
         match.text[: match.start],
         match.text[match.start : match.end],

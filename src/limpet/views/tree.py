@@ -1,10 +1,16 @@
-"""The tree of a session: which snapshot follows which, across its scopes, and how to lay it out."""
+"""The tree of a session's snapshots across its scopes, and two ways to draw it.
 
-from collections.abc import Collection, Iterable, Iterator
+`rails` draws from left to right, `graph_rows` from top to bottom with the newest first.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from limpet.model import SnapshotInfo, SnapshotRef
+
+_OWN_LANES_MAX = 4  # children of a snapshot with a lane of their own; the rest share the last
+_NEWEST_FIRST_LANES = 8  # to the right of them the longest branch comes first: fewer lanes
 
 
 @dataclass(slots=True)
@@ -22,10 +28,9 @@ def build_forest(
 ) -> list[Node]:
     """Return the roots, given each scope's snapshots with the oldest first.
 
-    A snapshot hangs on its parent, and the first of a fork on what it was forked from, wherever
-    that is among the given ones; else it is a root, since both are statements that may name what
-    is gone. Statements that go round in a circle are cut where it was entered first. Children of
-    the same scope come first, then forks, each in the order given.
+    A snapshot is below its parent, and the first of a fork below its source, if that is among the
+    given ones; else it is a root, for what it names may be deleted. A cycle is cut where it was
+    entered first. Children of the same scope come first, then forks, each in the order given.
     """
     nodes: dict[SnapshotRef, Node] = {}
     for info in snapshots:
@@ -37,7 +42,7 @@ def build_forest(
         for found in _above(node.info)
         if found in nodes and found != ref
     }
-    for start in _cut(above):
+    for start in _cycles(above):
         del above[start]
     roots = [node for ref, node in nodes.items() if ref not in above]
     for ref, found in above.items():
@@ -50,15 +55,15 @@ def build_forest(
 
 
 def _above(info: SnapshotInfo) -> Iterator[SnapshotRef]:
-    """Yield what a snapshot says it follows; the last that exists counts."""
+    """Yield what a snapshot follows; the last one that exists counts."""
     if info.forked_from is not None:
         yield info.forked_from
     if info.parent_id is not None:
         yield SnapshotRef(info.scope, info.parent_id)
 
 
-def _cut(above: dict[SnapshotRef, SnapshotRef]) -> list[SnapshotRef]:
-    """Return one snapshot of every circle."""
+def _cycles(above: dict[SnapshotRef, SnapshotRef]) -> list[SnapshotRef]:
+    """Return one snapshot of every cycle."""
     found = []
     done: set[SnapshotRef] = set()
     for start in above:
@@ -74,7 +79,7 @@ def _cut(above: dict[SnapshotRef, SnapshotRef]) -> list[SnapshotRef]:
 
 
 def walk(forest: Iterable[Node]) -> Iterator[Node]:
-    """Yield every node, a parent before its children and a line before what branches off it."""
+    """Yield every node, a parent before its children."""
     waiting = list(forest)[::-1]
     while waiting:
         node = waiting.pop()
@@ -82,22 +87,22 @@ def walk(forest: Iterable[Node]) -> Iterator[Node]:
         waiting.extend(reversed(node.children))
 
 
-class Cell(NamedTuple):
-    """One character of a drawing. `node` is the one it stands for, or that it leads to."""
+class RailCell(NamedTuple):
+    """One character of a drawing, and the node that it draws or leads to."""
 
     char: str
     node: Node | None = None
 
 
-def rails(forest: Iterable[Node]) -> list[list[Cell]]:
-    """Lay a forest out as rows of characters, a line of snapshots from left to right in each.
+def rails(forest: Iterable[Node]) -> list[list[RailCell]]:
+    """Draw a forest as rows of characters: a branch from left to right in each.
 
-    `●` is a snapshot and `◆` a head. What branches off goes down to a row of its own::
+    `●` is a snapshot and `◆` a head. Another branch has a row of its own::
 
         ●─●─●─●─◆
             ╰─●─◆
     """
-    rows: list[dict[int, Cell]] = []
+    rows: list[dict[int, RailCell]] = []
     # (node, row and column of its parent, whether it continues the parent's row)
     waiting: list[tuple[Node, int, int, bool]] = [(root, -1, -2, False) for root in forest][::-1]
     while waiting:
@@ -109,19 +114,162 @@ def rails(forest: Iterable[Node]) -> list[list[Cell]]:
                 rows.append({})
             row = len(rows) - 1
         if column >= 0:
-            rows[row].setdefault(column + 1, Cell("─", node))
-        rows[row][column + 2] = Cell("◆" if node.is_head else "●", node)
+            rows[row].setdefault(column + 1, RailCell("─", node))
+        rows[row][column + 2] = RailCell("◆" if node.is_head else "●", node)
         waiting += [
             (child, row, column + 2, place == 0) for place, child in enumerate(node.children)
         ][::-1]
-    return [[row.get(at, Cell(" ")) for at in range(max(row) + 1)] for row in rows]
+    return [[row.get(at, RailCell(" ")) for at in range(max(row) + 1)] for row in rows]
 
 
-def _lead_down(rows: list[dict[int, Cell]], row: int, column: int, node: Node) -> None:
-    """Begin a new row that is joined to a node in an upper one."""
+def _lead_down(rows: list[dict[int, RailCell]], row: int, column: int, node: Node) -> None:
+    """Begin a new row that is joined to a node in a row above."""
     for between in rows[row + 1 :]:
-        # Everything below is to the right of the parent, except what else branches off it.
-        here = between.setdefault(column, Cell("│", node))
+        # Everything below is to the right of the parent, except its other branches.
+        here = between.setdefault(column, RailCell("│", node))
         if here.char == "╰":
-            between[column] = Cell("├", here.node)
-    rows.append({column: Cell("╰", node)})
+            between[column] = RailCell("├", here.node)
+    rows.append({column: RailCell("╰", node)})
+
+
+class LaneCell(NamedTuple):
+    """One character of a row, and the number of its lane; None for a gap.
+
+    A root or a fork begins a lane, and first children continue it.
+    """
+
+    char: str
+    lane: int | None = None
+
+
+class GraphRow(NamedTuple):
+    """The row of one snapshot: passing lanes, its node in `lane`, and the lanes that end in it."""
+
+    lanes: list[LaneCell]
+    node: Node
+    lane: int
+
+
+def graph_rows(forest: Sequence[Node]) -> list[GraphRow]:
+    """Draw a forest from top to bottom, a parent below all of its children.
+
+    `●` is a snapshot, `◆` a head, and `◇` a head that is a draft. A branch has a lane of its own
+    down to its parent::
+
+        ◆
+        ●
+        │ ◆
+        │ ●
+        ●─╯
+        ●
+
+    The branch with the newest snapshot comes first, and the rows of a branch stay together. Many
+    branches of one snapshot share a lane::
+
+        ◆
+        │ ●
+        │ │ ●
+        │ │ │ ●
+        │ │ │ ├─●
+        │ │ │ ├─●
+        ●─┴─┴─╯
+
+    With many lanes the longest branch comes first, so that each branch to the right of it is at
+    most half as long: there are never more than a few dozen lanes.
+    """
+    newest, sizes = _measured(forest)
+    numbers = _numbered(forest)
+    rows: list[GraphRow] = []
+    # From bottom to top, since the position of a parent decides those of its children.
+    waiting = [_Position(root, ()) for root in _ordered(forest, newest)]
+    while waiting:
+        place = waiting.pop()
+        node, passing, _ = place
+        weights = newest if len(passing) < _NEWEST_FIRST_LANES else sizes
+        children = _ordered(node.children, weights)
+        lanes = tuple(numbers[id(child)] for child in children[:_OWN_LANES_MAX])
+        lane = numbers[id(node)]
+        rows.append(GraphRow(_cells(place, lane, lanes[1:]), node, lane))
+        waiting += [
+            _Position(child, passing + lanes[:before])
+            for before, child in enumerate(children[:_OWN_LANES_MAX])
+        ]
+        waiting += _joining(children[_OWN_LANES_MAX:], passing + lanes, sizes)
+    return rows[::-1]
+
+
+class _Position(NamedTuple):
+    """The position of a node: right of the passing lanes and of empty columns (None).
+
+    With `joins` it joins the last lane, that many columns to the left.
+    """
+
+    node: Node
+    passing: tuple[int | None, ...]
+    joins: int = 0
+
+
+def _joining(
+    children: Sequence[Node], passing: tuple[int | None, ...], sizes: Mapping[int, float]
+) -> Iterator[_Position]:
+    """Yield the positions of branches that share a lane, from top to bottom.
+
+    An empty column keeps the newest of a branch from looking like the parent of the one above.
+    """
+    joins = 2
+    for child in children:
+        joins = 2 if joins == 1 and sizes[id(child)] > 1 else 1
+        yield _Position(child, passing + (None,) * (joins - 1), joins)
+
+
+def _ordered(nodes: Iterable[Node], weights: Mapping[int, float]) -> list[Node]:
+    return sorted(nodes, key=lambda node: weights[id(node)], reverse=True)
+
+
+def _measured(forest: Sequence[Node]) -> tuple[dict[int, float], dict[int, float]]:
+    """Return for each node the time of the newest snapshot below it, and how many there are."""
+    newest: dict[int, float] = {}
+    sizes: dict[int, float] = {}
+    for node in reversed(list(walk(forest))):  # children before their parent
+        below = [id(child) for child in node.children]
+        moment = node.info.created_at.timestamp()
+        newest[id(node)] = max([moment, *(newest[each] for each in below)])
+        sizes[id(node)] = 1 + sum(sizes[each] for each in below)
+    return newest, sizes
+
+
+def _numbered(forest: Sequence[Node]) -> dict[int, int]:
+    """Return the lane of each node: its parent's for a first child, unless that is a fork."""
+    numbers: dict[int, int] = {}
+    lines = 0
+    for node in walk(forest):
+        if id(node) not in numbers:
+            numbers[id(node)] = lines
+            lines += 1
+        if node.children and not node.children[0].is_fork:
+            numbers[id(node.children[0])] = numbers[id(node)]
+    return numbers
+
+
+def _cells(place: _Position, lane: int, ending: Sequence[int]) -> list[LaneCell]:
+    node, passing, joins = place
+    cells = [
+        cell
+        for each in passing
+        for cell in (LaneCell(" " if each is None else "│", each), LaneCell(" "))
+    ]
+    if joins:
+        cells[-2 * joins] = LaneCell("├", passing[-joins])
+        cells[1 - 2 * joins :] = [LaneCell("─", lane)] * (2 * joins - 1)
+    cells.append(LaneCell(_mark(node), lane))
+    for each in ending:
+        cells += LaneCell("─", each), LaneCell("┴", each)
+    if ending:
+        cells[-1] = LaneCell("╯", ending[-1])
+    return cells
+
+
+def _mark(node: Node) -> str:
+    if not node.is_head:
+        return "●"
+    return "◆" if node.info.kept else "◇"

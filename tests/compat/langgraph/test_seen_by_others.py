@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from limpet import Store
 from limpet.compat.langgraph import LimpetSaver
-from limpet.views.chat.text import read_chat, turn_text
+from limpet.views.chat import read_chat, turn_text
 from tests.compat.langgraph.kit import checkpoint, config, got, id_of, ids, put
 
 CALL = {"name": "search", "args": {"q": "rain"}, "id": "c1", "type": "tool_call"}

@@ -1,5 +1,1 @@
-"""The verb `demo`."""
-
-from limpet.cli.demo.command import demo
-
-__all__ = ["demo"]
+"""The verb `demo`. Imports nothing, so that `demo.agent` can run as a process of its own."""

@@ -1,7 +1,7 @@
-"""The agent of the demonstration: scripted, tool-using, without network or model.
+"""The agent of the demo: scripted, with tools, without network or model.
 
 It runs in a process of its own (`python -m limpet.cli.demo.agent`), saves its state after every
-step, and tells its parent through a pipe, one line of JSON for each event.
+step, and reports each event to its parent as a line of JSON through a pipe.
 """
 
 import json
@@ -20,8 +20,6 @@ FORK_STEP = 7  # the agent has asked, and has no answer yet
 
 
 class Step(NamedTuple):
-    """What happens in one step: somebody says something, or a tool answers and perhaps books."""
-
     who: str
     content: str
     asked: Mapping[str, Any] | None = None  # the arguments of a tool call
@@ -88,7 +86,7 @@ PLANS: Mapping[str, tuple[Step, ...]] = {
 
 
 def state_after(steps: int, lunch: str = "garden") -> dict[str, Any]:
-    """Return the agent's whole state after so many steps; the script leaves nothing to chance."""
+    """Return the agent's state after some steps of the script."""
     state: dict[str, Any] = {"task": TASK, "lunch": lunch, "step": 0, "euros": 0}
     state |= {"bookings": [], "messages": []}
     for _ in range(steps):
@@ -97,12 +95,11 @@ def state_after(steps: int, lunch: str = "garden") -> dict[str, Any]:
 
 
 def take_step(state: dict[str, Any]) -> None:
-    """Do the next step of the plan that the state asks for."""
     step = PLANS[state["lunch"]][state["step"]]
     state["step"] += 1
     messages = state["messages"]
-    turn = 1 + sum(each["id"].startswith(f"{step.who}-") for each in messages)
-    message = {"id": f"{step.who}-{turn}", "role": step.who, "content": step.content}
+    number = 1 + sum(each["id"].startswith(f"{step.who}-") for each in messages)
+    message = {"id": f"{step.who}-{number}", "role": step.who, "content": step.content}
     if step.asked is not None:
         message |= {"role": "tool", "name": step.who, "args": step.asked}
     messages.append(message)
@@ -112,10 +109,10 @@ def take_step(state: dict[str, Any]) -> None:
 
 
 def run_agent(url: str, scope_id: str, step_s: float) -> None:
-    """Go on from the last saved step, or from the beginning, and save after every step."""
+    """Continue from the last saved step, and save after every step."""
     with limpet.open(url) as store:
-        line = store.scope(SESSION, scope_id)
-        head = line.load()
+        scope = store.scope(SESSION, scope_id)
+        head = scope.load()
         state = state_after(0) if head is None else head.state
         revision = None if head is None else head.revision
         steps = len(PLANS[state["lunch"]])
@@ -124,8 +121,8 @@ def run_agent(url: str, scope_id: str, step_s: float) -> None:
             CLOCK.sleep(step_s)
             take_step(state)
             begin = CLOCK.monotonic()
-            # `expect` makes a second agent on the same line lose with Conflict, not interleave.
-            info = line.save(
+            # `expect` gives a second agent in the same scope a Conflict: they never interleave.
+            info = scope.save(
                 state,
                 status="running" if state["step"] < steps else "completed",
                 labels={"step": f"{state['step']:02}"},
@@ -134,19 +131,18 @@ def run_agent(url: str, scope_id: str, step_s: float) -> None:
             )
             revision = info.revision
             took_ms = (CLOCK.monotonic() - begin) * 1000
-            # Only now is the step acknowledged: it is on the disk.
+            # Only now is the step acknowledged: it is on disk.
             report(event="saved", step=state["step"], id=info.id, took_ms=took_ms)
 
 
 def report(**event: Any) -> None:
-    """Tell the parent process something: one line of JSON through the pipe."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    # Ctrl-C reaches every process of the terminal; the parent decides what becomes of this one.
+    # Ctrl-C reaches every process of the terminal; the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Without a parent there is nobody to work for: end quietly, as other commands in a pipe do.
+    # Without a parent, end quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     run_agent(sys.argv[1], sys.argv[2], float(sys.argv[3]))

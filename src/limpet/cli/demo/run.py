@@ -1,4 +1,4 @@
-"""Running the agent of the demonstration in a process of its own, and killing it."""
+"""Runs the agent of the demo in a process of its own, and kills it."""
 
 import json
 import subprocess
@@ -17,8 +17,8 @@ Event = dict[str, Any]
 
 
 @dataclass
-class Run:
-    """What one process of the agent reported before it ended."""
+class AgentRun:
+    """What one agent process reported."""
 
     process: int = 0
     first_step: int = 0
@@ -27,40 +27,36 @@ class Run:
 
     @property
     def last_saved(self) -> int:
-        """The last step that was acknowledged, 0 if there is none."""
         return max(self.saved, default=0)
 
 
 @dataclass(frozen=True)
-class Order:
-    """Where an agent works, how long it thinks about a step, and who watches it."""
-
+class AgentJob:
     url: str
     scope_id: str
     step_s: float
-    watch: Callable[[Run, Event], None]
+    watch: Callable[[AgentRun, Event], None]
 
 
-def run_and_kill(order: Order) -> Run:
-    """Run the agent and kill it with SIGKILL in mid-run, at a random moment."""
+def run_and_kill(order: AgentJob) -> AgentRun:
+    """Run the agent and kill it with SIGKILL at a random moment."""
     enough = ACKNOWLEDGED_MIN + int(CLOCK.jitter() * (ACKNOWLEDGED_MAX - ACKNOWLEDGED_MIN + 1))
-    run = Run()
+    run = AgentRun()
     with _agent(order, run) as agent:
         for _ in _events(agent, run, order):
             if run.last_saved >= enough:
                 break
         CLOCK.sleep(CLOCK.jitter() * order.step_s * 1.5)
         agent.kill()
-        # It may have saved once more in the meantime; what it reported counts.
+        # It may have saved once more meanwhile: read what it still reported.
         for _ in _events(agent, run, order):
             pass
         run.returncode = agent.wait()
     return run
 
 
-def run_to_the_end(order: Order) -> Run:
-    """Run the agent undisturbed."""
-    run = Run()
+def run_to_the_end(order: AgentJob) -> AgentRun:
+    run = AgentRun()
     with _agent(order, run) as agent:
         for _ in _events(agent, run, order):
             pass
@@ -69,9 +65,8 @@ def run_to_the_end(order: Order) -> Run:
 
 
 @contextmanager
-def _agent(order: Order, run: Run) -> Iterator[subprocess.Popen[str]]:
-    """Start the agent, whose output is the pipe that it reports through; leave none behind."""
-    # -P: what stands in the current folder must not be taken for the package.
+def _agent(order: AgentJob, run: AgentRun) -> Iterator[subprocess.Popen[str]]:
+    # -P: a file in the current folder must not be taken for the package.
     command = [sys.executable, "-P", "-m", "limpet.cli.demo.agent"]
     command += [order.url, order.scope_id, str(order.step_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:  # noqa: S603
@@ -79,14 +74,14 @@ def _agent(order: Order, run: Run) -> Iterator[subprocess.Popen[str]]:
         try:
             yield agent
         finally:
-            agent.kill()  # does nothing to one that has ended
+            agent.kill()
 
 
-def _events(agent: subprocess.Popen[str], run: Run, order: Order) -> Iterator[None]:
-    """Take down what the agent reports, one event at a time, until the pipe ends."""
+def _events(agent: subprocess.Popen[str], run: AgentRun, order: AgentJob) -> Iterator[None]:
+    """Record what the agent reports, until the pipe ends."""
     for line in agent.stdout or ():
         if not line.endswith("\n"):
-            return  # the kill came in the middle of a line, so it acknowledges nothing
+            return  # killed within a line, which acknowledges nothing
         event: Event = json.loads(line)
         if event["event"] == "begin":
             run.first_step = event["step"]

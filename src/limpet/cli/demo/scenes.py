@@ -1,4 +1,4 @@
-"""How the demonstration looks."""
+"""Draws the demo."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,20 +11,20 @@ from rich.text import Text
 import limpet
 from limpet.cli.demo.agent import FORK_STEP, PLANS
 from limpet.cli.demo.proof import Fact, Story
-from limpet.cli.demo.run import Event, Run
+from limpet.cli.demo.run import AgentRun, Event
 from limpet.opening import CLOCK
-from limpet.views.diff import Row, diff_rows
-from limpet.views.sizes import bar, clipped, count_text, short_id, size_text
-from limpet.views.tree import Cell, Node, rails
+from limpet.views.diff import DiffRow, diff_rows
+from limpet.views.format import bar, clipped, count_text, short_id, size_text
+from limpet.views.tree import Node, RailCell, rails
 
 _INDENT = "   "
-_ROLES = {"user": "accent", "agent": "title"}  # all others are tools
+_ROLE_STYLES = {"user": "accent", "agent": "title"}  # all others are tools
 _MARKS = {"+": "good", "-": "bad", "~": "odd", ">": "accent"}
 _BAR_CELLS = 24
 
 
 class Stage:
-    """The screen, and the pace: a person reads between the scenes, a pipe does not."""
+    """Draws the scenes, with a pause between them."""
 
     def __init__(self, console: Console, pause_s: float) -> None:
         self._console = console
@@ -33,19 +33,16 @@ class Stage:
         self._scenes = 0
 
     def say(self, *parts: str | tuple[str, str]) -> None:
-        """Print one line, indented."""
         line = Text.assemble(_INDENT, *parts)
         self._console.print(line, no_wrap=True, overflow="ellipsis")
 
     def open(self) -> None:
-        """Tell what this is about."""
         self._console.print()
         self.say(("limpet", "bold cyan"), (f" {limpet.__version__}", "quiet"))
         self.say("An agent plans a trip. Its process is killed at a random moment.")
-        self.say("Watch what is left of its work.")
+        self.say("A new process resumes where it stopped.")
 
     def scene(self, title: str) -> None:
-        """Give time to read what stands there, and begin the next part."""
         if self._scenes:
             CLOCK.sleep(self._pause_s)
         self._scenes += 1
@@ -55,7 +52,7 @@ class Stage:
 
     @contextmanager
     def thinking(self) -> Iterator[None]:
-        """Show that an agent is at work, where there is a terminal that can redraw a line."""
+        """Show a spinner if there is a terminal."""
         if not self._console.is_terminal or self._console.is_dumb_terminal:
             yield
             return
@@ -63,8 +60,7 @@ class Stage:
             yield
         self._status = None
 
-    def watch(self, lunch: str, run: Run, event: Event) -> None:
-        """Show what an agent reports."""
+    def watch(self, lunch: str, run: AgentRun, event: Event) -> None:
         plan = PLANS[lunch]
         if event["event"] == "begin":
             self.say((f"process {run.process} begins at step {event['step']}", "quiet"))
@@ -72,7 +68,7 @@ class Stage:
             step = plan[event["step"] - 1]
             self.say(
                 (f"{event['step']:>2}  ", "quiet"),
-                (f"{step.who:<8} ", _ROLES.get(step.who, "odd")),
+                (f"{step.who:<8} ", _ROLE_STYLES.get(step.who, "odd")),
                 f"{step.content:<56}",
                 (f"{event['took_ms']:>5.1f} ms", "quiet"),
             )
@@ -80,12 +76,10 @@ class Stage:
         if self._status is not None and following <= len(plan):
             self._status.update(Text(f"step {following}", "quiet"))
 
-    def show_kill(self, run: Run) -> None:
-        """Tell how the first process ended."""
+    def show_kill(self, run: AgentRun) -> None:
         self.say(("✗ killed with SIGKILL", "bad"), f" after step {run.last_saved} was acknowledged")
 
     def show_head(self, story: Story) -> None:
-        """Show what the dead process left in the file."""
         head = story.found
         if head is None:
             self.say(("nothing", "bad"))
@@ -99,10 +93,9 @@ class Stage:
         )
         self.say(("      ", ""), (f"{short_id(head.id)} · status {head.status}", "quiet"))
         if state["step"] > story.killed.last_saved:
-            self.say("the kill came between saving it and saying so; it is there, and whole")
+            self.say("the kill came after the save and before the report: the step is stored")
 
     def show_fork(self, source: limpet.SnapshotInfo, scope_id: str) -> None:
-        """Show where a fork begins, and with what."""
         self.say(
             ("╰─ ", "fork"),
             (scope_id, "fork"),
@@ -111,14 +104,13 @@ class Stage:
         )
 
     def show_diff(self, diff: limpet.Diff, names: tuple[str, str]) -> None:
-        """Show what differs between the last states of the two lines."""
         self.say((f"from the end of {names[0]} to the end of {names[1]}", "quiet"))
         rows = list(diff_rows(diff))
         path_chars = max((len(row.path) for row in rows), default=0)
         for row in rows:
             self._show_change(row, path_chars)
 
-    def _show_change(self, row: Row, path_chars: int) -> None:
+    def _show_change(self, row: DiffRow, path_chars: int) -> None:
         room = self._console.width - len(_INDENT) - path_chars - 4
         before, after = row.before, row.after
         mark, path = (f"{row.mark} ", _MARKS[row.mark]), f"{row.path:<{path_chars}}  "
@@ -131,11 +123,10 @@ class Stage:
             self.say(" " * (path_chars + 2), "→ ", clipped(after, room))
 
     def show_tree(self, story: Story) -> None:
-        """Show the session as rails: lines from left to right, forks below what they left."""
         for row in rails(story.forest):
             last = next(cell.node for cell in reversed(row) if cell.node is not None)
             self.say(
-                *(_drawn(cell, story) for cell in row),
+                *(_styled(cell, story) for cell in row),
                 (f"  {last.info.scope.scope_id}", "fork" if _forked(last) else "title"),
                 ("  ◆ head" if last.is_head else "", "good"),
                 (f"  step {last.info.labels['step']}, {last.info.status}", "quiet"),
@@ -144,8 +135,7 @@ class Stage:
             ("●", "accent"), ("  a snapshot    ", "quiet"), ("✗", "bad"), ("  the kill", "quiet")
         )
 
-    def show_sizes(self, stats: limpet.Stats, file_bytes: int, given_back: int) -> None:
-        """Show how big the history is: as JSON, as it is stored, and as a file."""
+    def show_sizes(self, stats: limpet.Stats, file_bytes: int, freed: int) -> None:
         sizes = {
             f"{stats.snapshots} states, as JSON": stats.logical_bytes,
             "the same, as stored": stats.stored_bytes,
@@ -157,11 +147,10 @@ class Stage:
         self.say(
             f"{'the file, compacted':<24}",
             (f"{size_text(file_bytes):>9}  ", "size"),
-            (f"with indexes; {size_text(given_back)} of log given back", "quiet"),
+            (f"with indexes; {size_text(freed)} of log freed", "quiet"),
         )
 
     def show_verdict(self, facts: Iterable[Fact]) -> bool:
-        """Show each fact with its mark; tell whether all of them hold."""
         failed = 0
         for fact, holds in facts:
             self.say(("✓ " if holds else "✗ FAILED: ", "good" if holds else "bad"), fact)
@@ -170,8 +159,8 @@ class Stage:
         if failed:
             self.say((f"{count_text(failed, 'check')} failed.", "bad"))
         else:
-            self.say(("Everything holds.", "good"), " Nothing acknowledged was lost,")
-            self.say("nothing was done twice, and every moment can be gone back to.")
+            self.say(("All checks passed.", "good"), " No acknowledged step was lost or repeated,")
+            self.say("and every step can be restored.")
         self._console.print()
         return not failed
 
@@ -180,8 +169,8 @@ def _forked(node: Node) -> bool:
     return "~" in node.info.scope.scope_id
 
 
-def _drawn(cell: Cell, story: Story) -> tuple[str, str]:
-    """Return a character and its style: a colour for each process, and a mark for the kill."""
+def _styled(cell: RailCell, story: Story) -> tuple[str, str]:
+    """Return a character and its style: a colour for each process, `✗` for the kill."""
     if cell.node is None:
         return cell.char, ""
     if _forked(cell.node):

@@ -1,4 +1,4 @@
-"""Content blocks that say in `type` what they are: Anthropic's, OpenAI's, LangChain's, MCP's."""
+"""The content blocks of each framework: those with a `type`, and those named by a key."""
 
 from typing import NamedTuple
 
@@ -48,15 +48,15 @@ _MEDIA = {
 }
 
 
-class Read(NamedTuple):
-    """What a block holds, and whose way of writing it that is, if only one writes so."""
+class TypedBlock(NamedTuple):
+    """The parts of a block, and the framework that writes it so, if only one does."""
 
     parts: list[Part]
     family: str | None
 
 
-def read_typed(block: Fields, within: Within) -> Read | None:
-    """Return the parts that a block with a `type` stands for; None if it is not known."""
+def read_typed(block: Fields, within: Within) -> TypedBlock | None:
+    """Read a block with a `type`: Anthropic's, OpenAI's, LangChain's, MCP's. None if unknown."""
     type = text_of(block, "type") or ""
     for table, thinking in ((_TEXTS, False), (_THOUGHTS, True)):
         if type in table:
@@ -65,32 +65,28 @@ def read_typed(block: Fields, within: Within) -> Read | None:
             if not isinstance(said, str):
                 return None
             part = Text(said, thinking=True) if thinking else text_or_media(said)
-            return Read([part, *rest(block, field)], family)  # the rest: citations, annotations
+            return TypedBlock([part, *rest(block, field)], family)  # citations, annotations
     if type == "refusal" and isinstance(block.get("refusal"), str):
-        return Read([refused(block["refusal"]), *rest(block, "refusal")], "openai")
+        return TypedBlock([refused(block["refusal"]), *rest(block, "refusal")], "openai")
     if type == "redacted_thinking":
-        return Read([Text("(redacted)", thinking=True)], "anthropic")
+        return TypedBlock([Text("(redacted)", thinking=True)], "anthropic")
     if type in _MEDIA:
         kind, family = _MEDIA[type]
         media, said = read_media(block, kind), text_of(block, "transcript")
         spoken: list[Part] = [] if said is None else [Text(said)]
-        return None if media is None else Read([*spoken, media], family)
+        return None if media is None else TypedBlock([*spoken, media], family)
     tool = _tool(type, block, within)
-    return None if tool is None else Read([tool], _family(type))
+    family = "langgraph" if type == "tool_call" else "anthropic"
+    return None if tool is None else TypedBlock([tool], family)
 
 
 def refused(said: str) -> Text:
-    """Return what a model said instead of an answer, told apart from one."""
     return Text(f"refused: {said}")
-
-
-def _family(type: str) -> str:
-    return "langgraph" if type == "tool_call" else "anthropic"
 
 
 def _tool(type: str, block: Fields, within: Within) -> Part | None:
     name = text_of(block, "name")
-    if type.endswith("tool_use") and name is not None:  # also those that a server calls
+    if type.endswith("tool_use") and name is not None:  # also server_tool_use
         return Call(name, block.get("input", {}), text_of(block, "id"))
     if type.endswith("tool_result") and "tool_use_id" in block:
         result = Result(within(block.get("content")), block.get("is_error") is True)
@@ -101,7 +97,7 @@ def _tool(type: str, block: Fields, within: Within) -> Part | None:
 
 
 def read_tool_call(given: JSON) -> tuple[Part, str | None]:
-    """Return one of a message's `tool_calls`, and whose way of writing it that is."""
+    """Read one of a message's `tool_calls`; also return the framework that writes it so."""
     if not isinstance(given, dict):
         return Value(given), None
     id = text_of(given, "id")
@@ -120,13 +116,13 @@ def read_tool_call(given: JSON) -> tuple[Part, str | None]:
 
 
 def parsed(arguments: JSON) -> JSON:
-    """Return the arguments of a call that are written as JSON in a text; others as they are."""
+    """Parse arguments that are written as JSON in a text; return others as they are."""
     if not isinstance(arguments, str):
         return arguments
     if not arguments.strip():
         return {}
     try:
-        # A space before it lets integers of any length be read as they are.
+        # The space makes the codec read integers of any length exactly.
         value = codec.decode(b" " + arguments.encode("utf-8", "surrogatepass"))
     except Corrupt:
         return arguments
@@ -134,7 +130,6 @@ def parsed(arguments: JSON) -> JSON:
 
 
 def _is_shallow(value: JSON) -> bool:
-    """Tell whether a value is nested no deeper than a state can be."""
     level = [value]
     for _ in range(limits.DEPTH_MAX):
         level = [
@@ -148,15 +143,16 @@ def _is_shallow(value: JSON) -> bool:
     return False
 
 
-# OpenAI's items other than messages: thoughts, calls and what they gave, each on its own.
+# OpenAI
 
 _INPUTS = ("arguments", "args", "input", "action", "queries", "code", "parameters")
 _OUTPUTS = (("error", True), ("output", False), ("outputs", False), ("results", False))
 
 
 def read_item(item: Fields, within: Within) -> tuple[str, list[Part]] | None:
-    """Return the role and the parts of one of OpenAI's items other than a message; None if it is
-    none: `function_call`, `function_call_output`, `reasoning`, and the calls of built-in tools.
+    """Return the role and the parts of an item that is not a message; None if it is unknown.
+
+    Items: `function_call`, `function_call_output`, `reasoning`, and the calls of built-in tools.
     """
     type = text_of(item, "type") or ""
     id = text_of(item, "call_id", "id")
@@ -199,12 +195,10 @@ def _thoughts(item: Fields) -> list[Part] | None:
     return [Text("(redacted)", thinking=True)] if is_known else None
 
 
-# The content blocks of Strands, in TypeScript and in Python, and of Bedrock, where they come from.
-#
-# A block is an object with one key, which says what it is: `{"toolUse": {...}}`.
+# Strands and Bedrock: a block is an object with one key, `{"toolUse": {...}}`.
 
 _STRANDS_MEDIA = ("image", "document", "audio", "video")
-STRANDS_KEYS = frozenset(
+_STRANDS_KEYS = frozenset(
     {
         *_STRANDS_MEDIA,
         "toolUse",
@@ -220,8 +214,7 @@ STRANDS_KEYS = frozenset(
 )
 
 
-def read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
-    """Return the parts of one block, none for a mere marker; None if it is not such a block."""
+def _read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
     if key == "json":
         return [Value(value)]
     if not isinstance(value, dict):
@@ -229,7 +222,9 @@ def read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
     if key in _STRANDS_MEDIA:
         return _some(read_media(value, key))
     if key == "toolUse":
-        return _strands_call(value)
+        name = text_of(value, "name")
+        arguments, id = value.get("input", {}), text_of(value, "toolUseId")
+        return None if name is None else [Call(name, arguments, id)]
     if key == "toolResult":
         result = Result(within(value.get("content")), value.get("status") == "error")
         return [Answer(None, text_of(value, "toolUseId"), result)]
@@ -240,13 +235,6 @@ def read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
     if key in ("citations", "citationsContent"):
         return _cited(value)
     return _reasoning(value)
-
-
-def _strands_call(value: Fields) -> list[Part] | None:
-    name = text_of(value, "name")
-    if name is None:
-        return None
-    return [Call(name, value.get("input", {}), text_of(value, "toolUseId"))]
 
 
 def _reasoning(value: Fields) -> list[Part] | None:
@@ -278,15 +266,14 @@ def _some(media: Media | None) -> list[Part] | None:
     return None if media is None else [media]
 
 
-# The parts of Genkit's messages: objects in which one key says what they are.
+# Genkit
 
-GENKIT_KEYS = frozenset(
+_GENKIT_KEYS = frozenset(
     {"toolRequest", "toolResponse", "media", "reasoning", "data", "custom", "resource"}
 )
 
 
-def read_genkit(key: str, value: JSON, within: Within) -> list[Part] | None:
-    """Return the parts that stand for one of Genkit's; None if it is not one of them."""
+def _read_genkit(key: str, value: JSON, within: Within) -> list[Part] | None:
     if key in ("data", "custom"):
         return [Value(value)]
     if key == "reasoning":
@@ -295,31 +282,27 @@ def read_genkit(key: str, value: JSON, within: Within) -> list[Part] | None:
         return None
     if key == "toolRequest":
         name = text_of(value, "name")
-        return None if name is None else [Call(name, value.get("input", {}), _ref(value))]
+        arguments, id = value.get("input", {}), text_of(value, "ref")
+        return None if name is None else [Call(name, arguments, id)]
     if key == "toolResponse":
         parts = (*within(value.get("output")), *within(value.get("content")))
-        return [Answer(text_of(value, "name"), _ref(value), Result(parts))]
+        return [Answer(text_of(value, "name"), text_of(value, "ref"), Result(parts))]
     url = text_of(value, "url", "uri")
     return None if url is None else [media_at(url, text_of(value, "contentType"))]
 
 
-def _ref(value: Fields) -> str | None:
-    return text_of(value, "ref")
-
-
-# The parts of Gemini's messages, in the spellings of its API and of its Python library.
+# Gemini, in the spellings of its API and of its Python library
 
 _CALLS = ("functionCall", "function_call")
 _ANSWERS = ("functionResponse", "function_response")
-GEMINI_MEDIA = frozenset({"inlineData", "inline_data", "fileData", "file_data"})
-GEMINI_KEYS = frozenset({*_CALLS, *_ANSWERS, *GEMINI_MEDIA})
+_GEMINI_MEDIA = frozenset({"inlineData", "inline_data", "fileData", "file_data"})
+_GEMINI_KEYS = frozenset({*_CALLS, *_ANSWERS, *_GEMINI_MEDIA})
 
 
-def read_gemini(key: str, value: JSON, within: Within) -> list[Part] | None:
-    """Return the parts that stand for one of Gemini's; None if it is not one of them."""
+def _read_gemini(key: str, value: JSON, within: Within) -> list[Part] | None:
     if not isinstance(value, dict):
         return None
-    if key in GEMINI_MEDIA:
+    if key in _GEMINI_MEDIA:
         media = read_media(value, kind_of(mime_of(value)))
         return None if media is None else [media]
     name = text_of(value, "name")
@@ -329,19 +312,26 @@ def read_gemini(key: str, value: JSON, within: Within) -> list[Part] | None:
         given = value.get("args")
         call = Call(name, {} if given is None else given, text_of(value, "id"))
         return [call, *rest(value, "name", "id", "args")]
-    return [_answer(name, value, within)]
-
-
-def _answer(name: str, value: Fields, within: Within) -> Answer:
     given = value.get("response")
-    # What a tool gave is under `output`, or under `error` if it failed.
+    # A tool's result is under `output`, or under `error` if it failed.
     is_error = isinstance(given, dict) and given.get("error") is not None and "output" not in given
     more = rest(value, "name", "id", "response", "parts")
     result = Result((*within(given), *within(value.get("parts")), *more), is_error)
-    return Answer(name, text_of(value, "id"), result)
+    return [Answer(name, text_of(value, "id"), result)]
 
 
-# LangChain's messages, as LangGraph keeps them, in their three forms of JSON.
+KEYED_BLOCKS = (
+    (_STRANDS_KEYS, _read_strands, "strands"),
+    (_GENKIT_KEYS, _read_genkit, "genkit"),
+    (_GEMINI_KEYS, _read_gemini, "gemini"),
+)
+"""The keys that name a block, its reader (which returns None if it does not fit), the framework."""
+
+RESULT_KEYS = {"text", "media", *_STRANDS_KEYS, *_GEMINI_MEDIA}
+"""The keys of blocks that a tool result may hold."""
+
+
+# LangChain, as LangGraph stores its messages
 
 _ROLES = {
     "human": "user",
@@ -353,17 +343,15 @@ _ROLES = {
 }
 
 
-class Unwrapped(NamedTuple):
-    """A message of LangChain's: who said it, and its fields."""
-
+class LangChainMessage(NamedTuple):
     role: str
     fields: Fields
 
 
-def unwrap(message: Fields) -> Unwrapped | None:
-    """Return what a message of LangChain's holds, in whichever form it is; None if it is none.
+def read_langchain(message: Fields) -> LangChainMessage | None:
+    """Return the role and the fields of a LangChain message; None if it is not one.
 
-    The forms: `{"type": "human", "content": ...}`, `{"type": "human", "data": {...}}` and
+    It has three forms: `{"type": "human", "content": ...}`, `{"type": "human", "data": {...}}` and
     `{"lc": 1, "type": "constructor", "id": [..., "HumanMessage"], "kwargs": {...}}`.
     """
     fields: JSON = message
@@ -375,17 +363,12 @@ def unwrap(message: Fields) -> Unwrapped | None:
             return None
         if "content" not in message:
             fields = message.get("data")
-    role = _role(kind or "")
+    role = _ROLES.get((kind or "").removesuffix("Chunk").removesuffix("Message").lower())
     if role is None or not isinstance(fields, dict) or "content" not in fields:
         return None
-    return Unwrapped(text_of(fields, "role") or role if role == "chat" else role, fields)
+    return LangChainMessage(text_of(fields, "role") or role if role == "chat" else role, fields)
 
 
 def _class_of(id: JSON) -> str | None:
     last = id[-1] if isinstance(id, list) and id else None
     return last if isinstance(last, str) else None
-
-
-def _role(kind: str) -> str | None:
-    """Return the role that the name of a type or of a class stands for."""
-    return _ROLES.get(kind.removesuffix("Chunk").removesuffix("Message").lower())

@@ -1,15 +1,15 @@
-"""Where in a state the messages are."""
+"""Finds the messages in a state."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
-from limpet.views.chat.blocks import unwrap
+from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
 
-# The ways to the object that holds the list: the state itself, LangGraph's checkpoint and what
-# its `get_state` gives, the files of Strands, and those of Genkit.
-_WAYS: tuple[tuple[str, ...], ...] = (
+# Paths to the object that holds the list: the state itself, LangGraph's checkpoint and the result
+# of its `get_state`, the files of Strands, and those of Genkit.
+_HOLDER_PATHS: tuple[tuple[str, ...], ...] = (
     (),
     ("channel_values",),
     ("values",),
@@ -22,8 +22,8 @@ _PROMPTS = ("systemPrompt", "system_prompt", "system")
 _ITEMS = ("message", "reasoning")
 
 
-class Place(NamedTuple):
-    """A list of messages: where it is, and the system prompt beside it."""
+class MessageList(NamedTuple):
+    """A list of messages, its JSON Pointer, and the system prompt next to it."""
 
     path: str
     messages: list[JSON]
@@ -31,37 +31,37 @@ class Place(NamedTuple):
     prompt_key: str | None = None
 
 
-class Nodes(NamedTuple):
-    """What several agents gave: where it stands, the task, and each with its name."""
+class AgentResults(NamedTuple):
+    """The results of several agents by agent name, their JSON Pointer, and the task."""
 
     path: str
     task: JSON
     results: list[tuple[str, Fields]]
 
 
-def find_messages(state: JSON) -> Place | None:
-    """Return the first list of messages that is not empty, or has a system prompt beside it."""
+def find_messages(state: JSON) -> MessageList | None:
+    """Return the first list of messages that is not empty or has a system prompt next to it."""
     if isinstance(state, list):
-        return Place("", state) if _are_messages(state) else None
-    for way, holder in _holders(state):
+        return MessageList("", state) if _are_messages(state) else None
+    for path, holder in _holders(state):
         prompt_key = next((key for key in _PROMPTS if _is_prompt(holder.get(key))), None)
         prompt = None if prompt_key is None else holder[prompt_key]
         messages = holder.get("messages")
-        # The name is enough: messages of an unknown kind are messages.
+        # The name is enough, whatever the messages look like.
         if isinstance(messages, list) and (messages or prompt):
-            return Place(_pointer(*way, "messages"), messages, prompt, prompt_key)
+            return MessageList(_pointer(*path, "messages"), messages, prompt, prompt_key)
         for name in _LISTS:
             found = holder.get(name)
             if isinstance(found, list) and _are_messages(found):
                 if prompt is None and isinstance(holder.get("instructions"), str):
                     prompt_key, prompt = "instructions", holder["instructions"]
-                return Place(_pointer(*way, name), found, prompt, prompt_key)
+                return MessageList(_pointer(*path, name), found, prompt, prompt_key)
     return None
 
 
-def find_nodes(state: JSON) -> Nodes | None:
-    """Return what several agents of Strands gave, in TypeScript or in Python."""
-    for way, holder in _holders(state):
+def find_agent_results(state: JSON) -> AgentResults | None:
+    """Return the results of a Strands multi-agent state, from TypeScript or Python."""
+    for path, holder in _holders(state):
         inner = holder.get("state")
         if not isinstance(inner, dict) or not ({"orchestratorId", "orchestrator_id"} & {*holder}):
             continue
@@ -74,17 +74,17 @@ def find_nodes(state: JSON) -> Nodes | None:
             results = [(name, each) for name, each in named.items() if isinstance(each, dict)]
         if results or task:
             key = "results" if isinstance(listed, list) else "node_results"
-            return Nodes(_pointer(*way, "state", key), task, results)
+            return AgentResults(_pointer(*path, "state", key), task, results)
     return None
 
 
 def _holders(state: JSON) -> Iterator[tuple[tuple[str, ...], Fields]]:
-    for way in _WAYS:
+    for path in _HOLDER_PATHS:
         at = state
-        for key in way:
+        for key in path:
             at = at.get(key) if isinstance(at, dict) else None
         if isinstance(at, dict):
-            yield way, at
+            yield path, at
 
 
 def _pointer(*keys: str) -> str:
@@ -92,7 +92,6 @@ def _pointer(*keys: str) -> str:
 
 
 def _are_messages(found: list[JSON]) -> bool:
-    """Tell whether a list can be nothing else."""
     if not found:
         return False
     return _is_message(found[0]) or all(isinstance(each, str) for each in found)
@@ -109,4 +108,4 @@ def _is_message(value: JSON) -> bool:
         return not {"content", "parts", "tool_calls"}.isdisjoint(value)
     type = value.get("type")
     is_item = isinstance(type, str) and (type in _ITEMS or type.endswith(("_call", "_output")))
-    return is_item or unwrap(value) is not None
+    return is_item or read_langchain(value) is not None

@@ -1,6 +1,6 @@
-"""Images, documents, audio and video in the spellings of all frameworks: what can be told of them.
+"""Images, documents, audio and video, in the spellings of all frameworks.
 
-Bytes stand in a state as base64. They are measured, and never shown.
+States hold bytes as base64. Their size is shown, never the bytes.
 """
 
 import re
@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from limpet.model import JSON
 from limpet.views.chat.model import Fields, Media, Text, text_of
-from limpet.views.sizes import size_text
+from limpet.views.format import size_text
 
 _KINDS = ("image", "document", "audio", "video", "file")
 _HOLDERS = ("source", "image_url", "video_url", "file", "input_audio", "resource")
@@ -24,7 +24,7 @@ _DOCUMENTS = {
     "csv": "text/csv",
     "html": "text/html",
 }
-_ENCODED = "__bytes_encoded__"  # how Strands in Python marks bytes
+_ENCODED = "__bytes_encoded__"  # written by Strands for Python
 _BASE64_CHARS_MIN = 256  # shorter ones may be ids, keys or digests, which are worth seeing
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _DATA_URL = re.compile(
@@ -33,7 +33,7 @@ _DATA_URL = re.compile(
 
 
 def read_media(block: Fields, kind: str) -> Media | None:
-    """Return what a block says of a file, or None if it neither holds one nor says where it is."""
+    """Return the file that a block holds or links to, None if there is none."""
     holder = next((held for name in _HOLDERS if isinstance(held := block.get(name), dict)), {})
     places = [
         place if isinstance(place, dict) else {"uri": place}
@@ -41,7 +41,7 @@ def read_media(block: Fields, kind: str) -> Media | None:
         for name in _PLACES
         if (place := held.get(name)) is not None
     ]
-    # What stands further in is nearer to the file.
+    # Inner objects describe the file more precisely.
     all_fields: list[Fields] = [*places, holder, block]
     mime = _first(all_fields, _MIMES) or _mime(kind, _first(all_fields, ("format",)))
     name = _first([holder, block], _NAMES)
@@ -52,12 +52,7 @@ def read_media(block: Fields, kind: str) -> Media | None:
         is_plain = holder.get("type") == "text"
         size = len(data.encode("utf-8", "replace")) if is_plain else base64_bytes(data)
         return Media(kind, name, mime, size)
-    return _link(_first(all_fields, _LINKS), kind, name, mime, block, holder)
-
-
-def _link(
-    url: str | None, kind: str, name: str | None, mime: str | None, block: Fields, holder: Fields
-) -> Media | None:
+    url = _first(all_fields, _LINKS)
     if url is not None:
         return media_at(url, mime, kind=kind, name=name)
     has_id = text_of(holder, "file_id") or text_of(block, "file_id")
@@ -67,36 +62,32 @@ def _link(
 def media_at(
     url: str, mime: str | None, *, kind: str | None = None, name: str | None = None
 ) -> Media:
-    """Return the file that a URL leads to, or holds."""
     if _is_data(url):
         return _from_data_url(url, kind, name, mime)
     return Media(kind or kind_of(mime), name, mime, None, url)
 
 
 def text_or_media(text: str) -> Text | Media:
-    """Return what was said; a text that is nothing but the URL of its own bytes is a file."""
+    """Return a text; one that is only a `data:` URL is a file."""
     return media_at(text, None) if _DATA_URL.fullmatch(text) else Text(text)
 
 
 def mime_of(block: Fields) -> str | None:
-    """Return the type that a block says its file has."""
     return text_of(block, *_MIMES)
 
 
 def kind_of(mime: str | None) -> str:
-    """Return what people call a file of such a type."""
     kind = (mime or "").partition("/")[0]
     return kind if kind in _KINDS else "document" if mime in _DOCUMENTS.values() else "file"
 
 
 def base64_bytes(text: str) -> int:
-    """Return how many bytes a base64 text stands for."""
     chars = len(text) - sum(map(text.count, "\r\n \t="))
     return chars * 3 // 4
 
 
 def without_base64(value: JSON) -> JSON:
-    """Return a value in which long base64 and URLs that hold bytes have given way to their size."""
+    """Return a value in which long base64 and `data:` URLs are replaced by their size."""
     if isinstance(value, str):
         if _DATA_URL.fullmatch(value):
             media = media_at(value, None)

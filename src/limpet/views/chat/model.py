@@ -1,26 +1,24 @@
-"""What a chat consists of, whatever framework its messages came from."""
+"""The model of a chat: turns and their parts, and what of a message is never shown."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from limpet.model import JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Something that was said, or only thought."""
-
     text: str
     thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, document, audio, video or other file, named and never shown.
+    """An image, document, audio, video or other file.
 
-    `size` is the number of its bytes if they stand in the state, else None. `url` is where it is
-    if it is only a link; it is never one that holds the bytes.
+    `size` is the number of its bytes if the state holds them. `url` is set if it is only a link; it
+    is never a `data:` URL.
     """
 
     kind: str
@@ -32,9 +30,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A part that no shape knows, or JSON that a tool gave: shown as it is, never lost."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    """An unknown part, or the JSON result of a tool: shown as it is."""
 
     value: JSON
 
@@ -44,19 +40,13 @@ Inner: TypeAlias = Text | Media | Value
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool gave."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
     parts: tuple[Inner, ...]
     is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a tool, with its result if that stands later in the list."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    """A tool call, with its result if a later message has it."""
 
     name: str
     arguments: JSON
@@ -66,9 +56,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A result whose call is not in the list, or stands after it."""
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    """A tool result whose call is not among the messages before it."""
 
     name: str | None
     id: str | None
@@ -79,14 +67,12 @@ Part: TypeAlias = Text | Media | Call | Answer | Value
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What somebody said at once.
+class ChatTurn:
+    """One message.
 
-    `role` is system, user, assistant or tool, or what the message says, or `message` if it says
-    nothing. `index` is its place in the list; -1 for a system prompt that stands beside it.
+    `role` is system, user, assistant or tool, another role that the message names, or `message` if
+    it names none. `index` is its position in the list; -1 for a system prompt outside it.
     """
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     role: str
     name: str | None
@@ -96,34 +82,29 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """The messages of a state. A turn that held only results of calls above it is left out.
+    """The messages of a state. A turn that held only results of earlier calls is left out.
 
     `shape` is strands, genkit, gemini, anthropic, openai, langgraph or plain. `path` is the JSON
     Pointer of the list of messages.
     """
 
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
     shape: str
     path: str
-    turns: tuple[Turn, ...]
+    turns: tuple[ChatTurn, ...]
 
 
 Fields: TypeAlias = Mapping[str, Any]
 Within: TypeAlias = Callable[[JSON], tuple[Inner, ...]]
-"""Reads what stands inside a result."""
+"""Reads the content of a tool result."""
 
 
 def text_of(fields: Fields, *names: str) -> str | None:
-    """Return the first of the fields that is text and not empty, or None."""
     for name in names:
         value = fields.get(name)
         if isinstance(value, str) and value:
             return value
     return None
 
-
-# What a message holds that no shape knows: it is kept, unless it is only for programs.
 
 SEALS: Final = frozenset(
     {
@@ -135,28 +116,28 @@ SEALS: Final = frozenset(
         "encrypted_content",
     }
 )
-"""Members of messages and of their blocks that are for programs only."""
+"""Members of messages and of their blocks that only programs read."""
 
 TECHNICAL: Final = SEALS | {
-    # What it is called and where it stands.
+    # Name and position.
     *("id", "uuid", "message_id", "messageId", "trackingId", "tracking_id"),
     *("type", "object", "role", "index"),
-    # When it was said.
+    # Times.
     *("timestamp", "created", "created_at", "createdAt", "updated_at", "updatedAt"),
-    # What the model used and why it stopped.
+    # Usage, and why the model stopped.
     *("model", "usage", "usage_metadata", "usageMetadata", "response_metadata"),
     *("stop_reason", "stopReason", "stop_sequence", "finish_reason", "finishReason"),
-    # LangChain's marks, and the pieces of calls that it keeps beside the calls.
+    # Internals of LangChain.
     *("$message", "$message+", "example", "chunk_position", "tool_call_chunks"),
     *("__openai_function_call_ids__", "__gemini_function_call_thought_signatures__"),
 }
-"""All members of a message that are never shown. Whatever else is in it is."""
+"""All members of a message that are never shown."""
 
-_ORDINARY = ("completed", "success")  # a `status` that says that there is nothing to say
+_ORDINARY = ("completed", "success")  # values of `status` that say nothing
 
 
 def rest(fields: Fields, *known: str) -> list[Value]:
-    """Return the members that are neither known nor technical nor empty, as one value if any."""
+    """Return the members that are not known, technical or empty, as at most one value."""
     left = {
         name: value
         for name, value in fields.items()

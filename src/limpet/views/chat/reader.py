@@ -1,62 +1,110 @@
-"""One message after the other, of any shape, and the shape that they turn out to have."""
+"""Reads the messages of a state, whatever framework wrote them."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from limpet.model import JSON
-from limpet.views.chat import blocks
-from limpet.views.chat.blocks import parsed, read_item, read_tool_call, read_typed, refused, unwrap
+from limpet.views.chat.blocks import (
+    KEYED_BLOCKS,
+    RESULT_KEYS,
+    parsed,
+    read_item,
+    read_langchain,
+    read_tool_call,
+    read_typed,
+    refused,
+)
+from limpet.views.chat.locate import find_agent_results, find_messages
 from limpet.views.chat.media import base64_bytes, text_or_media
 from limpet.views.chat.model import (
     SEALS,
     Answer,
     Call,
+    Chat,
+    ChatTurn,
     Fields,
     Inner,
     Media,
     Part,
     Result,
     Text,
-    Turn,
     Value,
     rest,
     text_of,
 )
-
-# What a message holds beside its content: thoughts, calls, what was spoken or refused.
-#
-# Each function takes what it understands out of the members, so that what is left can be kept.
+from limpet.views.chat.pairing import pair
 
 Left: TypeAlias = dict[str, Any]
-"""The members of a message that nothing was made of yet."""
+"""The members of a message that were not read yet: each `_take_*` removes what it reads."""
 
 _THOUGHTS = ("reasoning_content", "reasoning")
+_ROLES = {
+    "model": "assistant",
+    "agent": "assistant",
+    "ai": "assistant",
+    "bot": "assistant",
+    "human": "user",
+    "function": "tool",
+}
+_NO_ROLE = "message"
 
 
-def take_text(left: Left, name: str) -> str | None:
-    """Take a member that is text and not empty, or None."""
+def read_chat(state: JSON) -> Chat | None:
+    """Return the messages of a state as a chat, None if it has none.
+
+    Takes any JSON, in time linear in its size. In the state of several agents, the result of each
+    is a turn under its name.
+    """
+    reader = _MessageReader()
+    found = find_messages(state)
+    if found is not None:
+        turns = [reader.read(each, index) for index, each in enumerate(found.messages)]
+        prompt = None if found.prompt is None else reader.read_prompt(found.prompt)
+        return Chat(reader.shape, found.path, pair([prompt, *turns] if prompt else turns))
+    agents = find_agent_results(state)
+    if agents is None:
+        return None
+    turns = [reader.read_result(*each, index) for index, each in enumerate(agents.results)]
+    if agents.task:
+        turns.insert(0, reader.read({"role": "user", "content": agents.task}, -1))
+    return Chat("strands", agents.path, pair(turns))
+
+
+def other_values(state: JSON, chat: Chat) -> Iterator[tuple[str, JSON]]:
+    """Yield the values of a state that are not part of its chat, by name: `values.mood`."""
+    found = find_messages(state)
+    keys = chat.path.split("/")[1:]
+    shown = {keys[-1], None if found is None else found.prompt_key} if keys else set()
+    at, above = state, ""
+    for depth, key in enumerate(keys, start=1):
+        hidden = shown if depth == len(keys) else {key}
+        yield from ((above + name, value) for name, value in at.items() if name not in hidden)
+        at, above = at[key], f"{above}{key}."
+
+
+def _take_text(left: Left, name: str) -> str | None:
     found = text_of(left, name)
     if found is not None:
         del left[name]
     return found
 
 
-def take_fields(left: Left, name: str) -> Left:
-    """Take a member that is an object, as members of its own."""
+def _take_fields(left: Left, name: str) -> Left:
     found = left.get(name)
     return dict(left.pop(name)) if isinstance(found, dict) else {}
 
 
-def take_thoughts(*members: Left) -> list[Part]:
-    """Take what was thought, once if it is there under several names."""
-    found = [take_text(left, name) for left in members for name in _THOUGHTS]
+def _take_thoughts(*members: Left) -> list[Part]:
+    """Take the thoughts; the same text under two names counts once."""
+    found = [_take_text(left, name) for left in members for name in _THOUGHTS]
     return [Text(said, thinking=True) for said in dict.fromkeys(found) if said is not None]
 
 
-def take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part], list[str]]:
-    """Take the calls, without those in `known`; and whose way of writing them it is.
+def _take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part], list[str]]:
+    """Take the tool calls that are not in `known`; also return the frameworks that write them so.
 
-    `older` are the members that LangChain keeps as a model gave them, often for a second time.
+    `older` is LangChain's `additional_kwargs`, which often repeats the calls.
     """
     given = left.pop("tool_calls", None)
     same = older.pop("tool_calls", None)
@@ -70,7 +118,7 @@ def take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part], 
         if not isinstance(part, Call) or part.id not in ids:
             found.append(part)
     names = {part.name for part in [*known, *found] if isinstance(part, Call)}
-    for members in (left, older):  # as OpenAI wrote the only call before 2024
+    for members in (left, older):  # OpenAI's format before 2024
         only = members.pop("function_call", None)
         part = read_tool_call({"function": only})[0]
         is_known = members is older and isinstance(part, Call) and part.name in names
@@ -81,8 +129,8 @@ def take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part], 
     return found, families
 
 
-def take_spoken(*members: Left) -> list[Part]:
-    """Take what was said as audio, and what was said instead of an answer."""
+def _take_spoken(*members: Left) -> list[Part]:
+    """Take audio and refusals."""
     found: list[Part] = []
     for left in members:
         audio = left.get("audio")
@@ -93,24 +141,13 @@ def take_spoken(*members: Left) -> list[Part]:
             found += [] if said is None else [Text(said)]
             size = None if data is None else base64_bytes(data)
             found.append(Media("audio", text_of(audio, "id"), None, size))
-        refusal = take_text(left, "refusal")
+        refusal = _take_text(left, "refusal")
         found += [] if refusal is None else [refused(refusal)]
     return found
 
 
-_ROLES = {
-    "model": "assistant",
-    "agent": "assistant",
-    "ai": "assistant",
-    "bot": "assistant",
-    "human": "user",
-    "function": "tool",
-}
-_NO_ROLE = "message"
-
-
-class Reader:
-    """Reads messages, and remembers whose way of writing them it met."""
+class _MessageReader:
+    """Reads messages, and counts which framework's formats they have."""
 
     def __init__(self) -> None:
         self._sure: Counter[str] = Counter()
@@ -118,27 +155,25 @@ class Reader:
 
     @property
     def shape(self) -> str:
-        """Whose messages they are, by what most of them have that no others have."""
-        # LangGraph's messages hold the blocks of the models behind it, and Gemini's have roles that
-        # are Genkit's too.
+        """The framework that wrote most of the messages."""
+        # LangGraph's messages hold the blocks of other models, and Gemini shares roles with Genkit.
         for family in ("langgraph", "gemini"):
             if self._sure[family]:
                 return family
         votes = self._sure or self._unsure
         return votes.most_common(1)[0][0] if votes else "plain"
 
-    def read(self, message: JSON, index: int) -> Turn:
-        """Return a message as a turn: what is not understood is in it as it is."""
+    def read(self, message: JSON, index: int) -> ChatTurn:
         if isinstance(message, str):
-            return Turn(_NO_ROLE, None, (Text(message),), index)
+            return ChatTurn(_NO_ROLE, None, (Text(message),), index)
         if not isinstance(message, dict):
-            return Turn(_NO_ROLE, None, (Value(message),), index)
+            return ChatTurn(_NO_ROLE, None, (Value(message),), index)
         around: list[Value] = []
         inner = message.get("message")
         if "role" not in message and isinstance(inner, dict) and "role" in inner:
             around = rest(message, "message")
-            message = inner  # one of a log of messages, with its number and its time
-        found = unwrap(message)
+            message = inner  # an entry of a message log
+        found = read_langchain(message)
         if found is not None:
             self._sure["langgraph"] += 1
             if found.fields is not message:
@@ -151,13 +186,12 @@ class Reader:
             self._sure["genkit"] += 1
         return self._turn(message, _ROLES.get(role, role), index, around)
 
-    def system(self, prompt: JSON) -> Turn | None:
-        """Return a system prompt that stands beside the messages; None if it is empty."""
+    def read_prompt(self, prompt: JSON) -> ChatTurn | None:
         parts = self._blocks(prompt)
-        return Turn("system", None, tuple(parts), -1) if parts and prompt else None
+        return ChatTurn("system", None, tuple(parts), -1) if parts and prompt else None
 
-    def node(self, name: str, result: Fields, index: int) -> Turn:
-        """Return what one of several agents gave, as a turn under its name."""
+    def read_result(self, name: str, result: Fields, index: int) -> ChatTurn:
+        """Return the result of one of several agents as a turn under its name."""
         self._sure["strands"] += 1
         inner = result.get("result")
         held: Fields = inner if isinstance(inner, dict) else result
@@ -169,36 +203,36 @@ class Reader:
         parts = self._blocks(held["content"]) if "content" in held else [Value(result)]
         if result.get("error") is not None:
             parts.append(Value({"error": result["error"]}))
-        return Turn("assistant", name, tuple(parts), index)
+        return ChatTurn("assistant", name, tuple(parts), index)
 
-    def _without_role(self, message: Fields, index: int) -> Turn:
+    def _without_role(self, message: Fields, index: int) -> ChatTurn:
         found = read_item(message, self._within)
         if found is not None:
             self._sure["openai"] += 1
-            return Turn(found[0], None, tuple(found[1]), index)
-        return Turn(_NO_ROLE, None, tuple(self._block(message)), index)
+            return ChatTurn(found[0], None, tuple(found[1]), index)
+        return ChatTurn(_NO_ROLE, None, tuple(self._block(message)), index)
 
-    def _turn(self, message: Fields, role: str, index: int, around: list[Value]) -> Turn:
-        """Read a message; `around` is what the object that it stood in held besides it."""
+    def _turn(self, message: Fields, role: str, index: int, around: list[Value]) -> ChatTurn:
+        """Read a message; `around` are the other members of the object that wraps it."""
         left = dict(message)
-        name = take_text(left, "name")
+        name = _take_text(left, "name")
         content = message["content"] if "content" in message else message.get("parts")
         call_id = text_of(message, "tool_call_id")
         if role == "tool" and (call_id is not None or isinstance(content, str)):
-            return Turn(role, name, (self._answer(left, name, around),), index)
-        older = take_fields(left, "additional_kwargs")
-        parts = [*take_thoughts(left, older), *self._content(left)]
-        calls, families = take_calls(left, older, parts)
+            return ChatTurn(role, name, (self._answer(left, name, around),), index)
+        older = _take_fields(left, "additional_kwargs")
+        parts = [*_take_thoughts(left, older), *self._content(left)]
+        calls, families = _take_calls(left, older, parts)
         self._sure.update(families)
-        parts += [*calls, *take_spoken(left, older)]
+        parts += [*calls, *_take_spoken(left, older)]
         if not parts and "content" not in message and "parts" not in message:
             parts = [Value({key: value for key, value in message.items() if key != "role"})]
         else:
             parts += [*rest(left), *rest(older)]
-        return Turn(role, name, (*parts, *around), index)
+        return ChatTurn(role, name, (*parts, *around), index)
 
     def _answer(self, left: Left, name: str | None, around: list[Value]) -> Part:
-        id = take_text(left, "tool_call_id")
+        id = _take_text(left, "tool_call_id")
         if id is not None:
             self._sure["openai"] += 1
         content = left.pop("content" if "content" in left else "parts", None)
@@ -209,14 +243,14 @@ class Reader:
         for field in ("args", "arguments"):  # a call and its result in one message
             if id is None and name is not None and given is None and field in left:
                 given = [parsed(left.pop(field))]
-        # What else there is goes where the result goes: into its call.
+        # Other members move with the result into its call.
         result = Result((*self._within(content), *rest(left), *around), is_error)
         if given is not None and name is not None:
             return Call(name, given[0], None, result)
         return Answer(name, id, result)
 
     def _content(self, left: Left) -> list[Part]:
-        """Take the content, which some write both as a text and in parts."""
+        """Take the content; some frameworks write it both as a text and as parts."""
         content, parts = left.pop("content", None), self._blocks(left.pop("parts", None))
         said = "".join(p.text for p in parts if isinstance(p, Text) and not p.thinking)
         return parts if parts and content == said else [*self._blocks(content), *parts]
@@ -228,7 +262,7 @@ class Reader:
         return [part for block in blocks for part in self._block(block)]
 
     def _within(self, content: JSON) -> tuple[Inner, ...]:
-        """Read what stands in a result; a tool that gives back messages gives back JSON."""
+        """Read the content of a tool result; messages inside it are JSON."""
         if isinstance(content, list) and not any(map(_is_block, content)):
             return (Value(content),)
         if isinstance(content, dict) and not _is_block(content):
@@ -258,7 +292,7 @@ class Reader:
         return self._keyed(block)
 
     def _keyed(self, block: Fields) -> list[Part]:
-        """Read a block in which a key says what it is; several keys are several parts."""
+        """Read a block that is named by its key; several keys are several parts."""
         parts: list[Part] = []
         left: dict[str, JSON] = {}
         is_known = False
@@ -281,7 +315,7 @@ class Reader:
         if key == "text" and isinstance(value, str):
             self._unsure["strands"] += 1
             return [text_or_media(value)]
-        for keys, read, family in _FAMILIES:
+        for keys, read, family in KEYED_BLOCKS:
             found = read(key, value, self._within) if key in keys else None
             if found is not None:
                 self._sure[family] += 1
@@ -289,18 +323,9 @@ class Reader:
         return None
 
 
-_FAMILIES = (
-    (blocks.STRANDS_KEYS, blocks.read_strands, "strands"),
-    (blocks.GENKIT_KEYS, blocks.read_genkit, "genkit"),
-    (blocks.GEMINI_KEYS, blocks.read_gemini, "gemini"),
-)
-_BLOCK_KEYS = {"text", "media", *blocks.STRANDS_KEYS, *blocks.GEMINI_MEDIA}
-
-
 def _is_block(value: JSON) -> bool:
-    """Tell whether a part of a result is content, and not just any JSON."""
     if not isinstance(value, dict):
         return isinstance(value, str)
     return isinstance(value.get("type"), str) or (
-        len(value) == 1 and not _BLOCK_KEYS.isdisjoint(value)
+        len(value) == 1 and not RESULT_KEYS.isdisjoint(value)
     )

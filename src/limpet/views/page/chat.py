@@ -1,25 +1,25 @@
-"""The messages of a chat as HTML: a bubble for each turn, and what was long folded."""
+"""The messages of a chat as HTML: a bubble for each turn, with long parts folded."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from typing import TypeAlias
 
-from limpet.views.chat.text import (
+from limpet.views.chat import (
     Answer,
     Call,
+    ChatTurn,
     Inner,
     Media,
     Part,
     Result,
     Text,
-    Turn,
     call_text,
     media_text,
     value_text,
 )
 from limpet.views.document import CODE_SPAN, HEADING, Block, blocks, readable
-from limpet.views.sizes import clipped, count_text, visible
+from limpet.views.format import clipped, count_text, visible
 
 ImageOf: TypeAlias = Callable[[Media], str | None]
 
@@ -30,39 +30,34 @@ _FOLDED_LINES_MIN = 24
 _SPAN = re.compile(rf"{CODE_SPAN}|\*\*(?=\S)(.{{1,300}}?)(?<=\S)\*\*")
 
 
-def turn_html(turn: Turn, image_of: ImageOf) -> Iterator[str]:
-    """Yield the bubble of a turn."""
+def turn_html(turn: ChatTurn, image_of: ImageOf) -> Iterator[str]:
     role = turn.role if turn.role in _ROLES else "other"
-    name = f' <span class="name">{_shown(turn.name)}</span>' if turn.name else ""
-    yield f'<article class="turn {role}"><header>{_shown(turn.role)}{name}</header>'
-    for part in _joined(turn.parts):
-        yield from _part(part, image_of)
+    name = f' <span class="name">{escaped(turn.name)}</span>' if turn.name else ""
+    yield f'<article class="turn {role}"><header>{escaped(turn.role)}{name}</header>'
+    for part in turn.parts:
+        if not isinstance(part, Text) or part.text.strip():
+            yield from _part(part, image_of)
     if not turn.parts:
         yield '<p class="quiet">nothing</p>'
     yield "</article>\n"
-
-
-def _joined(parts: Iterable[Part]) -> Iterator[Part]:
-    """Leave out texts in which there is nothing."""
-    return (part for part in parts if not isinstance(part, Text) or part.text.strip())
 
 
 def _part(part: Part, image_of: ImageOf) -> Iterator[str]:
     if isinstance(part, Call):
         yield from _call(part, image_of)
     elif isinstance(part, Answer):
-        name = part.name or part.id or "a call that is not here"
+        name = part.name or part.id or "a missing call"
         yield from _result(part.result, f"result of {name}", image_of)
     elif isinstance(part, Text):
-        yield from _text(part, len(part.text))
+        yield from _text(part)
     else:
         yield f'<div class="bubble">{_inner(part, image_of)}</div>'
 
 
-def _text(part: Text, chars: int) -> Iterator[str]:
+def _text(part: Text) -> Iterator[str]:
+    chars = len(part.text)
     kind = "bubble thinking" if part.thinking else "bubble"
-    is_long = chars >= _FOLDED_CHARS_MIN
-    if part.thinking or is_long:
+    if part.thinking or chars >= _FOLDED_CHARS_MIN:
         about = "thinking" if part.thinking else count_text(chars, "character")
         first = clipped(" ".join(part.text[: 2 * _TITLE_CHARS_MAX].split()), _TITLE_CHARS_MAX)
         yield f'<details class="{kind}">{_summary(about, first)}'
@@ -77,17 +72,18 @@ def _text(part: Text, chars: int) -> Iterator[str]:
 def _block(block: Block) -> str:
     if block.is_code:
         return f"<pre><code>{escape(block.text)}</code></pre>"
-    lines = (_heading(line) or _line(line) for line in block.text.split("\n"))
-    text = "\n".join(lines)
-    return f'<div class="text" dir="auto">{text}</div>'
-
-
-def _heading(line: str) -> str | None:
-    found = HEADING.fullmatch(line)
-    return None if found is None else f"<strong>{_line(found[1])}</strong>"
+    lines = map(_line, block.text.split("\n"))
+    return '<div class="text" dir="auto">' + "\n".join(lines) + "</div>"
 
 
 def _line(line: str) -> str:
+    heading = HEADING.fullmatch(line)
+    if heading is not None:
+        return f"<strong>{_spans(heading[1])}</strong>"
+    return _spans(line)
+
+
+def _spans(line: str) -> str:
     shown, at = [], 0
     for span in _SPAN.finditer(line):
         tag, inside = ("code", span[2]) if span[1] else ("strong", span[3])
@@ -101,8 +97,8 @@ def _call(call: Call, image_of: ImageOf) -> Iterator[str]:
     state = "failed" if is_error else "no result" if call.result is None else ""
     given = clipped(call_text(call).removeprefix(visible(call.name)), _TITLE_CHARS_MAX)
     yield f'<details class="call{" bad" if is_error else ""}"><summary>'
-    yield f"<code>{_shown(call.name)}</code> "
-    yield f'<span class="brief">{_shown(given)}</span>'
+    yield f"<code>{escaped(call.name)}</code> "
+    yield f'<span class="brief">{escaped(given)}</span>'
     yield f' <span class="mark">{state}</span></summary>' if state else "</summary>"
     yield f"<h5>arguments</h5><pre><code>{_json(call.arguments)}</code></pre>"
     if call.result is not None:
@@ -133,14 +129,13 @@ def _inner(part: Inner, image_of: ImageOf) -> str:
 
 
 def _media(media: Media, uri: str | None) -> str:
-    name = _shown(media_text(media))
+    name = escaped(media_text(media))
     if uri is None:
         return f'<p class="media">{name}</p>'
     return f'<figure><img src="{escape(uri)}" alt="{name}"><figcaption>{name}</figcaption></figure>'
 
 
 def folded_code(text: str) -> str:
-    """Return lines of code or output, folded if they are many."""
     lines = text.count("\n") + 1
     shown = f"<pre><code>{escape(text)}</code></pre>"
     if lines < _FOLDED_LINES_MIN and len(text) < _FOLDED_CHARS_MIN:
@@ -151,12 +146,12 @@ def folded_code(text: str) -> str:
 
 
 def _summary(about: str, first: str) -> str:
-    return f'<summary><b>{_shown(about)}</b> <span class="brief">{_shown(first)}</span></summary>'
+    return f'<summary><b>{escaped(about)}</b> <span class="brief">{escaped(first)}</span></summary>'
 
 
 def _json(value: object) -> str:
     return escape(value_text(value, indent=2))
 
 
-def _shown(text: str) -> str:
+def escaped(text: str) -> str:
     return escape(visible(text))

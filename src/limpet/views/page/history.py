@@ -1,27 +1,25 @@
-"""The history of a scope as a table beside a drawing of its lines."""
+"""The history of a scope as a table, with a graph of its branches."""
 
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Iterator
 
 from limpet.model import SnapshotInfo, SnapshotRef
-from limpet.views.document import ScopePage, labels_text, origin_text
-from limpet.views.graph import Cell, Row, graph_rows
-from limpet.views.sizes import moment_text, short_id, size_text, visible
-from limpet.views.tree import Node, build_forest
+from limpet.views.document import ScopePage, labels_text
+from limpet.views.format import address_text, moment_text, short_id, size_text
+from limpet.views.page.chat import escaped
+from limpet.views.tree import GraphRow, LaneCell, Node, build_forest, graph_rows
 
 _CELL_PX = 9
-_LANES = 6  # colours in turn
+_LANES = 6  # colours
 _SIDE, _NODE = _CELL_PX / 2, 4
 _UPWARDS, _THROUGH, _LEFT, _RIGHT = "┴╯", "│├", "─┴╯", "─┴├"
 _GOOD = ("completed", "done", "succeeded")
 _BAD = ("failed", "error", "aborted", "cancelled", "expired")
 
 
-def history_html(page: ScopePage, place: str) -> Iterator[str]:
-    """Yield the table. `place` is what the anchors of its rows begin with."""
+def history_html(page: ScopePage, anchor: str) -> Iterator[str]:
     heads = [] if page.head is None else [SnapshotRef(page.key, page.head.id)]
     forest = build_forest(reversed(page.history), heads)
-    anchors = {info.id: f"{place}-{number}" for number, info in enumerate(page.history)}
+    anchors = {info.id: f"{anchor}-{number}" for number, info in enumerate(page.history)}
     roots = {id(node) for node in forest}
     rows = graph_rows(forest)
     width = _CELL_PX * (1 + max(len(row.lanes) for row in rows))
@@ -33,17 +31,17 @@ def history_html(page: ScopePage, place: str) -> Iterator[str]:
     yield "</tbody></table>\n"
 
 
-def _row(row: Row, anchors: dict[str, str], *, is_root: bool) -> str:
+def _row(row: GraphRow, anchors: dict[str, str], *, is_root: bool) -> str:
     info = row.node.info
     kind = ' class="head"' if row.node.is_head else ""
-    labels = f'<div class="labels">{_shown(labels_text(info))}</div>' if info.labels else ""
+    labels = f'<div class="labels">{escaped(labels_text(info))}</div>' if info.labels else ""
     return (
         f'<tr id="{anchors[info.id]}"{kind}>'
         f'<td class="lines">{_drawing(row, is_root=is_root)}</td>'
         f'<td><time datetime="{info.created_at.isoformat()}">'
         f"{moment_text(info.created_at)}</time></td>"
-        f'<td><code class="id">{_shown(info.id)}</code>{labels}</td>'
-        f'<td><span class="status {tone_of(info.status)}">{_shown(info.status)}</span></td>'
+        f'<td><code class="id">{escaped(info.id)}</code>{labels}</td>'
+        f'<td><span class="status {tone_of(info.status)}">{escaped(info.status)}</span></td>'
         f"<td>{_follows(info, anchors)}</td>"
         f'<td class="size">{size_text(info.size)}</td></tr>\n'
     )
@@ -52,33 +50,29 @@ def _row(row: Row, anchors: dict[str, str], *, is_root: bool) -> str:
 def _follows(info: SnapshotInfo, anchors: dict[str, str]) -> str:
     found = []
     if info.parent_id is not None:
-        name = f'<code title="{_shown(info.parent_id)}">{_shown(short_id(info.parent_id))}</code>'
+        name = f'<code title="{escaped(info.parent_id)}">{escaped(short_id(info.parent_id))}</code>'
         there = anchors.get(info.parent_id)
         found.append(f'<a href="#{there}">{name}</a>' if there else name)
     if info.forked_from is not None:
-        found.append(f"forked from <code>{_shown(origin_text(info.forked_from))}</code>")
+        found.append(f"forked from <code>{escaped(address_text(*info.forked_from))}</code>")
     return "<br>".join(found)
 
 
 def tone_of(status: str) -> str:
-    """Return the class of a status: good, bad or open."""
     return "good" if status in _GOOD else "bad" if status in _BAD else "open"
 
 
-def _drawing(row: Row, *, is_root: bool) -> str:
-    """Draw the lanes of a row. Heights are shares, so that the row may be as high as it likes."""
+def _drawing(row: GraphRow, *, is_root: bool) -> str:
+    """Draw the lanes of a row as SVG, with relative heights."""
     shapes = [_shape(cell, at) for at, cell in enumerate(row.lanes)]
     middle = next(at for at, cell in enumerate(row.lanes) if cell.char in "●◆◇")
-    shapes += _node(row.node, row.lane, middle, is_root=is_root, joins=_joins(row.lanes, middle))
+    joins = middle > 1 and row.lanes[middle - 2].char == "├"
+    shapes += _node(row.node, row.lane, middle, is_root=is_root, joins=joins)
     width = len(row.lanes) * _CELL_PX
     return f'<svg width="{width}" height="100%" aria-hidden="true">{"".join(shapes)}</svg>'
 
 
-def _joins(lanes: Sequence[Cell], middle: int) -> bool:
-    return middle > 1 and lanes[middle - 2].char == "├"
-
-
-def _shape(cell: Cell, at: int) -> str:
+def _shape(cell: LaneCell, at: int) -> str:
     left, x, right = at * _CELL_PX, at * _CELL_PX + _SIDE, (at + 1) * _CELL_PX
     lane = (cell.lane or 0) % _LANES
     drawn = ""
@@ -106,7 +100,3 @@ def _node(node: Node, lane: int, at: int, *, is_root: bool, joins: bool) -> Iter
 
 def _line(lane: int, x1: float, y1: str, x2: float, y2: str) -> str:
     return f'<line class="l{lane}" x1="{x1:g}" y1="{y1}" x2="{x2:g}" y2="{y2}"/>'
-
-
-def _shown(text: str) -> str:
-    return escape(visible(text))

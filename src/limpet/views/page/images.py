@@ -1,4 +1,4 @@
-"""Small images of a state as checked data URIs, to be put into a page."""
+"""Small images of a state as checked data URIs, to embed in a page."""
 
 import base64
 import binascii
@@ -7,7 +7,7 @@ from typing import Final
 
 from limpet.core.limits import KIB
 from limpet.model import JSON
-from limpet.views.chat.text import Media
+from limpet.views.chat import Media
 
 IMAGE_BYTES_MAX: Final = 256 * KIB
 
@@ -23,7 +23,7 @@ _ENCODED_BEGINNINGS = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 
 
 class Images:
-    """The images in a state, to be found by what a chat tells of them."""
+    """The images in a state, by their size."""
 
     def __init__(self, state: JSON) -> None:
         self._by_size: dict[int, set[str]] = {}
@@ -33,24 +33,19 @@ class Images:
                 self._by_size.setdefault(uri.size, set()).add(uri)
 
     def find(self, media: Media) -> str | None:
-        """Return the data URI of an image, None if it is none, too large, or not the only one.
-
-        Two that have the same size cannot be told apart, and rather none is shown than a wrong one.
-        """
+        """Return the data URI of an image; None if it is too large, or another has its size."""
         found = self._by_size.get(media.size or -1, set())
         return next(iter(found)) if len(found) == 1 and media.kind == "image" else None
 
 
 class _Uri(str):
-    """A data URI, and how many bytes it stands for."""
-
-    size: int
+    size: int  # of the image in bytes
 
 
 def image_uri(text: str) -> _Uri | None:
-    """Return the data URI of base64 that is an image of a kind that every browser draws safely.
+    """Return base64 as a data URI if it is a PNG, JPEG, GIF or WebP below 256 KiB, else None.
 
-    Its kind is what its bytes say. None for everything else, for SVG, and for what is too large.
+    The type is that of its bytes.
     """
     if text.startswith(_DATA_URL):
         text = text.partition(";base64,")[2]

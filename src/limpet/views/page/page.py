@@ -1,7 +1,6 @@
-"""A session as one HTML page that needs nothing else: no script, no font, no other file.
+"""A session as one self-contained HTML page: no script, no font, no other file.
 
-What came from the store is text in it, and only text; a policy in the page says the same to the
-browser.
+Content of the store is escaped text; a Content-Security-Policy in the page enforces it.
 """
 
 import base64
@@ -11,7 +10,7 @@ from html import escape
 from typing import Final
 
 from limpet.model import JSON, ScopeInfo, ScopeKey
-from limpet.views.chat.text import value_text
+from limpet.views.chat import value_text
 from limpet.views.document import (
     ScopePage,
     content_of,
@@ -20,11 +19,11 @@ from limpet.views.document import (
     scope_name,
     session_facts,
 )
-from limpet.views.page.chat import ImageOf, folded_code, turn_html
+from limpet.views.format import count_text, moment_text
+from limpet.views.page.chat import ImageOf, escaped, folded_code, turn_html
 from limpet.views.page.history import history_html, tone_of
 from limpet.views.page.images import Images
 from limpet.views.page.style import STYLE
-from limpet.views.sizes import count_text, moment_text, visible
 
 __all__ = ["ScopePage", "session_page"]
 
@@ -41,13 +40,12 @@ def session_page(
     contents: Sequence[ScopeInfo] = (),
     images: bool = False,
 ) -> Iterator[str]:
-    """Yield the pieces of a page that tells all of a session, scope by scope.
+    """Yield the parts of a page with all scopes of a session.
 
-    `contents` are the scopes to come, for a table of contents if there are several. One scope is
-    looked at after the other, so that they may be read from a store meanwhile. With `images` those
-    in messages are drawn if they are PNG, JPEG, GIF or WebP below 256 KiB; else they are named.
+    `contents` are the same scopes, for a table of contents. `scopes` is read lazily. With `images`,
+    PNG, JPEG, GIF and WebP images in messages below 256 KiB are embedded; others are named.
     """
-    title = _shown(session_id)
+    title = escaped(session_id)
     policy = _POLICY + ("; img-src data:" if images else "")
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
@@ -58,20 +56,20 @@ def session_page(
     yield f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
     yield f'<header class="top"><p class="kicker">Session</p><h1>{title}</h1>'
     yield f"{_facts(session_facts(contents)) if contents else ''}</header>\n"
-    places = {info.key: f"scope-{number}" for number, info in enumerate(contents, start=1)}
+    anchors = {info.key: f"scope-{number}" for number, info in enumerate(contents, start=1)}
     if len(contents) > 1:
-        yield from _contents(contents, places)
+        yield from _contents(contents, anchors)
     yield "<main>\n"
     for number, page in enumerate(scopes, start=1):
-        place = places.get(page.key) or f"part-{number}"
-        yield from _scope(page, place, images=images)
+        anchor = anchors.get(page.key) or f"part-{number}"
+        yield from _scope(page, anchor, images=images)
     yield "</main>\n</body>\n</html>\n"
 
 
-def _contents(contents: Sequence[ScopeInfo], places: dict[ScopeKey, str]) -> Iterator[str]:
+def _contents(contents: Sequence[ScopeInfo], anchors: dict[ScopeKey, str]) -> Iterator[str]:
     yield '<nav aria-label="Scopes"><ul>\n'
     for info in contents:
-        name = f'<a href="#{places[info.key]}">{_shown(scope_name(info.key))}</a>'
+        name = f'<a href="#{anchors[info.key]}">{escaped(scope_name(info.key))}</a>'
         head = info.head
         if head is None:
             facts = '<span class="quiet">no head</span>'
@@ -82,8 +80,8 @@ def _contents(contents: Sequence[ScopeInfo], places: dict[ScopeKey, str]) -> Ite
     yield "</ul></nav>\n"
 
 
-def _scope(page: ScopePage, place: str, *, images: bool) -> Iterator[str]:
-    yield f'<section class="scope" id="{place}">\n<h2>{_shown(page.key.scope_id)}</h2>'
+def _scope(page: ScopePage, anchor: str, *, images: bool) -> Iterator[str]:
+    yield f'<section class="scope" id="{anchor}">\n<h2>{escaped(page.key.scope_id)}</h2>'
     yield _facts(scope_facts(page))
     if page.head is not None:
         yield from _state(page.head.state, images=images)
@@ -95,7 +93,7 @@ def _scope(page: ScopePage, place: str, *, images: bool) -> Iterator[str]:
             yield from _value(note_name(note), note.value)
     if page.history:
         yield f"<h3>History <small>{count_text(len(page.history), 'snapshot')}</small></h3>\n"
-        yield from history_html(page, place)
+        yield from history_html(page, anchor)
     yield "</section>\n"
 
 
@@ -116,22 +114,18 @@ def _state(state: JSON, *, images: bool) -> Iterator[str]:
 
 
 def _value(name: str, value: JSON) -> Iterator[str]:
-    yield f'<div class="value"><h4><code>{_shown(name)}</code></h4>'
+    yield f'<div class="value"><h4><code>{escaped(name)}</code></h4>'
     yield f"{folded_code(value_text(value, indent=2))}</div>\n"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
     rows = "".join(
-        f"<div><dt>{_shown(name)}</dt>"
-        f"<dd>{_status(value) if name == 'status' else _shown(value)}</dd></div>"
+        f"<div><dt>{escaped(name)}</dt>"
+        f"<dd>{_status(value) if name == 'status' else escaped(value)}</dd></div>"
         for name, value in facts
     )
     return f'<dl class="facts">{rows}</dl>\n'
 
 
 def _status(status: str) -> str:
-    return f'<span class="status {tone_of(status)}">{_shown(status)}</span>'
-
-
-def _shown(text: str) -> str:
-    return escape(visible(text))
+    return f'<span class="status {tone_of(status)}">{escaped(status)}</span>'

@@ -1,4 +1,4 @@
-"""The style of a page. It stands in the page itself, and the page's policy allows no other."""
+"""The CSS of a page, which is embedded in it."""
 
 from typing import Final
 
