@@ -1,17 +1,14 @@
 """One actor's view of an engine: every call is recorded with its times and its answer."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from limpet.core import codec, ids
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ANY, Expect, Note, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Append, Claim, Commit, Copy, Found, NoteWrite, Query
-from simulation.dice import Dice
 from simulation.history import OK, REFUSED, UNKNOWN, Op
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import World
 
 LIMIT: Final = 100
 _PAGE: Final = 2
@@ -35,7 +32,7 @@ def log_of(body: bytes) -> tuple[str, ...]:
 class Client:
     """A process that works with a store of its own over the storage that all share."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
         self.dice = world.dice_of(name)
@@ -279,11 +276,3 @@ class Client:
         return self._call(
             "notes", scope, given, lambda: call(scope, on=[on], name=name, after="", limit=LIMIT)
         )
-
-
-def new_dice(seed: int, what: str) -> Dice:
-    """Return dice of their own for one purpose in one run."""
-    mixed = seed
-    for character in what:
-        mixed = (mixed * 1_000_003 + ord(character)) & ((1 << 61) - 1)
-    return Dice(mixed)

@@ -8,11 +8,7 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.promises import Promises
-from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.watching import Watching
-from tests.conformance.parts import Async, Stored, Sync
+from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync
 from tests.servers.postgres import Connection, Postgres, Schemas
 
 
@@ -80,13 +76,13 @@ class OnReusedPostgres(OnPostgres):
 
 
 class TestPostgres(Sync, OnReusedPostgres, Stored):
-    """The chapters that depend on the engine."""
+    pass
 
 
-class TestPostgresAsync(Async, OnReusedPostgres, Promises, Threads, Leasing, Watching):
-    """The chapters that are about more than one caller."""
+class TestPostgresAsync(Async, OnReusedPostgres, InBoth):
+    pass
 
 
 @pytest.mark.slow
-class TestPostgresAtLength(OnPostgres, conformance.Suite):
-    """Every chapter, in both faces."""
+class TestAbovePostgres(Sync, OnReusedPostgres, AboveEngine):
+    pass

@@ -16,7 +16,7 @@ from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
 from limpet.testing.conformance.threads import Threads
 from limpet.testing.conformance.updating import Updating
-from tests.conformance.parts import Sync
+from tests.conformance.parts import Async, InBoth, Sync
 from tests.servers.service import Service
 
 POLL_S = 0.1  # it is asked for what is watched
@@ -71,8 +71,13 @@ class TestSeaweedFS(
 
 
 @pytest.mark.slow
-class TestSeaweedFSAtLength(OnSeaweedFS, conformance.Suite):
-    """Every chapter, in both faces."""
+class TestSeaweedFSAtLength(Sync, OnSeaweedFS, conformance.Suite):
+    """Every chapter."""
+
+
+@pytest.mark.slow
+class TestSeaweedFSAsync(Async, OnSeaweedFS, InBoth):
+    pass
 
 
 class OnMoto(OnService):

@@ -14,7 +14,7 @@ from limpet.core import limits
 from limpet.errors import LimpetError, Unsupported
 from limpet.model import HEAD, JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, Stats
 from limpet.protocol import Backend, Stamp
-from limpet.testing.conformance._faces import FACES, close_loop, through
+from limpet.testing.conformance._apis import APIS, close_loop, through
 from limpet.testing.conformance._kit import outcome
 
 START_US: Final = 1_700_000_000_000_000
@@ -138,7 +138,7 @@ class Twins:
         self._steps += 1
         for side in (self._tested, self._oracle):
             side.begin_step(self._steps)
-        tested = through(FACES[self._steps % 2], self._tested.store)
+        tested = through(APIS[self._steps % 2], self._tested.store)
         pair = Pair(
             outcome(lambda: _drained(call(tested, lambda pair: pair.tested))),
             outcome(lambda: _drained(call(self._oracle.store, lambda pair: pair.oracle))),
@@ -176,7 +176,7 @@ class Twins:
     def compare(self, keys: Iterable[ScopeKey]) -> None:
         """See that both show the same, in these scopes and in all that they list."""
         # Mostly the synchronous face, which is quicker; the answers of steps come from both.
-        tested = through(FACES[self._steps % 8 == 1], self._tested.store)
+        tested = through(APIS[self._steps % 8 == 1], self._tested.store)
         views = [
             look(store, keys, self._ids, indexed=self._indexed)
             for store in (tested, self._oracle.store)
@@ -242,7 +242,7 @@ def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed:
 def _in_text_order(view: View) -> View:
     """Return a view of an engine that documents another order, in the order of text.
 
-    Across scopes its order is that of the clocks, so only the order inside each is looked at.
+    StoreHistory scopes its order is that of the clocks, so only the order inside each is looked at.
     """
     ordered = {**view, "sessions": sorted(view["sessions"])}
     ordered.pop("found", None)

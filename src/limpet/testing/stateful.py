@@ -354,7 +354,7 @@ class Lockstep(RuleBasedStateMachine):
         prefix=st.sampled_from(["", "", "s", "s/", "t", "\U0010ffff"]),
     )
     def history_of_all(self, last: Pair | None, **asked: Any) -> None:
-        """Across sessions, behind one of any scope that may be gone."""
+        """StoreHistory sessions, behind one of any scope that may be gone."""
         if not self.text_order:
             return
         self._twins.do(

@@ -14,7 +14,7 @@ from limpet.errors import LimpetError, Unsupported
 from limpet.model import Snapshot, SnapshotInfo
 from limpet.opening import store_over
 from limpet.protocol import Backend
-from limpet.testing.conformance._faces import FACES, Face, close_loop, through
+from limpet.testing.conformance._apis import APIS, Api, close_loop, through
 
 T = TypeVar("T")
 
@@ -24,16 +24,16 @@ _THREAD_WAIT_S_MAX = 60.0
 class Stores:
     """Opens stores through one face, over the engine under test or another; closes them all."""
 
-    def __init__(self, backend: Backend, face: Face) -> None:
+    def __init__(self, backend: Backend, api: Api) -> None:
         self._backend = backend
-        self._face = face
+        self._api = api
         self._opened: list[Store] = []
 
     def __call__(self, over: Backend | None = None, **options: Any) -> Store:
         """Return a store, by default over the engine under test."""
         store = store_over(self._backend if over is None else over, **options)
         self._opened.append(store)
-        return through(self._face, store)
+        return through(self._api, store)
 
     def close(self) -> None:
         """Close every store that was opened here."""
@@ -88,16 +88,16 @@ class Kit:
         yield backend
         backend.close()
 
-    @pytest.fixture(params=FACES)
-    def face(self, request: pytest.FixtureRequest) -> Face:
+    @pytest.fixture(params=APIS)
+    def api(self, request: pytest.FixtureRequest) -> Api:
         """The face through which the test looks; a test that asks for it runs in both."""
-        face: Face = request.param
-        return face
+        api: Api = request.param
+        return api
 
     @pytest.fixture
-    def stores(self, backend: Backend, face: Face) -> Iterator[Stores]:
+    def stores(self, backend: Backend, api: Api) -> Iterator[Stores]:
         """Opens further stores through the face, with options or over other engines."""
-        stores = Stores(backend, face)
+        stores = Stores(backend, api)
         yield stores
         stores.close()
 

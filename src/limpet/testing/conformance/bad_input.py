@@ -11,7 +11,7 @@ from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.testing.conformance._faces import Face
+from limpet.testing.conformance._apis import Api
 from limpet.testing.conformance._kit import Kit, Stores, dump, nested, present
 from limpet.testing.conformance._values import NOT_JSON
 
@@ -352,7 +352,7 @@ class BadInput(Kit):
         )
 
     def test_an_async_function_needs_the_async_face(
-        self, face: Face, store: Store, furnished: Scope
+        self, api: Api, store: Store, furnished: Scope
     ) -> None:
         """The synchronous face refuses a function that must be awaited; the other awaits it."""
 
@@ -364,7 +364,7 @@ class BadInput(Kit):
 
         update: Callable[[], object] = lambda: furnished.update("a", change)  # type: ignore  # noqa: E731
         note: Callable[[], object] = lambda: furnished.set_note("n", count)  # noqa: E731
-        if face == "sync":
+        if api == "sync":
             messages = self._refused(InvalidInput, store, [update, note])
             assert all("store.aio" in message for message in messages)
         else:

@@ -11,7 +11,7 @@ from limpet.api.store import Store
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotRef
 from limpet.protocol import Backend
-from limpet.testing.conformance._faces import Face
+from limpet.testing.conformance._apis import Api
 from limpet.testing.conformance._kit import Kit, dump, is_durable, names, present, spelled
 
 _NAME = re.compile(r"planner~[a-z0-9]{8}")
@@ -223,7 +223,7 @@ class Forking(Kit):
             assert spelled(present(fork.load()).state) == spelled(answer)
 
     def test_an_async_function_is_awaited_by_the_async_face(
-        self, face: Face, store: Store, scope: Scope
+        self, api: Api, store: Store, scope: Scope
     ) -> None:
         """The synchronous face refuses it, and leaves nothing behind."""
         scope.save({"n": 1}, id="a")
@@ -233,7 +233,7 @@ class Forking(Kit):
             return {"n": state["n"] + 1}
 
         fork: Callable[[], Scope] = lambda: scope.fork("a", patch=add)  # noqa: E731
-        if face == "sync":
+        if api == "sync":
             with pytest.raises(InvalidInput, match=r"store\.aio"):
                 fork()
             assert dump(store) == before

@@ -15,16 +15,16 @@ from limpet.api.store import AsyncStore, Store
 
 T = TypeVar("T")
 
-Face: TypeAlias = Literal["sync", "async"]
-FACES: Final[tuple[Face, ...]] = ("sync", "async")
+Api: TypeAlias = Literal["sync", "async"]
+APIS: Final[tuple[Api, ...]] = ("sync", "async")
 
 _local = threading.local()
 _DONE: Final = object()
 
 
-def through(face: Face, store: Store) -> Store:
+def through(api: Api, store: Store) -> Store:
     """Return the store as seen through one of its faces."""
-    return store if face == "sync" else cast(Store, _Driven(store.aio))
+    return store if api == "sync" else cast(Store, _Driven(store.aio))
 
 
 def close_loop() -> None:

@@ -29,7 +29,7 @@ def _commit(number: int, **facts: Any) -> Commit:
     return Commit(**given)
 
 
-class EngineSeam(Kit):
+class BackendPromises(Kit):
     """Replays, fences, pages and tokens."""
 
     def test_an_engine_says_what_it_can_do(self, backend: Backend) -> None:

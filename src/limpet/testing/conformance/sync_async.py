@@ -59,7 +59,7 @@ async def _listed(items: AsyncIterator[Any]) -> list[Any]:
     return [item async for item in items]
 
 
-class Faces(Kit):
+class SyncAsync(Kit):
     """One engine behind both faces."""
 
     def test_each_face_leads_to_the_other(self, backend: Backend) -> None:

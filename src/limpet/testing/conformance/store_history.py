@@ -13,7 +13,7 @@ from limpet.testing.conformance._layers import Watched
 from limpet.testing.conformance.listing import AWKWARD_PREFIXES
 
 
-class Across(Kit):
+class StoreHistory(Kit):
     """`store.history`. An engine without an index refuses it, and is seen to do so."""
 
     @staticmethod

@@ -31,7 +31,7 @@ _TREE: dict[str, str | None] = {
 }
 
 
-class Lines(Kit):
+class Branching(Kit):
     """The forest that `parent_id` makes of a history."""
 
     def test_a_branch_begins_at_the_parent_given(self, scope: Scope) -> None:
