@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# The tests start hundreds of processes. Without bytecode each of them compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs test lint full torture bench clean
 
@@ -19,17 +22,17 @@ $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "install Python 3.11 or newer: $(PYTHON) is too old"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "install the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[all]' --group dev
 	@touch $@
 
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/limpet demo
 
-docs: $(READY) ## write docs/cli.md and its pictures from what the verbs say and draw
+docs: $(READY) ## write docs/cli.md and its pictures from the help and the output of the commands
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
 
-lint: $(READY) ## style, types and the contracts of the floors
+lint: $(READY) ## style, types, and which package may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -38,14 +41,15 @@ lint: $(READY) ## style, types and the contracts of the floors
 test: lint ## lint and all fast tests: what CI runs
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
-full: lint ## everything, also what is slow
+full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
 	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
 
 torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
 
-bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look of some minutes, nothing written)
+bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some minutes, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.deltas $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.objects $(if $(QUICK),--quick,--write)
@@ -56,4 +60,4 @@ bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a loo
 	$(BIN)/python -m benchmarks.langgraph $(if $(QUICK),--quick,--write)
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-3.* .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis
