@@ -1,4 +1,4 @@
-"""The guides are true: examples run and print what is shown, every verb has a page, links resolve."""
+"""The guides are true: examples print what is shown, every verb has a page, links resolve."""
 
 import inspect
 import json
@@ -479,8 +479,12 @@ def test_every_picture_is_shown_with_alt_text_and_a_caption() -> None:
         assert re.fullmatch(r"\*[^*]+\*", caption)
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=names(PICTURES))
-def test_a_picture_is_well_formed_and_stands_alone(picture: Path) -> None:
+def test_pictures_are_well_formed_and_refer_to_nothing() -> None:
+    for picture in PICTURES:
+        check_picture(picture)
+
+
+def check_picture(picture: Path) -> None:
     text = picture.read_text("utf-8")
     svg = "{http://www.w3.org/2000/svg}"
     root = ElementTree.fromstring(text)
@@ -512,10 +516,14 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=names(PICTURES))
-@pytest.mark.parametrize("ground", ["#ffffff", "#0d1117"], ids=["light", "dark"])
-def test_a_picture_can_be_seen_on_any_ground(picture: Path, ground: str) -> None:
-    """Every shape stands out from the ground; text does, or it stands in a shape of its own."""
+def test_pictures_can_be_seen_on_light_and_dark_backgrounds() -> None:
+    for picture in PICTURES:
+        for background in ("#ffffff", "#0d1117"):
+            check_contrast(picture, background)
+
+
+def check_contrast(picture: Path, background: str) -> None:
+    """Every shape contrasts with the background; text does, or it is inside a shape."""
     root = ElementTree.fromstring(picture.read_text("utf-8"))
     in_shapes = {
         "#ffffff": ["#2563a8", "#1a7f37", "#9a6700", "#8250df"],
@@ -529,6 +537,6 @@ def test_a_picture_can_be_seen_on_any_ground(picture: Path, ground: str) -> None
             assert element.tag.endswith("text")
             assert min(contrast(fill, each) for each in in_shapes[fill]) >= 4.5
         elif element.tag.endswith("text"):
-            assert contrast(fill, ground) >= 3.8
+            assert contrast(fill, background) >= 3.8
         else:
-            assert contrast(fill, ground) >= 1.9
+            assert contrast(fill, background) >= 1.9
