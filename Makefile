@@ -22,7 +22,7 @@ $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "install Python 3.11 or newer: $(PYTHON) is too old"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "install the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[all]' --group dev
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
 	@touch $@
 
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)

@@ -41,7 +41,7 @@ class Client:
         self.backend = world.open(name)
 
     def restart(self) -> None:
-        """Begin anew after a crash: nothing is remembered."""
+        """Start again after a crash: nothing is remembered."""
         self.known = {}
         self.keys = {}
         self.backend = self.world.open(self.name)
@@ -86,13 +86,13 @@ class Client:
         labels: dict[str, str] | None = None,
         **options: Any,
     ) -> Op:
-        """Save a state; without a `log` one that nobody else saves."""
+        """Save a state; without a `log` one that no other client saves."""
         tag = self.world.tag(self.name)
         body = encoded([tag] if log is None else log)
         return self.commit(self.prepared(scope, body, labels, **options))
 
     def append(self, scope: ScopeKey, **options: Any) -> Op:
-        """Append an item that nobody else appends."""
+        """Append an item that no other client appends."""
         items = codec.encode([self.world.tag(self.name)])
         return self.commit(self.prepared(scope, Append(LOG, items, STATE_BYTES_MAX), **options))
 
@@ -170,7 +170,7 @@ class Client:
     def write_note(
         self, scope: ScopeKey, name: str, *, on: str | None = None, expect: Expect = ANY
     ) -> Op:
-        """Write a note with a value that nobody else writes."""
+        """Write a note with a value that no other client writes."""
         value = codec.encode(self.world.tag(self.name))
         write = NoteWrite(scope, name, on, value, self.world.draw(self.name), expect)
         call = self.backend.write_note

@@ -24,7 +24,7 @@ class Dice:
         return (mixed >> 32) * limit >> 32
 
     def chance(self, per_mille: int) -> bool:
-        """Tell whether something that happens so often in a thousand happens now."""
+        """Return True so often in a thousand throws."""
         return self.below(1000) < per_mille
 
     def choice(self, items: Sequence[T]) -> T:

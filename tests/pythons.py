@@ -59,7 +59,7 @@ def install(python: Path, folder: Path) -> bool | None:
     subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
     # Only wheels: to build the peers from source needs compilers, and takes long.
-    command = [uv, "pip", "install", "--quiet", "--compile-bytecode"]
+    command = [uv, "pip", "install", "--quiet"]
     command += ["--python", str(folder / "bin" / "python")]
     command += ["--only-binary", ":all:", "--editable", ".[all]"]
     for more in (["--group", "dev"], TOOLS):

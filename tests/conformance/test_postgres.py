@@ -21,7 +21,7 @@ class OnPostgres(conformance.Kit):
         self.schemas = schemas
 
     def schema_of(self, place: Path) -> str:
-        """Return which of the schemas is that of a place."""
+        """Return the key of the schema for a folder."""
         return str(place)
 
     def open_backend(self, place: Path) -> Backend:
@@ -43,7 +43,7 @@ TABLES = ("labels", "notes", "bodies", "snapshots", "scopes", "sessions")
 
 
 class Reused:
-    """A schema that one test uses after another: to make one and to drop it takes long."""
+    """A schema that all tests share, because creating and dropping one is slow."""
 
     def __init__(self, schemas: Schemas, conn: Connection) -> None:
         self.schemas = schemas
@@ -62,7 +62,7 @@ def reused(postgres: Postgres) -> Iterator[Reused]:
 
 
 class OnReusedPostgres(OnPostgres):
-    """Gives each test a schema that is empty, and was used before."""
+    """Gives each test the shared schema, emptied."""
 
     @pytest.fixture(autouse=True)
     def _places(self, postgres: Postgres, reused: Reused) -> Iterator[None]:

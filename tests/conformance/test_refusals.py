@@ -53,7 +53,7 @@ class TestNoIndex(
     StoreHistory,
     Watching,
 ):
-    """The chapters in which an index is asked for."""
+    """The chapters that use an index."""
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ WORDS = ("harbour", "castle", "tram", "museum", "rain", "bridge", "ticket", "gar
 
 
 def section(heading: str) -> str:
-    """Return what stands under a heading, up to the next one."""
+    """Return the text below a heading, up to the next one."""
     (text,) = re.findall(rf"^### {re.escape(heading)}\n(.*?)(?=^##)", PAGE, re.M | re.S)
     return str(text)
 
@@ -41,22 +41,22 @@ def blocks(heading: str, language: str) -> list[str]:
 
 
 class Filled(NamedTuple):
-    """A store in a folder of its own, and the encoded state of every snapshot in it, by place."""
+    """A store in a folder of its own, and the encoded state of every snapshot in it, by `seq`."""
 
     folder: Path
     store: Store
     states: dict[int, bytes]
 
     def add(self, scope: Scope, state: Any) -> None:
-        """Expect a state under the place of the scope's head."""
-        self.states[place(scope)] = encode(state)
+        """Expect a state under the `seq` of the scope's head."""
+        self.states[seq_of(scope)] = encode(state)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.folder / "agents.db")) as db:
             return db.execute(statement).fetchall()
 
 
-def place(scope: Scope, id: str | None = None) -> int:
+def seq_of(scope: Scope, id: str | None = None) -> int:
     """Return the `seq` of a snapshot."""
     info = scope.info(id)
     assert info is not None
@@ -98,7 +98,7 @@ def fill(filled: Filled) -> Filled:
         if turn % 8 == 7:  # one more that is replaced by the next turn
             state["scratch"] = prose(25)
             chat.save(state, keep=False)
-    filled.states.pop(place(chat, "turn-41"))
+    filled.states.pop(seq_of(chat, "turn-41"))
     chat.delete_snapshot("turn-41")
 
     begun = json.loads(saved["turn-20"])
@@ -207,7 +207,7 @@ INVARIANTS = {
           JOIN snapshots AS n ON n.seq = b.seq JOIN scopes AS s ON s.pk = n.scope_pk
           JOIN snapshots AS m ON m.seq = b.base JOIN scopes AS o ON o.pk = m.scope_pk
          WHERE o.session_pk <> s.session_pk""",
-    "not apart, though others stand between it and its parent": """
+    "not apart, though others are between it and its parent": """
         SELECT n.seq FROM snapshots AS n
           JOIN snapshots AS p ON p.scope_pk = n.scope_pk AND p.id = n.parent_id
          WHERE NOT n.apart AND p.seq <> (SELECT max(o.seq) FROM snapshots AS o
@@ -220,7 +220,7 @@ def test_what_the_page_says_of_every_file_holds(filled: Filled, statement: str) 
     assert filled.rows(statement) == []
 
 
-def test_the_trail_is_as_the_page_says(filled: Filled) -> None:
+def test_the_chain_state_is_as_the_page_says(filled: Filled) -> None:
     head = """
         SELECT s.pk, s.codec, n.seq, n.nonce, n.size FROM scopes AS s
           JOIN snapshots AS n ON n.seq = s.head_seq WHERE s.scope_id = 'planner'"""
@@ -341,7 +341,7 @@ def test_the_page_names_every_field_of_the_header() -> None:
 
 
 def test_the_page_names_every_key(folder: tuple[Path, Store]) -> None:
-    """Every file that is there stands under a key of the page."""
+    """Every file matches a key of the page."""
     place, _ = folder
     (keys,) = blocks("Keys", "")
     above, patterns = "", []

@@ -145,7 +145,7 @@ def old_version(scope: Scope, root: Path) -> None:
 
 
 def earlier_life(scope: Scope, root: Path) -> None:
-    """Bring back a copy that a stalled writer puts in place after all was deleted."""
+    """Bring back a copy that a stalled writer stores after everything was deleted."""
     before = (root / COPY).read_bytes()
     scope.delete()
     scope.save({"id": "z"}, id="z")
@@ -186,7 +186,7 @@ CASES = {
         lambda _, root: (root / HEAD_COPY).unlink(), "copy_missing", changed=HEAD_COPY
     ),
     "an older copy of the head": Case(old_version, "copy_missing", changed=HEAD_COPY),
-    "a file beside sessions": Case(
+    "a file next to sessions": Case(
         lambda _, root: write(root, "sessions/readme.txt", b"hello"), "foreign_file", "foreign_file"
     ),
     "a file in history": Case(

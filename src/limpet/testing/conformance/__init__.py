@@ -1,6 +1,6 @@
-"""The conformance suite: what every engine must do, in both faces.
+"""The conformance suite: what every engine must do, with the sync and the async API.
 
-An engine of your own is put to the test with one class::
+To test an engine of your own, write one class::
 
     from limpet.testing import conformance
 
@@ -9,9 +9,9 @@ An engine of your own is put to the test with one class::
             return MyBackend(place / "x")
 
 `place` is an empty folder; `open_backend` is called with it again to re-open what was stored there.
-What an engine cannot do (see `Backend.capabilities`) is tested as a refusal, never skipped. To be
-put to the test with damaged storage, a durable engine that keeps its bytes anywhere but in files of
-that folder overrides `Suite.damage` as well.
+What an engine cannot do (see `Backend.capabilities`) is tested as a refusal, never skipped. A
+durable engine that keeps its bytes anywhere but in files of that folder also overrides
+`Suite.damage`.
 """
 
 from limpet.testing.conformance._apis import Api
