@@ -6,8 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# The tests start hundreds of processes. Without bytecode each of them compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs test lint full torture bench clean
+.PHONY: help install demo docs test fast lint full torture bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -25,7 +28,7 @@ $(READY): pyproject.toml Makefile
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/limpet demo
 
-docs: $(READY) ## write docs/cli.md and its pictures from what the verbs say and draw
+docs: $(READY) ## write docs/cli.md and its pictures from the help and the output of the commands
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
 
@@ -35,17 +38,22 @@ lint: $(READY) ## style, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: lint ## lint and all fast tests: what CI runs
+# mypy keeps one core busy for a minute, so the tests begin meanwhile.
+test: $(READY) ## lint and all fast tests: what CI runs
+	@$(MAKE) --no-print-directory -j 2 lint fast
+
+fast: $(READY)
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
-full: lint ## everything, also what is slow
+full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
 	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
 
 torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
 
-bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a look of some minutes, nothing written)
+bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some minutes, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.deltas $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.objects $(if $(QUICK),--quick,--write)
@@ -56,4 +64,4 @@ bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: a loo
 	$(BIN)/python -m benchmarks.langgraph $(if $(QUICK),--quick,--write)
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-3.* .bench .mypy_cache .ruff_cache .import_linter_cache .hypothesis

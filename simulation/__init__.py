@@ -12,7 +12,7 @@ how to replay it::
 `sabotage` breaks the engine in the ways that obvious designs are wrong, to show that the checker
 would notice. To put an engine of your own over buckets to the test, pass its opener to `simulate`.
 
-What the checker does not look at: leases; `list_sessions`, `list_scopes`, statistics, `leaves` and
+What the checker does not check: leases; `list_sessions`, `list_scopes`, statistics, `leaves` and
 `status` in queries; times; the order of listings over many scopes; parents where a draft or a
 history-only save is involved; counts of deletions that overlap others, take many ids or meet a
 fault; ids so long that keys clip them; listings of more than one page of the bucket; tombstones

@@ -33,7 +33,7 @@ def _chunks(given: argparse.Namespace) -> Iterator[Chunk]:
     modes = [given.mode] if given.mode else list(ASSERTED)
     each = max(1, given.runs // (len(scenarios) * len(modes)))
     start = given.seed or 0
-    # All scenarios take turns, so that a run that is stopped has looked at all of them.
+    # Scenarios alternate, so that a run that is stopped early has covered all of them.
     for first in range(start, start + each, _CHUNK):
         count = min(_CHUNK, start + each - first)
         for scenario in scenarios:

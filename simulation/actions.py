@@ -1,4 +1,4 @@
-"""What an actor may do in one turn. Each takes a client and throws its dice for the rest."""
+"""What an actor may do in one step. Each action takes a client, and its dice decide the rest."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -72,7 +72,7 @@ def save_again(client: Client) -> None:
 
 
 def reissue(client: Client) -> None:
-    """Save, append or update; if nobody knows what came of it, say that it may be there already."""
+    """Save, append or update; if the outcome is unknown, repeat it with `again`."""
     throw = client.dice.below(4)
     if throw == 0:
         op = client.update(MAIN, some_id(client))
@@ -89,7 +89,7 @@ def reissue(client: Client) -> None:
 
 
 def overwrite(client: Client) -> None:
-    """Replace what stands under a caller's id, or save it."""
+    """Replace the snapshot of a caller's id, or save it."""
     client.save(MAIN, id=client.dice.choice(NAMES), overwrite=True)
 
 
@@ -166,12 +166,12 @@ def delete_newest(client: Client) -> None:
 
 
 def delete_named(client: Client) -> None:
-    """Delete what stands under a caller's id."""
+    """Delete the snapshot of a caller's id."""
     client.delete(MAIN, [client.dice.choice(NAMES)])
 
 
 def delete_and_save(client: Client) -> None:
-    """Delete what stands under a caller's id, and save something else there."""
+    """Delete the snapshot of a caller's id, and save something else under it."""
     id = client.dice.choice(NAMES)
     client.delete(MAIN, [id])
     client.save(MAIN, id=id)
@@ -205,11 +205,11 @@ def delete_scope(client: Client) -> None:
 
 # Leases
 
-_TTLS_US: Final = (0, 0, 3_600_000_000)  # it has lapsed for whoever looks, or lasts for long
+_TTLS_US: Final = (0, 0, 3_600_000_000)  # expired at once, or long
 
 
 def claim(client: Client) -> None:
-    """Claim a lease, look around, and save under it."""
+    """Claim a lease, read, and save under it."""
     client.claim(MAIN, client.dice.choice(_TTLS_US))
     if client.dice.chance(500):
         client.history(MAIN)
@@ -242,13 +242,13 @@ def release(client: Client) -> None:
 # Notes
 
 
-def _note_place(client: Client) -> str | None:
+def _note_target(client: Client) -> str | None:
     return client.dice.choice((None, None, NAMES[0]))
 
 
 def write_note(client: Client) -> None:
     """Write a note, whatever it says."""
-    client.write_note(MAIN, client.dice.choice(NOTES), on=_note_place(client))
+    client.write_note(MAIN, client.dice.choice(NOTES), on=_note_target(client))
 
 
 def write_note_on(client: Client) -> None:
@@ -258,12 +258,12 @@ def write_note_on(client: Client) -> None:
 
 def update_note(client: Client) -> None:
     """Add to what a note says."""
-    client.update_note(MAIN, client.dice.choice(NOTES), on=_note_place(client))
+    client.update_note(MAIN, client.dice.choice(NOTES), on=_note_target(client))
 
 
 def delete_note(client: Client) -> None:
     """Delete a note."""
-    client.delete_note(MAIN, client.dice.choice(NOTES), on=_note_place(client))
+    client.delete_note(MAIN, client.dice.choice(NOTES), on=_note_target(client))
 
 
 # Reading
@@ -271,10 +271,10 @@ def delete_note(client: Client) -> None:
 
 def read_notes(client: Client) -> None:
     """List notes."""
-    client.notes(MAIN, on=_note_place(client))
+    client.notes(MAIN, on=_note_target(client))
 
 
-def look(client: Client) -> None:
+def read_scope(client: Client) -> None:
     """Read in some way."""
     throw = client.dice.below(8)
     if throw == 0:
@@ -293,7 +293,7 @@ def look(client: Client) -> None:
         client.history(MAIN)
 
 
-def look_up(client: Client) -> None:
+def query_index(client: Client) -> None:
     """Find by label or by id."""
     throw = client.dice.below(3)
     labels = tuple(client.dice.choice(LABELS).items())
@@ -324,7 +324,7 @@ def overwrite_as_foreigner(client: Client) -> None:
     op = Op(client.name, "foreign", MAIN, {"tag": tag}, scheduler.tick(), outcome=CRASH)
     client.world.ops.append(op)
     key = client.world.layout.head_key(MAIN)
-    with suppress(LimpetError):  # nor does it look at the answer
+    with suppress(LimpetError):  # nor does it read the answer
         client.world.foreign_bucket(client.name).put(key, data, expect=ANY)
     op.end = scheduler.tick()
     op.outcome = "ok"

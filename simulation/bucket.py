@@ -184,7 +184,7 @@ class SimulatedBucket:
         }
 
     def listen(self, *, poll_s: float, clock: Clock) -> Poller:
-        """Nobody tells."""
+        """No notifications."""
         return Poller(first_s=poll_s, poll_s=poll_s, clock=clock)
 
     def close(self) -> None:

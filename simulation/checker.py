@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Commit
-from simulation.history import Op, nonce_of, place_of
+from simulation.history import Op, nonce_of, seq_of
 from simulation.items import Facts
 from simulation.leases import lease_violations
 from simulation.model import State
@@ -47,7 +47,7 @@ def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
 
 def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
-    found = [*unexpected(ops, faulty), *losers(ops), *_places(ops), *_grown(ops), *_forks(ops)]
+    found = [*unexpected(ops, faulty), *losers(ops), *_seqs(ops), *_grown(ops), *_forks(ops)]
     found += lease_violations(ops)
     ids, twins = ids_of(ops)
     found += twins
@@ -71,7 +71,7 @@ def unexpected(ops: Sequence[Op], faulty: bool) -> Iterator[str]:
         silent = not faulty and op.outcome in ("unknown", "refused")
         excused = op.outcome == "unknown" and beside_wipe(op, ops)
         if op.outcome not in _EXPECTED or (silent and not excused):
-            yield f"nobody expects this answer: {said(op)}"
+            yield f"unexpected answer: {said(op)}"
 
 
 def said(op: Op) -> str:
@@ -81,15 +81,15 @@ def said(op: Op) -> str:
 
 def losers(ops: Sequence[Op]) -> Iterator[str]:
     """Yield what was refused and is seen all the same (promise 3)."""
-    told: dict[str, list[Op]] = defaultdict(list)
+    answered: dict[str, list[Op]] = defaultdict(list)
     for op in ops:
         if op.verb == "commit":
-            told[op.given["commit"].stamp.nonce].append(op)
+            answered[op.given["commit"].stamp.nonce].append(op)
         elif op.verb == "write_note":
-            told[op.given["write"].stamp.nonce].append(op)
+            answered[op.given["write"].stamp.nonce].append(op)
     lost = {
         nonce: each
-        for nonce, each in told.items()
+        for nonce, each in answered.items()
         if all(op.outcome in _LOSERS and not died_with_source(op, ops) for op in each)
     }
     for op in ops:
@@ -105,7 +105,7 @@ def losers(ops: Sequence[Op]) -> Iterator[str]:
 def ids_of(ops: Sequence[Op]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the ids that each write was seen under, the last one first, and what has two.
 
-    Only a save that overlaps the deletion of its scope may have two: it may take place before it,
+    Only a save that overlaps the deletion of its scope may have two: it may happen before it,
     and once more after it (docs/format.md, not promised: 2). Its second id must exceed others then.
     """
     ids: dict[str, tuple[str, ...]] = {}
@@ -125,18 +125,18 @@ def ids_of(ops: Sequence[Op]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     return ids, twins
 
 
-def _places(ops: Sequence[Op]) -> Iterator[str]:
-    """Yield listings in which two snapshots have one place, and those that disagree on an order."""
+def _seqs(ops: Sequence[Op]) -> Iterator[str]:
+    """Yield listings in which two snapshots have one seq, and those that disagree on an order."""
     above: dict[ScopeKey, dict[tuple[str, str], Op]] = defaultdict(dict)
     for op in ops:
         if op.verb != "query" or not op.ok or op.scope is None:
             continue
         infos: list[SnapshotInfo] = op.answer
-        places = [place_of(info.revision) for info in infos]
-        if len(set(places)) < len(places):
-            yield f"two snapshots have one place (promise 7): {said(op)}"
-        # A snapshot that was deleted and saved again has another place, and may change it.
-        names = [f"{info.id}@{place_of(info.revision)}" for info in infos]
+        seqs = [seq_of(info.revision) for info in infos]
+        if len(set(seqs)) < len(seqs):
+            yield f"two snapshots have one seq (promise 7): {said(op)}"
+        # A snapshot that was deleted and saved again has another seq, and may change the order.
+        names = [f"{info.id}@{seq_of(info.revision)}" for info in infos]
         known = above[op.scope]
         for at, name in enumerate(names):
             for other in names[at + 1 :]:
@@ -162,7 +162,7 @@ def _grown(ops: Sequence[Op]) -> Iterator[str]:
                 continue
             if first.answer.id < second.answer.id or first.answer == second.answer:
                 continue
-            # A scope that was deleted begins anew.
+            # A scope that was deleted begins again.
             if not any(wipes(op, first.scope) and op.begin < second.end for op in ops):
                 yield f"minted ids do not grow (promise 7): {said(first)}\n    {said(second)}"
 

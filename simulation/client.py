@@ -1,17 +1,14 @@
 """One actor's view of an engine: every call is recorded with its times and its answer."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from limpet.core import codec, ids
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ANY, Expect, Note, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Append, Claim, Commit, Copy, Found, NoteWrite, Query
-from simulation.dice import Dice
 from simulation.history import OK, REFUSED, UNKNOWN, Op
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import World
 
 LIMIT: Final = 100
 _PAGE: Final = 2
@@ -35,7 +32,7 @@ def log_of(body: bytes) -> tuple[str, ...]:
 class Client:
     """A process that works with a store of its own over the storage that all share."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
         self.dice = world.dice_of(name)
@@ -44,7 +41,7 @@ class Client:
         self.backend = world.open(name)
 
     def restart(self) -> None:
-        """Begin anew after a crash: nothing is remembered."""
+        """Start again after a crash: nothing is remembered."""
         self.known = {}
         self.keys = {}
         self.backend = self.world.open(self.name)
@@ -89,13 +86,13 @@ class Client:
         labels: dict[str, str] | None = None,
         **options: Any,
     ) -> Op:
-        """Save a state; without a `log` one that nobody else saves."""
+        """Save a state; without a `log` one that no other client saves."""
         tag = self.world.tag(self.name)
         body = encoded([tag] if log is None else log)
         return self.commit(self.prepared(scope, body, labels, **options))
 
     def append(self, scope: ScopeKey, **options: Any) -> Op:
-        """Append an item that nobody else appends."""
+        """Append an item that no other client appends."""
         items = codec.encode([self.world.tag(self.name)])
         return self.commit(self.prepared(scope, Append(LOG, items, STATE_BYTES_MAX), **options))
 
@@ -173,7 +170,7 @@ class Client:
     def write_note(
         self, scope: ScopeKey, name: str, *, on: str | None = None, expect: Expect = ANY
     ) -> Op:
-        """Write a note with a value that nobody else writes."""
+        """Write a note with a value that no other client writes."""
         value = codec.encode(self.world.tag(self.name))
         write = NoteWrite(scope, name, on, value, self.world.draw(self.name), expect)
         call = self.backend.write_note
@@ -279,11 +276,3 @@ class Client:
         return self._call(
             "notes", scope, given, lambda: call(scope, on=[on], name=name, after="", limit=LIMIT)
         )
-
-
-def new_dice(seed: int, what: str) -> Dice:
-    """Return dice of their own for one purpose in one run."""
-    mixed = seed
-    for character in what:
-        mixed = (mixed * 1_000_003 + ord(character)) & ((1 << 61) - 1)
-    return Dice(mixed)

@@ -24,7 +24,7 @@ class Dice:
         return (mixed >> 32) * limit >> 32
 
     def chance(self, per_mille: int) -> bool:
-        """Tell whether something that happens so often in a thousand happens now."""
+        """Return True so often in a thousand throws."""
         return self.below(1000) < per_mille
 
     def choice(self, items: Sequence[T]) -> T:
@@ -42,3 +42,11 @@ class Dice:
         """Return them in some order."""
         left = list(items)
         return [left.pop(self.below(len(left))) for _ in range(len(left))]
+
+
+def new_dice(seed: int, what: str) -> Dice:
+    """Return dice of their own for one purpose in one run."""
+    mixed = seed
+    for character in what:
+        mixed = (mixed * 1_000_003 + ord(character)) & ((1 << 61) - 1)
+    return Dice(mixed)

@@ -52,7 +52,7 @@ MODES: Final = {
         Mode("unsafe", lost=50, late=90, late_deletes=True),
     )
 }
-"""By name. `unsafe` is there to look at: what it finds is known and stated."""
+"""By name. `unsafe` is not asserted: what it finds is known and documented."""
 
 ASSERTED: Final = tuple(name for name in MODES if name != "unsafe")
 CRASHES_MAX: Final = 2  # of one run: what never comes to an end proves nothing

@@ -17,7 +17,7 @@ class Op:
     """One call of one actor, from `begin` to `end` on the scheduler's clock.
 
     `given` holds the arguments by name. `outcome` is one of the words above or the name of an error
-    class; `answer` is what was returned. `settled` marks what was asked when all was over: the
+    class; `answer` is what was returned. `settled` says that it was called when all was over: the
     promises that hold only then are asked of it too.
     """
 
@@ -39,11 +39,11 @@ class Op:
 
     @property
     def open_ended(self) -> bool:
-        """Whether it may have happened, and nobody was told."""
+        """Whether it may have happened without an answer."""
         return self.outcome in (UNKNOWN, CRASH)
 
     def overlaps(self, other: "Op") -> bool:
-        """Tell whether neither was over when the other began."""
+        """Return whether neither was over when the other began."""
         return self.begin < other.end and other.begin < self.end
 
 
@@ -52,6 +52,6 @@ def nonce_of(revision: str) -> str:
     return revision.rpartition(".")[2]
 
 
-def place_of(revision: str) -> int:
-    """Return the place that a revision of a snapshot gives."""
+def seq_of(revision: str) -> int:
+    """Return the seq in a revision of a snapshot."""
     return int(revision.partition(".")[0], 16)

@@ -15,7 +15,7 @@ class Facts(NamedTuple):
     """What is known of a whole run.
 
     `ids` are the ids by the nonce of the write that made them, `acks` when a write was first
-    acknowledged. `late` says that what nobody was told of may still happen later; `exact`, that
+    acknowledged. `late` says that a call without an answer may still happen later; `exact`, that
     nothing goes wrong, so that counts are exact too.
     """
 
@@ -34,14 +34,14 @@ class ScopeItem:
         self.facts = facts
         self.begin = op.begin
         self.required = not op.open_ended
-        self.ended = False  # whatever it was told, it may have taken place until then
+        self.ended = False  # whatever the answer, it may have happened until then
         self.makers: dict[int, Op] = {}
 
     @property
     def end(self) -> int:
-        """When it has taken place, if it does; what nobody was told of may still arrive."""
-        told = self.required or self.ended
-        return self.op.end if told or not self.facts.late else FOREVER
+        """When it has happened, if it does; a call without an answer may still arrive."""
+        answered = self.required or self.ended
+        return self.op.end if answered or not self.facts.late else FOREVER
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield what may come of it."""
@@ -51,13 +51,13 @@ class ScopeItem:
         """Return what the item notes for itself when the scope has changed."""
         return payload
 
-    def stands_below(self, a: Snap, b: Snap) -> bool:
-        """Tell whether one snapshot certainly stands below another in history.
+    def is_below(self, a: Snap, b: Snap) -> bool:
+        """Return whether one snapshot is certainly below another in history.
 
         Nothing is promised of a history-only save and another one that overlap
         (docs/format.md, not promised: 10).
         """
-        if a.place >= b.place:
+        if a.seq >= b.seq:
             return False
         if a.aside or b.aside:
             first, second = self.makers.get(a.maker), self.makers.get(b.maker)
@@ -66,18 +66,18 @@ class ScopeItem:
 
 
 class CommitItem(ScopeItem):
-    """A save, an update, an append or a fork; `wipers` are the deletes of the scope beside it."""
+    """A save, an update, an append or a fork; `wipers` are the concurrent deletes of its scope."""
 
     def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
         super().__init__(op, key, facts)
         commit: Commit = op.given["commit"]
         self.commit = commit
-        # A name that nobody knows sorts below all that are minted.
+        # An unknown name sorts below all that are minted.
         self.ids = facts.ids.get(commit.stamp.nonce) or (f"!{commit.stamp.nonce}",)
         self.id = commit.id or self.ids[0]
         # Of history-only saves only those that do not overlap others are compared (`checker`).
         self.minted = commit.id is None and commit.head and not self.id.startswith("!")
-        # A save that overlaps a deletion of its scope may take place before it, and once more
+        # A save that overlaps a deletion of its scope may happen before it, and once more
         # after it (docs/format.md, not promised: 2).
         self.twice = any(op.overlaps(each) for each in wipers)
 
@@ -104,13 +104,13 @@ class CommitItem(ScopeItem):
         if op.ok or op.open_ended or self.ended:
             yield result.state, Move.OVER
             # Which of the two is newer is not promised either: a history-only save, or what a
-            # deletion beside it uncovers (docs/format.md, not promised: 10).
+            # concurrent deletion uncovers (docs/format.md, not promised: 10).
             uncovering = self.makers.get(state.uncovered_by)
             if result.snap.aside and uncovering is not None and uncovering.overlaps(op):
-                yield result.state._replace(head=result.snap.place), Move.OVER
+                yield result.state._replace(head=result.snap.seq), Move.OVER
 
     def _shows(self, state: State, nonce: str) -> bool:
-        """Tell whether a commit that is repeated (`again`) is answered as it must be.
+        """Return whether a commit that is repeated (`again`) is answered as it must be.
 
         It is not applied again, whatever has become of it since, and it is never answered with the
         revision of another write: who goes on from that overwrites what it has not seen.
@@ -158,7 +158,7 @@ class LateItem(ScopeItem):
 class DeleteItem(ScopeItem):
     """The deletion of one snapshot.
 
-    One that spares the head may still delete what was not the head when it looked, and has become
+    One that spares the head may still delete what was not the head when it read it, and has become
     it since, because another one was deleted (docs/format.md, what is not promised).
     """
 
@@ -173,18 +173,18 @@ class DeleteItem(ScopeItem):
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the scope without the snapshot."""
         spares = self.op.given["spare_head"]
-        seen_beside = state.opened(self.key)
-        if spares and seen_beside is None:
+        seen_meanwhile = state.opened(self.key)
+        if spares and seen_meanwhile is None:
             yield state.with_open(self.key, self.observe(state, False)), Move.FREE_GOES_ON
             return
         snap, over = state.find(self.id), state.with_open(self.key, None)
-        is_head = snap is not None and snap.place == state.head
+        is_head = snap is not None and snap.seq == state.head
         if (snap is None or (is_head and spares)) and self.count in (None, 0):
             yield over, Move.OVER
         if (
             snap is not None
             and self.count in (None, 1)
-            and (not (is_head and spares) or seen_beside)
+            and (not (is_head and spares) or seen_meanwhile)
         ):
             after = over.without(snap)
             if not is_head:
@@ -196,19 +196,19 @@ class DeleteItem(ScopeItem):
     def observe(self, state: State, payload: Any) -> Any:
         """Return whether the snapshot has been there, and not the head."""
         snap = state.find(self.id)
-        return payload or (snap is not None and snap.place != state.head)
+        return payload or (snap is not None and snap.seq != state.head)
 
     def _heads(self, state: State) -> list[int | None]:
         """Return which snapshots may be the newest kept one."""
         kept = list(model.visible(state))
-        newest = [a for a in kept if not any(self.stands_below(a, b) for b in kept)]
-        return [snap.place for snap in newest] or [None]
+        newest = [a for a in kept if not any(self.is_below(a, b) for b in kept)]
+        return [snap.seq for snap in newest] or [None]
 
 
 class WipeItem(ScopeItem):
     """The deletion of a scope, alone or with its session.
 
-    It takes its time, and saves that overlap it stand before or after it (docs/format.md, not
+    It takes several steps, and saves that overlap it come before or after it (docs/format.md, not
     promised: 2): so it may empty the scope more than once, and must do so at least once.
     """
 
@@ -250,7 +250,7 @@ class SourceItem(ScopeItem):
 
 
 class VanishItem(ScopeItem):
-    """A fork whose end nobody was told is seen as long as its source lives, and not after that.
+    """A fork without an answer is seen as long as its source lives, and not after that.
 
     Its head still names the line of its source (docs/format.md, how a commit is made: a fork).
     """
@@ -262,7 +262,7 @@ class VanishItem(ScopeItem):
 
     @property
     def end(self) -> int:
-        """When it has taken place, if it does: at any time."""
+        """When it has happened, if it does: at any time."""
         return FOREVER
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
@@ -275,7 +275,7 @@ class VanishItem(ScopeItem):
 class DroppedItem(ScopeItem):
     """A caller's id that is used again while its scope is deleted may be deleted with it.
 
-    Its copy stands under the key of the old one; it goes when it is not the head any more
+    Its copy has the key of the old one; it goes when it is not the head any more
     (docs/format.md, not promised: 4).
     """
 
@@ -287,13 +287,13 @@ class DroppedItem(ScopeItem):
 
     @property
     def end(self) -> int:
-        """When it has taken place, if it does: at any time."""
+        """When it has happened, if it does: at any time."""
         return FOREVER
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the scope without the snapshot."""
         for snap in state.snaps:
-            if snap.maker == self.maker and snap.place != state.head:
+            if snap.maker == self.maker and snap.seq != state.head:
                 yield state.without(snap), Move.OVER
 
 
@@ -320,7 +320,7 @@ class ReadItem(ScopeItem):
 
 
 def shows(seen: SnapshotInfo, snap: Snap) -> bool:
-    """Tell whether the facts that were read are those of a snapshot."""
+    """Return whether the facts that were read are those of a snapshot."""
     return (
         seen.id == snap.id
         and nonce_of(seen.revision) == snap.nonce

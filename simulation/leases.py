@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Claim, Commit
-from simulation.history import FOREVER, Op, nonce_of, place_of
+from simulation.history import FOREVER, Op, nonce_of, seq_of
 from simulation.projection import wipes
 from simulation.words import describe, describe_answer
 
@@ -46,13 +46,13 @@ def _last_claimed(claims: Sequence[Op], scope: ScopeKey, key: str) -> int:
 
 
 def _is_above(ops: Sequence[Op], commit: Commit, claim: Op) -> bool:
-    """Tell whether a save took its place after one that was made under the younger lease.
+    """Return whether a save got its seq after one that was made under the younger lease.
 
-    When a scope was deleted and begins anew, its places are as good as the clocks.
+    When a scope was deleted and begins again, its seqs are as good as the clocks.
     """
     if any(wipes(op, commit.scope) for op in ops):
         return False
-    places = [place_of(info.revision) for op in ops for info in _seen(op, commit.stamp.nonce)]
+    seqs = [seq_of(info.revision) for op in ops for info in _seen(op, commit.stamp.nonce)]
     below = (
         op.answer
         for op in ops
@@ -61,7 +61,7 @@ def _is_above(ops: Sequence[Op], commit: Commit, claim: Op) -> bool:
         and op.scope == claim.scope
         and op.given["commit"].fence == claim.given["claim"].key
     )
-    return bool(places) and any(place_of(info.revision) < max(places) for info in below)
+    return bool(seqs) and any(seq_of(info.revision) < max(seqs) for info in below)
 
 
 def _seen(op: Op, nonce: str) -> list[SnapshotInfo]:
@@ -76,7 +76,7 @@ def _seen(op: Op, nonce: str) -> list[SnapshotInfo]:
 
 
 def _appears(ops: Sequence[Op], commit: Commit, since: int) -> bool:
-    """Tell whether a save is seen by a listing, and is not by one before it, after some time."""
+    """Return whether a save is seen by a listing, and is not by one before it, after some time."""
     missing = FOREVER
     for op in sorted(ops, key=lambda each: each.begin):
         if op.verb != "query" or not op.ok or op.scope != commit.scope or op.begin <= since:

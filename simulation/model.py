@@ -1,6 +1,6 @@
 """What a scope is, without any storage: the meaning against which a history is checked.
 
-Written anew and not taken from the product, so that both would have to be wrong alike.
+Written independently of the product, so that both would have to be wrong in the same way.
 """
 
 from collections.abc import Hashable, Iterator
@@ -17,7 +17,7 @@ class Snap(NamedTuple):
     """A snapshot. `maker` is the number of the item that first saved it."""
 
     id: str
-    place: int
+    seq: int
     nonce: str
     log: tuple[str, ...]
     kept: bool
@@ -27,7 +27,7 @@ class Snap(NamedTuple):
     aside: bool
 
     def has(self, labels: tuple[tuple[str, str], ...]) -> bool:
-        """Tell whether all these labels are there."""
+        """Return whether all these labels are there."""
         mine = codec.decode(self.labels)
         return all(mine.get(name) == value for name, value in labels)
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
     snaps: tuple[Snap, ...] = ()
     head: int | None = None
     uncovered_by: int = 0
-    places: int = 0
+    last_seq: int = 0
     floor: str = ""
     applied: frozenset[str] = frozenset()
     open: tuple[tuple[int, Hashable], ...] = ()
@@ -49,7 +49,7 @@ class State(NamedTuple):
     def find(self, id: str | None) -> Snap | None:
         """Return a snapshot by its id, or the head."""
         for snap in self.snaps:
-            if snap.place == self.head if id is None else snap.id == id:
+            if snap.seq == self.head if id is None else snap.id == id:
                 return snap
         return None
 
@@ -77,8 +77,8 @@ class State(NamedTuple):
         """Return the scope without a snapshot; the newest kept one becomes the head if need be."""
         snaps = tuple(each for each in self.snaps if each is not snap)
         head = self.head
-        if head == snap.place:
-            head = max((each.place for each in snaps if each.kept), default=None)
+        if head == snap.seq:
+            head = max((each.seq for each in snaps if each.kept), default=None)
         return self._replace(snaps=snaps, head=head)
 
 
@@ -122,7 +122,7 @@ def apply(
 
 
 def at(expect: Expect, head: Snap | None) -> bool:
-    """Tell whether the head is the one that is expected."""
+    """Return whether the head is the one that is expected."""
     if expect is ANY:
         return True
     return head is None if expect is None else head is not None and head.nonce == nonce_of(expect)
@@ -162,13 +162,13 @@ def _replaced(state: State, commit: Commit, existing: Snap, log: tuple[str, ...]
 
 def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker: int) -> Accepted:
     head = state.find(None)
-    place = state.places + 1
+    seq = state.last_seq + 1
     parent = commit.parent
     if parent is HEAD:
         parent = _default_parent(state, head, id)
     snap = Snap(
         id=id,
-        place=place,
+        seq=seq,
         nonce=commit.stamp.nonce,
         log=_log(state, commit, log),
         kept=commit.keep,
@@ -179,12 +179,12 @@ def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker
     )
     kept = state.snaps
     if commit.head:
-        kept = tuple(each for each in kept if each.kept or each.place != state.head)
+        kept = tuple(each for each in kept if each.kept or each.seq != state.head)
     after = state._replace(
         snaps=(*kept, snap),
-        head=place if commit.head else state.head,
+        head=seq if commit.head else state.head,
         uncovered_by=0 if commit.head else state.uncovered_by,
-        places=place,
+        last_seq=seq,
         floor=max(state.floor, id) if commit.id is None and commit.head else state.floor,
         applied=state.applied | {commit.stamp.nonce},
     )
@@ -200,5 +200,5 @@ def _default_parent(state: State, head: Snap | None, id: str) -> str | None:
 
 
 def visible(state: State) -> Iterator[Snap]:
-    """Yield what stands in history."""
+    """Yield the snapshots in history."""
     return (snap for snap in state.snaps if snap.kept)

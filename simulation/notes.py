@@ -17,7 +17,7 @@ class NoteState(NamedTuple):
 
 
 class NoteItem:
-    """An operation on one note: it is written, deleted or read, or goes with what it stands on."""
+    """An operation on one note: a write, a delete, a read, or a delete of what it is on."""
 
     def __init__(self, op: Op, key: int, late: bool, value: str | None = None) -> None:
         self.op = op
@@ -29,7 +29,7 @@ class NoteItem:
 
     @property
     def end(self) -> int:
-        """When it has taken place, if it does; what nobody was told of may still arrive."""
+        """When it has happened, if it does; a call without an answer may still arrive."""
         return self.op.end if self.required or not self.late else FOREVER
 
     def moves(self, state: NoteState) -> Iterator[tuple[NoteState, Move]]:
@@ -72,7 +72,7 @@ class EraseItem(NoteItem):
 
 
 class SweepItem(NoteItem):
-    """The scope, the session or the snapshot id that the note stands on is deleted.
+    """The scope, the session or the snapshot id that the note is on is deleted.
 
     A note that is written while that goes on may go with it, so it may do so more than once. With
     `spare_head` it need not, as the snapshot may have been spared.

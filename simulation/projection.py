@@ -30,7 +30,7 @@ _ABOUT_SOURCE = ("ok", *_REFUSED_SOURCE)
 
 
 def wipes(op: Op, scope: ScopeKey) -> bool:
-    """Tell whether a call deletes a scope, alone or with its session."""
+    """Return whether a call deletes a scope, alone or with its session."""
     if op.verb == "delete_session":
         return bool(op.given["session"] == scope.session_id)
     return op.verb == "delete_scope" and op.scope == scope
@@ -43,7 +43,7 @@ def source_of(op: Op) -> ScopeKey | None:
 
 
 def beside_wipe(op: Op, ops: Iterable[Op]) -> bool:
-    """Tell whether a save overlaps the deletion of its scope: it may not know its end."""
+    """Return whether a save overlaps the deletion of its scope: it may not know its end."""
     scope = op.scope
     if op.verb != "commit" or scope is None:
         return False
@@ -56,9 +56,9 @@ def _wipes_source(wiper: Op, fork: Op) -> bool:
 
 
 def died_with_source(op: Op, ops: Iterable[Op]) -> bool:
-    """Tell whether a fork came to an end because its source's scope was deleted beside it.
+    """Return whether a fork came to an end because its source's scope was deleted concurrently.
 
-    It may have been seen before that: it stands wholly before the deletion, and is gone
+    It may have been seen before that: it happens wholly before the deletion, and is gone
     (docs/format.md, not promised: 2).
     """
     source = source_of(op) if op.verb == "commit" else None
@@ -80,7 +80,7 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
             if op.ok and query.scope in (None, scope) and not _overlap(op, wipers):
                 mine = [info for info in op.answer if info.scope == scope]
                 listing = ListItem(op, next(keys), facts, query, mine)
-                listing.saved_again = _deleted_beside(op, ops)
+                listing.saved_again = _deleted_meanwhile(op, ops)
                 yield listing
         if op.verb == "commit" and source_of(op) == scope and op.outcome in _ABOUT_SOURCE:
             yield SourceItem(op, next(keys), facts)
@@ -110,13 +110,13 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
         elif op.verb == "ids" and op.ok and not _overlap(op, wipers):
             listing = ListItem(op, next(keys), facts, Query(scope), op.answer)
             listing.left_behind = _left_behind(op, ops, wipers, facts)
-            listing.saved_again = _deleted_beside(op, ops)
+            listing.saved_again = _deleted_meanwhile(op, ops)
             yield listing
         elif op.verb in ("read", "info") and op.ok:
             yield _read_item(op, next(keys), facts)
 
 
-def _deleted_beside(listing: Op, ops: Iterable[Op]) -> frozenset[str]:
+def _deleted_meanwhile(listing: Op, ops: Iterable[Op]) -> frozenset[str]:
     deletes = (op for op in ops if op.verb == "delete" and op.overlaps(listing))
     return frozenset(id for op in deletes for id in op.given["ids"])
 
@@ -126,8 +126,8 @@ def _left_behind(
 ) -> frozenset[str]:
     """Return listed ids whose copies a writer may have put there after the scope was deleted.
 
-    Whoever writes beside the deletion may do it, also for another: it rolls heads forward. Some of
-    these ids nobody has seen but this listing.
+    Any concurrent writer may do it, also for another: it rolls heads forward. Some of these ids
+    are seen by this listing only.
     """
     writes = [op for op in ops if op.scope == listing.scope and op.verb in ("commit", "delete")]
     known = {id for each in facts.ids.values() for id in each}
@@ -142,7 +142,7 @@ def _left_behind(
 
 
 def _overlap(op: Op, wipers: Sequence[Op]) -> bool:
-    """Tell whether a listing overlaps the deletion of its scope: it may see part of it.
+    """Return whether a listing overlaps the deletion of its scope: it may see part of it.
 
     See docs/format.md, not promised: 2.
     """
@@ -202,7 +202,7 @@ def note_items(address: Address, ops: Sequence[Op], facts: Facts) -> Iterator[No
 
 
 def _deleted_by_others(op: Op, ops: Iterable[Op]) -> bool:
-    """Tell whether somebody else deletes at the same time: then both may say that they did."""
+    """Return whether another client deletes at the same time: then both may report it."""
     others = (each for each in ops if each is not op and each.verb.startswith("delete"))
     return any(each.overlaps(op) for each in others)
 

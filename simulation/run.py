@@ -20,7 +20,7 @@ from simulation.words import lines_of
 from simulation.world import LAYOUT, Opener, World
 
 _WRITERS = 3
-_TURNS_MAX = 3
+_STEPS_MAX = 3
 _REPAIR_PER_MILLE = 250
 _FINDINGS_PAGE = 100
 
@@ -70,11 +70,11 @@ def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = ope
         # What an engine raises that is no answer is a finding, and its traceback says where.
         broken.append("the engine failed:\n" + "".join(format_exception(failure)))
     elif world.scheduler.stuck:
-        broken.append("somebody makes no progress: the run was stopped")
+        broken.append("an actor makes no progress: the run was stopped")
     else:
         world.faults.active = False
         world.settled = True
-        _look_at_everything(world)
+        _read_everything(world)
         broken += _inspect(world)
         judge = foreign_violations if scenario.foreign else violations
         broken += judge(world.ops, faulty=mode.faulty, late=bool(mode.late))
@@ -85,31 +85,31 @@ def _programs(world: World, scenario: Scenario) -> dict[str, Callable[[], None]]
     dice = world.dice_of("programs")
     programs = {}
     for name in "abc"[:_WRITERS]:
-        turns = [dice.choice(scenario.menu) for _ in range(1 + dice.below(_TURNS_MAX))]
-        programs[name] = _program(world, name, turns)
+        steps = [dice.choice(scenario.menu) for _ in range(1 + dice.below(_STEPS_MAX))]
+        programs[name] = _program(world, name, steps)
     if dice.chance(600):
-        turns = [dice.choice(scenario.views) for _ in range(2 + dice.below(4))]
-        programs["r"] = _program(world, "r", turns)
+        steps = [dice.choice(scenario.views) for _ in range(2 + dice.below(4))]
+        programs["r"] = _program(world, "r", steps)
     if scenario.foreign:
-        turns = [do.overwrite_as_foreigner for _ in range(1 + dice.below(2))]
-        programs["f"] = _program(world, "f", turns)
+        steps = [do.overwrite_as_foreigner for _ in range(1 + dice.below(2))]
+        programs["f"] = _program(world, "f", steps)
     return programs
 
 
-def _program(world: World, name: str, turns: list[do.Action]) -> Callable[[], None]:
+def _program(world: World, name: str, steps: list[do.Action]) -> Callable[[], None]:
     def program() -> None:
         client = Client(world, name)
-        for turn in turns:
+        for step in steps:
             try:
-                turn(client)
+                step(client)
             except Crash:
-                # The process that comes in its place goes on with the next turn.
+                # The process that replaces it goes on with the next step.
                 client.restart()
 
     return program
 
 
-def _look_at_everything(world: World) -> None:
+def _read_everything(world: World) -> None:
     """Read all, have a fresh writer commit twice, and read all again, each with an empty memory."""
     scopes = sorted({op.scope for op in world.ops if op.scope is not None})
     _read_all(world, "read1")

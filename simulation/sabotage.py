@@ -1,6 +1,6 @@
 """Engines that are broken on purpose: what the checker must catch, or it has no teeth.
 
-Each stands between an engine and its bucket and does one thing as an obvious but wrong design does.
+Each wraps the bucket of an engine and does one thing as an obvious but wrong design does.
 The engine itself is the real one.
 """
 
@@ -40,7 +40,7 @@ from simulation.world import Opener
 
 
 def one_line(backend: Any) -> None:
-    """Have every life of a scope bear the same line, so that nothing tells an old copy."""
+    """Give every life of a scope the same line, so that an old copy is not recognised."""
     writer = backend._saver._writer
     line = writer.new_line(0)
     writer.new_line = lambda _now: line[:8] + "-0000-7000-8000-000000000000"

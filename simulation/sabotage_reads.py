@@ -1,4 +1,4 @@
-"""Buckets that answer as if a wrong design had read: too early, or without a look at all."""
+"""Buckets that answer as if a wrong design had read: too early, or not at all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -70,7 +70,7 @@ class HeadBeforeCopy(Honest):
 
 
 def _histories(head_key: str) -> tuple[str, str]:
-    """Return where the history beside a head is listed: its copies, and the index."""
+    """Return where the history of a head is listed: its copies, and the index."""
     folder = head_key.removesuffix("snapshot_latest.json")
     session, _, kind, scope = folder.split("/")[1:5]
     return f"{folder}immutable_history/", layout.order_prefix(ScopeKey(session, scope, kind))
@@ -115,14 +115,14 @@ class ForgetsNotes(Honest):
     """The notes on a deleted snapshot stay."""
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        """See no notes where a deletion looks for them."""
+        """See no notes where a deletion lists them."""
         if prefix.endswith("notes/on/"):
             return []
         return self.inner.list(prefix, after=after, limit=limit)
 
 
 class ForkWithoutCheck(Honest):
-    """A fork does not look whether its source is still there when it commits."""
+    """A fork does not check that its source still exists when it commits."""
 
     def __init__(self, inner: Bucket) -> None:
         super().__init__(inner)
@@ -161,7 +161,7 @@ class NoBump(Honest):
         return found
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        """Leave out a void head in place of a void head."""
+        """Do not replace a void head by a void head."""
         header = header_in(data) if self.is_head(key) else None
         if header is not None and header.void and self.void.get(key):
             return version_of(data)
@@ -184,7 +184,7 @@ class NoTouch(Honest):
         return found
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        """Leave out a copy in place of the same revision."""
+        """Do not replace a copy by the same revision."""
         header = header_in(data) if self.is_copy(key) else None
         if header is not None and self.known.get(key) == header.revision:
             return version_of(data)

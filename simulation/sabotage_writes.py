@@ -62,21 +62,21 @@ class Honest:
         self.inner.close()
 
     def file(self, key: str) -> File | None:
-        """Return what stands under a key."""
+        """Return the object of a key."""
         parsed = self.layout.parse(key)
         return None if parsed is None else parsed.file
 
     def is_head(self, key: str) -> bool:
-        """Tell whether it is the key of a head."""
+        """Return whether it is the key of a head."""
         return key.endswith("/snapshot_latest.json")
 
     def is_copy(self, key: str) -> bool:
-        """Tell whether it is the key of a copy."""
+        """Return whether it is the key of a copy."""
         return "/immutable_history/" in key
 
 
 class BlindCopy(Honest):
-    """Copies are put whatever stands there."""
+    """Copies are put without a condition."""
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Do not compare."""
@@ -85,7 +85,7 @@ class BlindCopy(Honest):
 
 
 class BlindHead(Honest):
-    """Heads are put whatever stands there."""
+    """Heads are put without a condition."""
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Do not compare."""
@@ -93,7 +93,7 @@ class BlindHead(Honest):
 
 
 class BlindNotes(Honest):
-    """Notes are put whatever stands there."""
+    """Notes are put without a condition."""
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Do not compare."""
@@ -112,7 +112,7 @@ class BareDelete(Honest):
 
 
 class BareDeleteOfHead(Honest):
-    """A deleted head leaves nothing in its place."""
+    """A deleted head leaves no tombstone."""
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Delete instead of a void head."""
@@ -124,7 +124,7 @@ class BareDeleteOfHead(Honest):
 
 
 class NoRollForward(Honest):
-    """Nobody copies the head of another into history."""
+    """The head of another writer is not copied into history."""
 
     def __init__(self, inner: Bucket) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""The scenarios: what stands there when it begins, and what the actors draw from.
+"""The scenarios: what is stored when a run begins, and which actions the actors choose from.
 
 To add one, add an entry to `SCENARIOS`; the tests and the command line take it from there.
 """
@@ -75,7 +75,7 @@ class Scenario:
     title: str
     setup: Callable[[Client], None]
     menu: tuple[Action, ...]
-    views: tuple[Action, ...] = (do.look,)
+    views: tuple[Action, ...] = (do.read_scope,)
     index: bool | None = None
     foreign: bool = False
     skewed: bool = True
@@ -129,7 +129,7 @@ _ALL = (
     ),
     Scenario(
         "G",
-        "labels, and look-up through the index",
+        "labels, and queries through the index",
         _labelled,
         (
             do.save_labelled,
@@ -139,7 +139,7 @@ _ALL = (
             do.delete_named,
             do.draft,
         ),
-        views=(do.look_up, do.look_up, do.look),
+        views=(do.query_index, do.query_index, do.read_scope),
         index=True,
     ),
     Scenario(
@@ -184,7 +184,7 @@ _ALL = (
         "saves to history only, and their order",
         _some,
         (do.aside, do.aside, do.save, do.update, do.delete, do.draft),
-        # The place of such a save is its time: as good as the clocks (docs/format.md, 9).
+        # The seq of such a save is its time: as good as the clocks (docs/format.md, 9).
         skewed=False,
     ),
     Scenario(
@@ -198,7 +198,7 @@ _ALL = (
         "notes on snapshots that are deleted",
         _noted,
         (do.write_note_on, do.write_note_on, do.delete_named, do.delete_named, do.save_named),
-        views=(do.read_notes, do.look),
+        views=(do.read_notes, do.read_scope),
     ),
     Scenario(
         "R",
@@ -223,7 +223,7 @@ _ALL = (
             *(do.delete_and_save, do.prune, do.delete_session, do.delete_scope, do.write_note),
             *(do.update_note, do.delete_note),
         ),
-        views=(do.look, do.look, do.look_up, do.read_notes),
+        views=(do.read_scope, do.read_scope, do.query_index, do.read_notes),
         index=True,
     ),
 )

@@ -21,7 +21,7 @@ _STEP_US: Final = 1_000
 
 
 class Stuck(BaseException):
-    """A run takes so many steps that somebody is not making progress; it unwinds every actor."""
+    """A run takes so many steps that an actor is not making progress; it unwinds every actor."""
 
 
 class Event(NamedTuple):
@@ -53,7 +53,7 @@ class _Worker:
 
 
 class _Actor:
-    """Somebody who takes turns."""
+    """A thread that the scheduler lets run, one at a time."""
 
     def __init__(self, name: str, worker: _Worker) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class _Actor:
 
 
 class Scheduler:
-    """The time of one run, its trace, and whose turn it is."""
+    """The time of one run, its trace, and which actor runs."""
 
     def __init__(self, dice: Dice) -> None:
         self.time = 0
@@ -104,7 +104,7 @@ class Scheduler:
         return Clock(lambda: self.now_us / 1_000_000, sleep, lambda: dice.below(1000) / 1000)
 
     def step(self) -> None:
-        """Hand on the baton, or keep it. Outside `run` there is nobody to hand it to."""
+        """Hand on the baton, or keep it. Outside `run` there is no other actor."""
         self.time += 1
         actor = self._current
         if actor is None:

@@ -38,7 +38,7 @@ _FREE = (Move.FREE, Move.FREE_GOES_ON)
 class Item(Protocol[S]):
     """An operation as the search sees it.
 
-    `required` items must take place; the others may, until `end`.
+    `required` items must happen; the others may, until `end`.
     """
 
     op: Op
@@ -80,7 +80,7 @@ class Search(Generic[S]):
         self.blocked: list[Item[S]] = []
 
     def explains(self, start: S) -> bool:
-        """Tell whether some order explains everything."""
+        """Return whether some order explains everything."""
         seen: set[tuple[int, int, S]] = set()
         stack: list[_Place[S]] = [_Place(0, 0, start, ())]
         while stack:

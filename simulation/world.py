@@ -7,8 +7,7 @@ from limpet.backends.buckets.protocol import Bucket
 from limpet.core.layout import Layout
 from limpet.protocol import Backend, Clock, Stamp
 from simulation.bucket import SimulatedBucket, Storage
-from simulation.client import new_dice
-from simulation.dice import Dice
+from simulation.dice import Dice, new_dice
 from simulation.faults import Faults, Mode
 from simulation.history import Op
 from simulation.scheduler import Scheduler

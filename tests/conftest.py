@@ -38,7 +38,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def schemas(postgres: Postgres) -> Iterator[Schemas]:
-    """As many schemas as a test likes: `schemas.url("a")` is the URL of one."""
+    """As many schemas as a test needs: `schemas.url("a")` is the URL of one."""
     with postgres.schemas() as schemas:
         yield schemas
 
@@ -49,8 +49,8 @@ def postgres_url(schemas: Schemas) -> str:
     return schemas.url()
 
 
-# These two need the schemas only to be gone before those are dropped: whoever talks through them
-# may still have a transaction open, for which that would wait.
+# These two need the schemas only to be gone before those are dropped: a client behind them
+# may still have a transaction open, for which the drop would wait.
 
 
 @pytest.fixture

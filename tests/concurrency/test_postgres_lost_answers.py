@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from limpet import Scope, Store, Unavailable
-from limpet.testing.conformance._faces import Face, close_loop, through
+from limpet.testing.conformance._apis import Api, close_loop, through
 from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed
@@ -199,12 +199,12 @@ def test_a_loss_at_any_batch_leaves_exactly_one(
     assert kind not in SINGLE or set(case.outcomes) == {"done"}
 
 
-@pytest.mark.parametrize("face", ["async"])
+@pytest.mark.parametrize("api", ["async"])
 @pytest.mark.parametrize("verb", ["kept", "append", "update", "counter", "fork", "delete"])
 def test_a_lost_answer_in_the_other_face(
-    stores: dict[bool, Store], direct: Store, proxy: PgProxy, verb: str, face: Face
+    stores: dict[bool, Store], direct: Store, proxy: PgProxy, verb: str, api: Api
 ) -> None:
-    store = through(face, stores[True])
+    store = through(api, stores[True])
     case = Case(proxy, store, direct, verb, "reply", continuing=True)
     case.run()
     assert set(case.outcomes) == {"done"}

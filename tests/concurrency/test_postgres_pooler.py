@@ -13,10 +13,10 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance import Face
 from limpet.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
+from tests.conformance.parts import Sync, Transactional
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, one
@@ -49,18 +49,13 @@ class Pooled(conformance.Kit):
         return len(spoiled)
 
 
-class TestPooled(Pooled, Threads):
+class TestPooled(Sync, Pooled, Threads):
     """The chapter in which most is asked of transactions."""
-
-    @pytest.fixture(params=["sync"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
 
 
 @pytest.mark.slow
-class TestPooledAtLength(Pooled, conformance.Suite):
-    """Every chapter, in both faces."""
+class TestPooledAtLength(Sync, Pooled, Transactional):
+    pass
 
 
 @pytest.fixture

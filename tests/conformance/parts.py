@@ -1,19 +1,23 @@
-"""Parts of the suite for the fast tests. The slow ones run all of it, in both faces."""
+"""Selections of chapters: what runs on which engine.
+
+Every chapter runs with both APIs on memory and on SQLite. The async API of the other engines hands
+the same calls to the same threads, so `InBoth` is enough there.
+"""
 
 import pytest
 
 from limpet.testing import conformance
-from limpet.testing.conformance import Face
-from limpet.testing.conformance.across import Across
+from limpet.testing.conformance import Api
 from limpet.testing.conformance.appending import Appending
+from limpet.testing.conformance.backend import BackendPromises
+from limpet.testing.conformance.bad_input import BadInput
+from limpet.testing.conformance.branching import Branching
 from limpet.testing.conformance.damage import Damage
 from limpet.testing.conformance.deleting import Deleting
 from limpet.testing.conformance.drafts import Drafts
-from limpet.testing.conformance.engine import EngineSeam
 from limpet.testing.conformance.exactness import Exactness
 from limpet.testing.conformance.forking import Forking
 from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.lines import Lines
 from limpet.testing.conformance.listing import Listing
 from limpet.testing.conformance.notes import Notes
 from limpet.testing.conformance.order import Order
@@ -22,6 +26,8 @@ from limpet.testing.conformance.pruning import Pruning
 from limpet.testing.conformance.reading import Reading
 from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
+from limpet.testing.conformance.store_history import StoreHistory
+from limpet.testing.conformance.sync_async import SyncAsync
 from limpet.testing.conformance.threads import Threads
 from limpet.testing.conformance.updating import Updating
 from limpet.testing.conformance.upkeep import Upkeep
@@ -29,21 +35,21 @@ from limpet.testing.conformance.watching import Watching
 
 
 class Sync(conformance.Kit):
-    """Through one face only: the other one just hands the calls to threads."""
+    """The sync API only."""
 
     @pytest.fixture(params=["sync"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
+    def api(self, request: pytest.FixtureRequest) -> Api:
+        api: Api = request.param
+        return api
 
 
 class Async(conformance.Kit):
-    """Through the other face only."""
+    """The async API only."""
 
     @pytest.fixture(params=["async"])
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        face: Face = request.param
-        return face
+    def api(self, request: pytest.FixtureRequest) -> Api:
+        api: Api = request.param
+        return api
 
 
 class Stored(
@@ -60,14 +66,26 @@ class Stored(
     Listing,
     Notes,
     Deleting,
-    Lines,
+    Branching,
     Forking,
-    Across,
+    StoreHistory,
     Pruning,
     Upkeep,
-    EngineSeam,
+    BackendPromises,
     Threads,
     Leasing,
     Watching,
 ):
-    """What depends on the engine: not what is refused before it is asked, and not the faces."""
+    """Every chapter that depends on the engine."""
+
+
+class AboveEngine(BadInput, SyncAsync):
+    """The chapters about code above the engine: refused arguments, and how the two APIs relate."""
+
+
+class InBoth(Promises, Watching):
+    """The chapters that also run with the async API, on an engine whose other chapters do not."""
+
+
+class Transactional(Saving, Drafts, Repeating, Appending, Updating, Deleting, Threads, Leasing):
+    """The chapters that depend on transactions."""

@@ -8,9 +8,7 @@ from limpet import opening
 from limpet.core.layout import listing_order
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.watching import Watching
-from tests.conformance.parts import Async, Stored, Sync
+from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync, Transactional
 
 
 class OnDirectory(conformance.Kit):
@@ -23,20 +21,20 @@ class OnDirectory(conformance.Kit):
 
 
 class TestDirectory(Sync, OnDirectory, Stored):
-    """The chapters that depend on the engine."""
+    pass
 
 
-class TestDirectoryAsync(Async, OnDirectory, Leasing, Watching):
-    """The chapters that are about more than one caller."""
-
-
-@pytest.mark.slow
-class TestDirectoryAtLength(OnDirectory, conformance.Suite):
-    """Every chapter, in both faces."""
+class TestDirectoryAsync(Async, OnDirectory, InBoth):
+    pass
 
 
 @pytest.mark.slow
-class TestStrandsRoot(OnDirectory, conformance.Suite):
+class TestAboveDirectory(Sync, OnDirectory, AboveEngine):
+    pass
+
+
+@pytest.mark.slow
+class TestStrandsRoot(Sync, OnDirectory, Transactional):
     """The root of the Strands storages: no folder above the sessions, and no index."""
 
     def open_backend(self, place: Path) -> Backend:

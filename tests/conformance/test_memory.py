@@ -1,4 +1,4 @@
-"""The suite on the engine in memory, which is not durable: a place re-opened is empty."""
+"""The suite on the engine in memory, which is not durable: after re-opening it is empty."""
 
 from pathlib import Path
 

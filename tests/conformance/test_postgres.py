@@ -8,11 +8,7 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.promises import Promises
-from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.watching import Watching
-from tests.conformance.parts import Async, Stored, Sync
+from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync
 from tests.servers.postgres import Connection, Postgres, Schemas
 
 
@@ -25,7 +21,7 @@ class OnPostgres(conformance.Kit):
         self.schemas = schemas
 
     def schema_of(self, place: Path) -> str:
-        """Return which of the schemas is that of a place."""
+        """Return the key of the schema for a folder."""
         return str(place)
 
     def open_backend(self, place: Path) -> Backend:
@@ -47,7 +43,7 @@ TABLES = ("labels", "notes", "bodies", "snapshots", "scopes", "sessions")
 
 
 class Reused:
-    """A schema that one test uses after another: to make one and to drop it takes long."""
+    """A schema that all tests share, because creating and dropping one is slow."""
 
     def __init__(self, schemas: Schemas, conn: Connection) -> None:
         self.schemas = schemas
@@ -66,7 +62,7 @@ def reused(postgres: Postgres) -> Iterator[Reused]:
 
 
 class OnReusedPostgres(OnPostgres):
-    """Gives each test a schema that is empty, and was used before."""
+    """Gives each test the shared schema, emptied."""
 
     @pytest.fixture(autouse=True)
     def _places(self, postgres: Postgres, reused: Reused) -> Iterator[None]:
@@ -80,13 +76,13 @@ class OnReusedPostgres(OnPostgres):
 
 
 class TestPostgres(Sync, OnReusedPostgres, Stored):
-    """The chapters that depend on the engine."""
+    pass
 
 
-class TestPostgresAsync(Async, OnReusedPostgres, Promises, Threads, Leasing, Watching):
-    """The chapters that are about more than one caller."""
+class TestPostgresAsync(Async, OnReusedPostgres, InBoth):
+    pass
 
 
 @pytest.mark.slow
-class TestPostgresAtLength(OnPostgres, conformance.Suite):
-    """Every chapter, in both faces."""
+class TestAbovePostgres(Sync, OnReusedPostgres, AboveEngine):
+    pass

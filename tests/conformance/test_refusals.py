@@ -9,7 +9,6 @@ from limpet.errors import Unsupported
 from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend, Query
 from limpet.testing import conformance
-from limpet.testing.conformance.across import Across
 from limpet.testing.conformance.deleting import Deleting
 from limpet.testing.conformance.drafts import Drafts
 from limpet.testing.conformance.listing import Listing
@@ -17,6 +16,7 @@ from limpet.testing.conformance.order import Order
 from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.reading import Reading
 from limpet.testing.conformance.repeating import Repeating
+from limpet.testing.conformance.store_history import StoreHistory
 from limpet.testing.conformance.updating import Updating
 from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Sync
@@ -50,10 +50,10 @@ class TestNoIndex(
     Reading,
     Listing,
     Deleting,
-    Across,
+    StoreHistory,
     Watching,
 ):
-    """The chapters in which an index is asked for."""
+    """The chapters that use an index."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The suite on a real S3 server; on a second one what of it needs no races."""
+"""The suite on a real S3 server, and the sequential chapters on a mock."""
 
 import hashlib
 from pathlib import Path
@@ -16,10 +16,10 @@ from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
 from limpet.testing.conformance.threads import Threads
 from limpet.testing.conformance.updating import Updating
-from tests.conformance.parts import Sync
+from tests.conformance.parts import Async, InBoth, Sync
 from tests.servers.service import Service
 
-POLL_S = 0.1  # it is asked for what is watched
+POLL_S = 0.1  # how often watches poll
 
 
 class OnService(conformance.Kit):
@@ -67,16 +67,21 @@ class TestSeaweedFS(
     Threads,
     Leasing,
 ):
-    """The chapters in which most is asked of the storage."""
+    """The chapters that depend most on the storage."""
 
 
 @pytest.mark.slow
-class TestSeaweedFSAtLength(OnSeaweedFS, conformance.Suite):
-    """Every chapter, in both faces."""
+class TestSeaweedFSAtLength(Sync, OnSeaweedFS, conformance.Suite):
+    """Every chapter."""
+
+
+@pytest.mark.slow
+class TestSeaweedFSAsync(Async, OnSeaweedFS, InBoth):
+    pass
 
 
 class OnMoto(OnService):
-    """A mock that looks first and writes then, so nothing that races is asked of it."""
+    """A mock whose conditional writes are not atomic, so no test with races runs on it."""
 
     @pytest.fixture(autouse=True)
     def _served(self, moto: Service) -> None:
@@ -87,7 +92,7 @@ class OnMoto(OnService):
 
 
 class TestMoto(Sync, OnMoto, Repeating):
-    """The chapter about conditions: it is slow."""
+    """The chapter about conditions; the mock is too slow for more."""
 
 
 @pytest.mark.slow

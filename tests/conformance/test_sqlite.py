@@ -7,9 +7,9 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.faces import Faces
 from limpet.testing.conformance.leasing import Leasing
 from limpet.testing.conformance.promises import Promises
+from limpet.testing.conformance.sync_async import SyncAsync
 from limpet.testing.conformance.threads import Threads
 from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, Sync
@@ -25,13 +25,13 @@ class TestSqlite(Sync, OnSqlite, conformance.Suite):
     """Every chapter."""
 
 
-class TestSqliteAsync(Async, OnSqlite, Promises, Faces, Threads, Leasing, Watching):
-    """The chapters that are about more than one caller, or about the faces."""
+class TestSqliteAsync(Async, OnSqlite, Promises, SyncAsync, Threads, Leasing, Watching):
+    """The chapters that are about more than one caller, or about both APIs."""
 
 
 @pytest.mark.slow
 class TestSqliteAtLength(conformance.Suite):
-    """Every chapter, in both faces, with the settings that a user gets."""
+    """Every chapter, with both APIs, with the settings that a user gets."""
 
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(f"sqlite:///{place / 'limpet.db'}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from limpet import Store
-from limpet.testing.conformance import Face
+from limpet.testing.conformance import Api
 from tests.runs.hands import Hands, Place
 
 
@@ -50,12 +50,12 @@ def store(place: Place) -> Iterator[Store]:
 
 
 @pytest.fixture(params=["sync", "async"])
-def face(request: pytest.FixtureRequest) -> Face:
-    face: Face = request.param
+def face(request: pytest.FixtureRequest) -> Api:
+    face: Api = request.param
     return face
 
 
 @pytest.fixture
-def hands(face: Face, store: Store) -> Iterator[Hands]:
+def hands(face: Api, store: Store) -> Iterator[Hands]:
     with Hands(face, store) as hands:
         yield hands

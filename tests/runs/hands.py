@@ -13,7 +13,7 @@ from limpet import JSON, Store, runs
 from limpet.runs import Run, RunInfo
 from limpet.runs.attempt import Attempt, Plan
 from limpet.runs.verbs import scope_of
-from limpet.testing.conformance import Face
+from limpet.testing.conformance import Api
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Place:
 class Hands:
     """The verbs of runs through one face of a store. The async one is driven in this thread."""
 
-    def __init__(self, face: Face, store: Store) -> None:
+    def __init__(self, face: Api, store: Store) -> None:
         self.store = store
         self._aio = face == "async"
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)

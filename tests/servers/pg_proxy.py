@@ -91,7 +91,7 @@ class PgProxy:
     # What a test says
 
     def delay(self, delay_s: float) -> None:
-        """Let everything take longer from now on, in each direction. Nothing waits its turn."""
+        """Delay everything from now on, in each direction. Delays do not add up."""
         self.delay_s = delay_s
 
     def drop_reply(self, *, text: str = "", nth: int = 1) -> None:
@@ -133,12 +133,12 @@ class PgProxy:
             return len(self._open)
 
     def holds(self) -> bool:
-        """Tell whether a batch that is held is still to be carried out by the server."""
+        """Return whether the server has not yet executed a batch that is held."""
         with self._lock:
             return any(each.holds for each in self._open)
 
     def forget(self) -> None:
-        """Begin to count anew, and give up faults that are left."""
+        """Reset the counters, and drop the faults that are left."""
         with self._lock:
             self._faults.clear()
             self._batches.clear()
@@ -296,7 +296,7 @@ class _Connection(threading.Thread):
         return fault.kind == "silence"
 
     def _statements(self, batch: list[Message]) -> tuple[tuple[str, ...], str]:
-        """Return what a batch executes, and all text in which a fault looks for its own."""
+        """Return what a batch executes, and all text that faults are matched with."""
         statements = []
         parameters = []
         for message in batch:

@@ -1,4 +1,4 @@
-"""How PostgreSQL's protocol frames its messages, for what stands between client and server."""
+"""How PostgreSQL's protocol frames its messages, for a proxy between client and server."""
 
 from typing import NamedTuple
 
@@ -65,7 +65,7 @@ def first_packet(parameters: dict[str, str]) -> bytes:
 
 
 def error(code: str, text: str) -> bytes:
-    """Return a message that tells a client why its connection ends."""
+    """Return a message that says why the connection ends."""
     fields = {"S": "FATAL", "V": "FATAL", "C": code, "M": text}
     body = "".join(f"{key}{value}\0" for key, value in fields.items())
     return message(b"E", body.encode() + b"\0")

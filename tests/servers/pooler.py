@@ -8,7 +8,7 @@ its transaction. It next gets the one that has rested longest, so with a size of
 other: what it prepared by name is missing there, and what it set for its session stays for others.
 
 As PgBouncer does without further settings, it refuses a client that begins with parameters which
-would have to be set anew for each transaction, and ends the connection of the server if a client
+would have to be set again for each transaction, and ends the connection of the server if a client
 leaves in the middle. The server has to trust who asks.
 """
 

@@ -34,7 +34,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
-    # In a file below its own folder, as nobody would remove what it leaves when it is killed.
+    # In a file below its own folder, as it would be left behind if the server is killed.
     "dynamic_shared_memory_type": "mmap",
 }
 
@@ -70,7 +70,7 @@ class Postgres:
 
     @contextmanager
     def schemas(self) -> Iterator["Schemas"]:
-        """Yield names of schemas that nobody else uses, and drop the schemas in the end."""
+        """Yield names of schemas that no other test uses, and drop the schemas in the end."""
         schemas = Schemas(self.url, f"t{secrets.token_hex(5)}")
         yield schemas
         with self.connect() as connection:
@@ -100,7 +100,7 @@ class Schemas:
     prefix: str
 
     def name(self, place: str = "") -> str:
-        """Return the name of one schema, the same for the same place."""
+        """Return the name of one schema, the same for the same key."""
         return f"{self.prefix}_{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
     def url(self, place: str = "", *, server_url: str | None = None) -> str:

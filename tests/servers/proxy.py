@@ -106,7 +106,7 @@ class Proxy:
         return dict(Counter(request.method for request in self.requests()))
 
     def forget(self) -> None:
-        """Begin to count anew, and give up faults that are left."""
+        """Reset the counters, and drop the faults that are left."""
         with self._lock:
             self._requests.clear()
             self._faults.clear()

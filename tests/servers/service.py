@@ -57,8 +57,8 @@ class Service:
 
 def executable(name: str, package: str) -> str:
     """Return the path of a program that came with a package, or fail saying what to install."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
+    local = Path(sys.executable).parent / name
+    found = str(local) if local.exists() else shutil.which(name)
     if found is None:
         pytest.fail(f"{name} is missing: pip install '{package}'", pytrace=False)
     return found

@@ -21,7 +21,7 @@ _CONDITIONS = ("If-None-Match", "If-Match")
 
 
 class Answer(NamedTuple):
-    """What the stub says instead of doing as it is told."""
+    """An answer that the stub gives instead of executing a request."""
 
     status: int
     body: str
@@ -31,7 +31,7 @@ class Stub:
     """The service; `objects` is what it holds, `requests` the methods that it was asked."""
 
     def __init__(self, *, ignores: Collection[str] = _CONDITIONS) -> None:
-        """`ignores` names the conditions that it does not look at."""
+        """`ignores` names the conditions that it ignores."""
         self.ignores = frozenset(ignores)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
@@ -61,7 +61,7 @@ class Stub:
     def answer(self, status: int, code: str = "", *, n: int = 1, body: str | None = None) -> None:
         """Let the next requests fail with a status and a code (or a whole body) of S3."""
         if body is None:
-            body = f"<Error><Code>{code}</Code><Message>told to</Message></Error>" if code else ""
+            body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>" if code else ""
         self._answers += [Answer(status, body)] * n
 
     def handle(
@@ -74,8 +74,8 @@ class Stub:
         with self._lock:
             self.requests.append("LIST" if "list-type" in query else method)
             if self._answers:
-                told = self._answers.pop(0)
-                return told.status, {}, told.body.encode()
+                answer = self._answers.pop(0)
+                return answer.status, {}, answer.body.encode()
             if "list-type" in query:
                 return 200, {}, self._list(query)
             if "delete" in query:

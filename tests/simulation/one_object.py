@@ -71,7 +71,7 @@ class OneObjectBackend:
                 return answer
 
     def _replace(self, scope: ScopeKey, data: bytes, version: str | None, nonce: str) -> bool:
-        """Compare-and-set; tell whether it took place, and raise if that cannot be told."""
+        """Compare-and-set; return whether it was done, and raise if that is unknown."""
         while True:
             try:
                 self.bucket.put(self._key(scope), data, expect=version)

@@ -1,21 +1,39 @@
-"""A store in tables to be damaged, and what check and repair owe it, on either engine over SQL."""
+"""Damage to the tables of a SQL engine, and what check and repair must make of it.
+
+`CASES` is the damage that both engines can suffer; each engine adds its own. The body of every
+case is `check_damage`. `Repairs` holds the tests of repair that are the same on both engines.
+"""
 
 from collections.abc import Callable, Set
 from contextlib import suppress
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+import pytest
 
 from limpet.backends.sql.findings import SEVERITIES
+from limpet.core import codec
+from limpet.core.rows import Row, row_checksum
 from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw
-from limpet.protocol import Backend, Commit, Found, NoteWrite
+from limpet.protocol import Backend, Commit, Found, NoteWrite, Query
 
-Damage = Callable[[Any, int, int], None]
-"""Takes a connection, and the keys of a scope and of a snapshot."""
 
-Harm = Callable[[str], None]
-"""Does the damage of a case, by its name."""
+class Tables(Protocol):
+    """The tables behind an engine's back. Statements have placeholders like `:seq`."""
+
+    def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]: ...
+
+    def dump(self) -> list[Any]:
+        """Return every row of every table, and whatever else check must not change."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Damage = Callable[[Tables, int, int], None]
+"""Takes the keys of a scope and of a snapshot: id-1 of `s`."""
 
 S, OTHER, DRAFTED = ScopeKey("s"), ScopeKey("other"), ScopeKey("drafted")
 SCOPES = (S, OTHER, DRAFTED)
@@ -73,11 +91,51 @@ def readable(backend: Backend) -> dict[tuple[ScopeKey, str], Found]:
 
 
 def run(*statements: str) -> Damage:
-    def damage(conn: Any, pk: int, seq: int) -> None:
+    """Run statements, in which `:pk` is the scope, `:seq` the snapshot, `:empty` is `{}`."""
+
+    def damage(tables: Tables, pk: int, seq: int) -> None:
+        values = {"pk": pk, "seq": seq, "empty": b"{}", "nothing": b""}
         for statement in statements:
-            conn.execute(statement, {"pk": pk, "seq": seq})
+            used = {name: each for name, each in values.items() if f":{name}" in statement}
+            tables.run(statement, **used)
 
     return damage
+
+
+def another_body(encoding: int, body: bytes, base: int | None = None) -> Damage:
+    """Replace the body, with a checksum that holds."""
+
+    def damage(tables: Tables, pk: int, seq: int) -> None:
+        address = f"{seq}:{'' if base is None else base}:".encode()
+        packed = codec.address_body(encoding, body, address=address)
+        tables.run(
+            "UPDATE bodies SET base = :base, encoding = :encoding, body = :body,"
+            " checksum = :checksum WHERE seq = :seq",
+            **dict(zip(("encoding", "body", "checksum"), packed, strict=True)),
+            base=base,
+            seq=seq,
+        )
+
+    return damage
+
+
+def another_row(**changes: Any) -> Damage:
+    """Change the snapshot's row, with a checksum that holds."""
+
+    def damage(tables: Tables, pk: int, seq: int) -> None:
+        columns = ", ".join(Row._fields)
+        (found,) = tables.run(f"SELECT {columns} FROM snapshots WHERE seq = :seq", seq=seq)
+        checksum = row_checksum(Row(*found)._replace(**changes), pk)
+        sets = ", ".join(f"{name} = :{name}" for name in changes)
+        statement = f"UPDATE snapshots SET {sets}, checksum = :checksum WHERE seq = :seq"
+        tables.run(statement, **changes, checksum=checksum, seq=seq)
+
+    return damage
+
+
+def flipped_body(tables: Tables, pk: int, seq: int) -> None:
+    ((body,),) = tables.run("SELECT body FROM bodies WHERE seq = :seq", seq=seq)
+    tables.run("UPDATE bodies SET body = :body WHERE seq = :seq", body=b"[" + body[1:], seq=seq)
 
 
 class Case(NamedTuple):
@@ -102,58 +160,197 @@ def mended(code: str, *statements: str) -> Case:
     return Case(run(*statements), {code})
 
 
+ORPHAN = "INSERT INTO bodies (seq, checksum, encoding, body) VALUES (999, 0, 0, :empty)"
+
+CASES = {
+    # Sessions and scopes
+    "head of nothing": mended("head_missing", "UPDATE scopes SET head_seq = 999 WHERE pk = :pk"),
+    "head of another scope": mended(
+        "head_missing",
+        "UPDATE scopes SET head_seq = (SELECT seq FROM snapshots WHERE scope_pk <> :pk LIMIT 1)"
+        " WHERE pk = :pk",
+    ),
+    "head of nothing, with a draft": Case(
+        run(f"UPDATE scopes SET head_seq = 999 WHERE head_seq = {LAST_DRAFT}"),
+        {"head_missing", "draft_unreachable"},
+    ),
+    "tip": mended("tip_wrong", "UPDATE scopes SET tip_seq = :seq WHERE pk = :pk"),
+    "tip gone": mended("tip_wrong", "UPDATE scopes SET tip_seq = NULL WHERE pk = :pk"),
+    "next seq": mended("next_seq_low", "UPDATE scopes SET next_seq = :seq WHERE pk = :pk"),
+    "floor": mended("floor_wrong", "UPDATE scopes SET floor = 'zzz' WHERE pk = :pk"),
+    "session name": stays(
+        "name_wrong", run("UPDATE sessions SET session_id = '' WHERE session_id = 's'"), ALL_OF_S
+    ),
+    "scope name": stays(
+        "name_wrong", run("UPDATE scopes SET scope_id = '' WHERE pk = :pk"), ALL_OF_S
+    ),
+    "kind": stays("name_wrong", run("UPDATE scopes SET kind = 'A!' WHERE pk = :pk"), ALL_OF_S),
+    "session empty": stays(
+        "session_empty", run("INSERT INTO sessions (session_id) VALUES ('e')"), set()
+    ),
+    "session gone": Case(
+        run("DELETE FROM sessions WHERE session_id = 's'"),
+        {"scope_without_session"},
+        lost=ALL_OF_S,
+    ),
+    "scope gone": Case(
+        run("DELETE FROM scopes WHERE pk = :pk"),
+        {"session_empty", "snapshots_without_scope", "notes_without_scope"},
+        {"session_empty"},
+        ALL_OF_S,
+    ),
+    "scope gone, notes alone": Case(
+        run("UPDATE notes SET scope_pk = 77777 WHERE scope_pk = :pk AND name = 'a'"),
+        {"notes_without_scope", "note_damaged"},
+        {"note_damaged"},
+    ),
+    # Snapshots
+    "metadata": stays(
+        "snapshot_damaged", run("UPDATE snapshots SET metadata = :empty WHERE seq = :seq")
+    ),
+    "labels": stays(
+        "snapshot_damaged", run("UPDATE snapshots SET labels = :empty WHERE seq = :seq")
+    ),
+    "status": stays(
+        "snapshot_damaged", run("UPDATE snapshots SET status = 'bad' WHERE seq = :seq")
+    ),
+    "id": Case(
+        run("UPDATE snapshots SET id = 'other' WHERE seq = :seq"),
+        {"snapshot_damaged", "parent_missing"},
+        {"snapshot_damaged", "parent_missing"},
+        HIT,
+    ),
+    "facts not JSON": stays("snapshot_damaged", another_row(metadata=b"{")),
+    "labels no object": stays("snapshot_damaged", another_row(labels=b"[1]")),
+    "time out of range": stays("snapshot_damaged", another_row(created_at=2**62)),
+    "parent gone": Case(
+        run(
+            "DELETE FROM bodies WHERE seq = :seq",
+            "DELETE FROM labels WHERE seq = :seq",
+            "DELETE FROM snapshots WHERE seq = :seq",
+        ),
+        {"parent_missing"},
+        {"parent_missing"},
+        HIT,
+    ),
+    "draft not the head": stays("draft_unreachable", another_row(kept=False)),
+    "draft without a head": mended(
+        "draft_unreachable", f"UPDATE scopes SET head_seq = NULL WHERE head_seq = {LAST_DRAFT}"
+    ),
+    "directly after its parent": mended(
+        "apart_wrong", "UPDATE snapshots SET apart = (1 = 0) WHERE id = 'branch'"
+    ),
+    "label not indexed": mended("label_missing", "DELETE FROM labels WHERE seq = :seq"),
+    "label changed in the index": Case(
+        run("UPDATE labels SET value = 'y' WHERE seq = :seq"), {"label_missing", "label_surplus"}
+    ),
+    "label too much": mended(
+        "label_surplus", "INSERT INTO labels (name, value, seq) VALUES ('n', 'v', :seq)"
+    ),
+    "label of nothing": mended(
+        "label_without_snapshot", "INSERT INTO labels (name, value, seq) VALUES ('n', 'v', 999)"
+    ),
+    # Bodies
+    "body gone": stays("body_missing", run("DELETE FROM bodies WHERE seq = :seq")),
+    "body flipped": stays("body_damaged", flipped_body),
+    "body of unknown encoding": stays(
+        "body_damaged", run("UPDATE bodies SET encoding = 77 WHERE seq = :seq")
+    ),
+    "body not zstd": stays("body_damaged", another_body(codec.ZSTD, b"no zstd")),
+    "body not JSON": stays("body_not_json", another_body(codec.WHOLE, b"{")),
+    "body of another size": stays("body_size_wrong", another_body(codec.WHOLE, b"{}")),
+    "base gone": stays("base_missing", another_body(codec.WHOLE, b"{}", base=999)),
+    "body of nothing": mended("body_without_snapshot", ORPHAN),
+    "body moved": Case(
+        run("UPDATE bodies SET seq = 999 WHERE seq = :seq"),
+        {"body_missing", "body_without_snapshot"},
+        {"body_missing", "body_without_snapshot"},
+        HIT,
+    ),
+    # Notes
+    "note": stays("note_damaged", run("UPDATE notes SET value = :empty WHERE name = 'a'"), set()),
+    "note name": stays("note_damaged", run("UPDATE notes SET name = 'b' WHERE name = 'a'"), set()),
+    "note not JSON": stays(
+        "note_damaged",
+        run("UPDATE notes SET value = :nothing WHERE pk = (SELECT min(pk) FROM notes)"),
+        set(),
+    ),
+}
+
+
+def damage(tables: Tables, case: Case) -> None:
+    ((pk, seq),) = tables.run(WHERE_IT_HITS)
+    case.damage(tables, pk, seq)
+    tables.close()
+
+
 def check_damage(
-    backend: Backend,
-    case: Case,
-    dump: Callable[[], list[Any]],
-    before: dict[tuple[ScopeKey, str], Found],
-) -> list[Finding]:
+    backend: Backend, case: Case, tables: Tables, before: dict[tuple[ScopeKey, str], Found]
+) -> None:
     """Check names damage and changes nothing; repair leaves what it cannot mend, and harms nothing.
 
-    `before` is what could be read before the damage was done. Return all findings.
+    `before` is what could be read before the damage was done.
     """
-    damaged = dump()
+    damaged = tables.dump()
     found = inspect(backend)
     assert codes(found) == sorted(case.found)
     assert not any(each.repaired for each in found)
-    assert dump() == damaged
+    assert tables.dump() == damaged
 
     repaired = inspect(backend, repair=True)
     assert set(codes(repaired)) <= case.found
     assert {each.code for each in repaired if not each.repaired} == case.left
     if not any(each.repaired for each in repaired):
-        assert dump() == damaged
+        assert tables.dump() == damaged
 
-    after = dump()
+    after = tables.dump()
     left = inspect(backend)
     assert codes(left) == sorted(case.left)
     assert inspect(backend, repair=True) == left
-    assert dump() == after
+    assert tables.dump() == after
     kept = {key: each for key, each in before.items() if key not in case.lost}
     assert not kept or readable(backend).items() >= kept.items()
     for each in [*found, *repaired]:
         assert each.severity == SEVERITIES[each.code]
         assert each.message[0].islower()
-    return [*found, *repaired]
+        each.message.encode()
 
 
 class Repairs:
-    """What is lost is found again. Wants the fixtures `backend` and `harm`."""
+    """Needs the fixtures `backend` and `tables`."""
 
-    def test_a_lost_head_is_the_draft_if_there_is_one(self, backend: Backend, harm: Harm) -> None:
+    def test_a_healthy_store_has_no_findings(self, backend: Backend) -> None:
+        assert inspect(backend) == []
+        assert inspect(backend, repair=True) == []
+
+    @pytest.mark.parametrize("name", ["metadata", "body gone", "body flipped", "label not indexed"])
+    def test_a_finding_has_the_address_of_its_snapshot(
+        self, backend: Backend, tables: Tables, name: str
+    ) -> None:
+        """What cannot be mended can be deleted, and then check no longer finds it."""
+        damage(tables, CASES[name])
+
+        (finding,) = inspect(backend)
+        assert (finding.scope, finding.id) == (S, "id-1")
+        backend.delete_snapshots(S, ["id-1"])
+        assert codes(inspect(backend)) == ["parent_missing"]
+
+    def test_a_lost_head_is_the_draft_if_there_is_one(
+        self, backend: Backend, tables: Tables
+    ) -> None:
         for name in ("head of nothing, with a draft", "head of nothing"):
-            harm(name)
+            damage(tables, CASES[name])
         inspect(backend, repair=True)
 
         heads = [backend.read_info(scope, None) for scope in (DRAFTED, S)]
         assert [head and head.id for head in heads] == ["draft", "first"]
 
-    def test_a_lost_scope_is_found_again(self, backend: Backend, harm: Harm) -> None:
+    def test_a_lost_scope_is_found_again(self, backend: Backend, tables: Tables) -> None:
         """With all that belonged to it, under a name that says so."""
         before = backend.read_snapshots(S, IDS)
         notes = backend.list_notes(S, on=[None, *IDS], name=None, after="", limit=99)
         minted = save(backend, S, None)
-        harm("scope gone")
+        damage(tables, CASES["scope gone"])
         found = {each.code: each for each in inspect(backend, repair=True)}
 
         key = found["snapshots_without_scope"].scope
@@ -172,9 +369,9 @@ class Repairs:
         assert backend.delete_session("s") == 0
         assert inspect(backend) == []
 
-    def test_a_lost_session_is_found_again(self, backend: Backend, harm: Harm) -> None:
+    def test_a_lost_session_is_found_again(self, backend: Backend, tables: Tables) -> None:
         before = backend.read_snapshots(S, IDS)
-        harm("session gone")
+        damage(tables, CASES["session gone"])
         (found,) = inspect(backend, repair=True)
 
         assert found.scope is not None
@@ -182,3 +379,46 @@ class Repairs:
         assert found.scope[1:] == S[1:]
         states = backend.read_snapshots(found.scope, IDS)
         assert [body for _, body in states] == [body for _, body in before]
+
+    @pytest.mark.parametrize("name", ["scope gone", "session gone"])
+    def test_a_name_that_is_taken_is_not_used_for_what_was_lost(
+        self, backend: Backend, tables: Tables, name: str
+    ) -> None:
+        (session_pk, pk), *_ = tables.run("SELECT session_pk, pk FROM scopes ORDER BY pk")
+        save(backend, ScopeKey("lost+found", f"scope-{pk}"), "theirs")
+        save(backend, ScopeKey(f"lost+found/session-{session_pk}"), "theirs")
+        damage(tables, CASES[name])
+        before = tables.dump()
+
+        assert not any(each.repaired for each in inspect(backend, repair=True))
+        assert tables.dump() == before
+
+    def test_a_floor_is_the_greatest_id_that_can_have_been_minted(
+        self, backend: Backend, tables: Tables
+    ) -> None:
+        """Not an id that a caller gave: there may be no greater one."""
+        minted = [save(backend, S, None) for _ in range(3)]
+        save(backend, S, "ffffffff-ffff-7fff-bfff-ffffffffffff")
+        damage(tables, CASES["floor"])
+        inspect(backend, repair=True)
+
+        (floor,), *_ = tables.run("SELECT floor FROM scopes ORDER BY pk")
+        assert floor == max(minted)
+        assert save(backend, S, None) > floor
+
+    def test_lost_labels_are_indexed_again(self, backend: Backend, tables: Tables) -> None:
+        before = tables.run("SELECT name, value, seq FROM labels ORDER BY seq")
+        tables.run("DELETE FROM labels")
+        assert all(each.repaired for each in inspect(backend, repair=True))
+        assert tables.run("SELECT name, value, seq FROM labels ORDER BY seq") == before
+
+    def test_a_writer_that_remembers_the_head_sees_the_repaired_one(
+        self, backend: Backend, tables: Tables
+    ) -> None:
+        first = save(backend, S, None)
+        damage(tables, CASES["head of nothing"])
+        inspect(backend, repair=True)
+        second = save(backend, S, None)
+
+        assert [info.id for info in backend.list_snapshots(Query(S), limit=2)] == [second, first]
+        assert inspect(backend) == []

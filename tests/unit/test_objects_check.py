@@ -1,7 +1,7 @@
-"""What check says about each kind of damage to a folder of documents, and what repair makes of it.
+"""Check and repair of a folder of documents.
 
-Every row of the table in docs/check.md is a case here. Files are compared byte by byte: whatever
-repair does not mend stays as it is.
+Every row of the table in docs/check.md is a case here. Files are compared byte by byte: what repair
+does not mend stays as it is.
 """
 
 import os
@@ -63,7 +63,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def age(root: Path, seconds: float = DAYS_S) -> None:
-    """Make everything as old as if nobody had written for days."""
+    """Make every file as old as if it had been written days ago."""
     then = time.time() - seconds
     for path in root.rglob("*"):
         if path.is_file() and not path.is_symlink():
@@ -146,7 +146,7 @@ def old_version(scope: Scope, root: Path) -> None:
 
 
 def earlier_life(scope: Scope, root: Path) -> None:
-    """Bring back a copy that a stalled writer puts in place after all was deleted."""
+    """Bring back a copy that a stalled writer stores after everything was deleted."""
     before = (root / COPY).read_bytes()
     scope.delete()
     scope.save({"id": "z"}, id="z")
@@ -168,10 +168,10 @@ def lost_pointers(scope: Scope, root: Path) -> None:
 
 
 class Case(NamedTuple):
-    """A damage, the codes that it is told by, those left after a repair, and what that changes.
+    """Damage, the code that check finds, the code left after a repair, and what repair changes.
 
     `changed` matches the names of the files that repair writes or removes; all others stay. `also`
-    is what comes with it.
+    is a code that may come with it.
     """
 
     damage: Callable[[Scope, Path], object]
@@ -187,7 +187,7 @@ CASES = {
         lambda _, root: (root / HEAD_COPY).unlink(), "copy_missing", changed=HEAD_COPY
     ),
     "an older copy of the head": Case(old_version, "copy_missing", changed=HEAD_COPY),
-    "a file beside sessions": Case(
+    "a file next to sessions": Case(
         lambda _, root: write(root, "sessions/readme.txt", b"hello"), "foreign_file", "foreign_file"
     ),
     "a file in history": Case(
@@ -295,9 +295,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_damage_is_told_and_mended_or_left(
-    backend: ObjectBackend, store: Store, root: Path, case: Case
-) -> None:
+def test_damage(backend: ObjectBackend, store: Store, root: Path, case: Case) -> None:
     case.damage(store.scope("s"), root)
     age(root)
     before, states = files(root), readable(store)
@@ -306,11 +304,18 @@ def test_a_damage_is_told_and_mended_or_left(
     assert codes(found) in ([case.found], sorted((case.found, case.also)))
     assert not any(each.repaired for each in found)
     assert files(root) == before
+    for each in found:
+        assert each.severity == SEVERITIES[each.code]
+        assert each.scope in (None, store.scope("s").key)
+        assert each.scope is not None or "key=`" in each.message
+        if each.code in {"copy_missing", "head_missing", "line_over", "pointer_missing"}:
+            assert each.scope is not None
+            assert each.id is not None
 
     mended = inspect(backend, repair=True)
-    told = [each.code for each in mended if not each.repaired]
+    left = [each.code for each in mended if not each.repaired]
     assert {each.code for each in mended} >= {case.found}
-    assert sorted(set(told)) == ([case.left] if case.left else [])
+    assert sorted(set(left)) == ([case.left] if case.left else [])
     after = files(root)
     touched = {name for name in before.keys() | after if before.get(name) != after.get(name)}
     assert [name for name in touched if not re.fullmatch(case.changed, name)] == []
@@ -332,18 +337,3 @@ def test_the_page_lists_every_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", part, re.M)
     assert len(rows) == len(dict(rows))
     assert dict(rows) == SEVERITIES
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_findings_say_what_and_where(
-    backend: ObjectBackend, store: Store, root: Path, case: Case
-) -> None:
-    case.damage(store.scope("s"), root)
-    age(root)
-    for each in inspect(backend):
-        assert each.severity == SEVERITIES[each.code]
-        assert each.scope in (None, store.scope("s").key)
-        assert each.scope is not None or "key=`" in each.message
-        if each.code in {"copy_missing", "head_missing", "line_over", "pointer_missing"}:
-            assert each.scope is not None
-            assert each.id is not None

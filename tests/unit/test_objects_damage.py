@@ -126,7 +126,7 @@ def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str)
         if disk.left > 0:
             assert said == "done"
             return
-    pytest.fail("it never comes to an end")
+    pytest.fail("it never ends")
 
 
 # Damage
@@ -150,7 +150,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-# There the header is whole and proves itself: it is listed, and only its state is not to be had.
+# There the header passes its check: the snapshot is listed, and only its state cannot be read.
 STATE_ONLY = {"without its last byte", "one bit"}
 
 
@@ -283,7 +283,7 @@ def test_a_manifest_is_any_json(scope: Scope, root: Path, value: Any) -> None:
     assert note.value == value
 
 
-# Somebody else writes during our update
+# Another tool writes during our update
 
 
 def foreign(text: str) -> bytes:
@@ -293,7 +293,7 @@ def foreign(text: str) -> bytes:
 
 
 class Meddled(DirectoryBucket):
-    """A folder in which somebody overwrites a file just before we first replace it."""
+    """A folder in which another tool overwrites a file just before we first replace it."""
 
     meddle: tuple[Path, bytes] | None = None
 
@@ -314,7 +314,7 @@ def meddled(root: Path) -> Meddled:
 
 @pytest.fixture
 def mine(meddled: Meddled) -> Scope:
-    """A scope of a store that others get in the way of."""
+    """A scope of a store in which others write."""
     backend = ObjectBackend(meddled, layout=Layout(), index=True, clock=CLOCK, draw=draw)
     return fill(store_over(backend).scope("s"))
 

@@ -106,7 +106,7 @@ def test_a_lost_head_is_brought_back_by_hand(
 def test_under_a_damaged_head_nothing_is_judged(
     backend: ObjectBackend, store: Store, root: Path
 ) -> None:
-    """Nobody can tell which life of the scope it is, so nothing dangles and nothing is over."""
+    """It is unknown which life of the scope it is, so nothing is dangling and no line is over."""
     earlier_life(store.scope("s"), root)
     flip(root, HEAD, 200)
     age(root)
@@ -345,7 +345,7 @@ def test_a_store_that_was_used_is_healthy(tmp_path: Path, root_name: str) -> Non
 
 
 def test_a_store_that_others_write_to_is_healthy(root: Path) -> None:
-    """What a writer has under way is no damage, and to mend it harms nobody."""
+    """What a writer has under way is no damage, and mending it does no harm."""
     failed: list[BaseException] = []
 
     def work() -> None:
@@ -364,8 +364,8 @@ def test_a_store_that_others_write_to_is_healthy(root: Path) -> None:
     worker.join()
     # Heads go before the rest, so a deletion that is under way shows as copies without one.
     deleted = {("head_missing", "gone-x")}
-    told = {(each.code, each.scope and each.scope.session_id) for each in found}
-    assert (failed, told - deleted) == ([], set())
+    reported = {(each.code, each.scope and each.scope.session_id) for each in found}
+    assert (failed, reported - deleted) == ([], set())
     assert inspect(engine(root)) == []
 
 
@@ -383,15 +383,15 @@ def test_the_command_shows_them(
     (root / HEAD_COPY).unlink()
     age(root)
     assert run(["check", "--url", url]) == 5
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("error    snapshot_damaged  a document fails its check. key=`")
-    assert told[1] == "         s · main · agent · a"
-    assert told[2].startswith("warning  copy_missing  the head is not in history yet")
-    assert told[-1] == "1 error, 1 warning"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("error    snapshot_damaged  a document fails its check. key=`")
+    assert lines[1] == "         s · main · agent · a"
+    assert lines[2].startswith("warning  copy_missing  the head is not in history yet")
+    assert lines[-1] == "1 error, 1 warning"
 
     assert run(["check", "--repair", "--json", "--url", url]) == 5
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {line["code"]: line["repaired"] for line in lines} == {
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["code"]: row["repaired"] for row in rows} == {
         "snapshot_damaged": False,
         "copy_missing": True,
     }

@@ -1,37 +1,37 @@
-"""What check says about each kind of damage to PostgreSQL's tables, and what repair makes of it.
+"""Check and repair of PostgreSQL's tables.
 
 Every code of docs/check.md that can be true of a server is a case here.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from limpet.backends.sql.findings import SEVERITIES
-from limpet.core import codec
-from limpet.core.rows import Row, row_checksum
-from limpet.opening import open_backend
+from limpet.errors import Unavailable
+from limpet.opening import open_backend, store_over
 from limpet.protocol import Backend
 from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.unit import damaged
 from tests.unit.damaged import (
-    ALL_OF_S,
     HIT,
-    LAST_DRAFT,
-    WHERE_IT_HITS,
+    ORPHAN,
     Case,
+    Repairs,
     S,
     check_damage,
     codes,
+    damage,
     fill,
     inspect,
-    mended,
     readable,
     run,
     stays,
 )
 
-TABLES = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
+NAMES = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
 # What only a file has, and what a server makes impossible: bytes that are no text.
 ONLY_OF_FILES = {
     "application_id_wrong",
@@ -45,13 +45,24 @@ ONLY_OF_FILES = {
 }
 
 
-@pytest.fixture
-def conn(postgres: Postgres, schemas: Schemas) -> Iterator[Connection]:
-    """A connection that sees our tables, and for which foreign keys do not hold."""
-    with postgres.connect() as conn:
-        conn.execute(f"SET search_path = {schemas.name()}")
-        conn.execute("SET session_replication_role = replica")
-        yield conn
+class PostgresTables:
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+
+    def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        if not values:
+            done = self._conn.execute(statement)
+        else:
+            done = self._conn.execute(re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement), values)
+        return done.fetchall() if done.description else []
+
+    def dump(self) -> list[Any]:
+        there = "SELECT to_regclass(:name) IS NOT NULL"
+        names = [name for name in NAMES if self.run(there, name=name) == [(True,)]]
+        return [self.run(f"SELECT t::text FROM {name} AS t ORDER BY 1") for name in names]
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -62,52 +73,13 @@ def backend(postgres_url: str) -> Iterator[Backend]:
     backend.close()
 
 
-def dump(conn: Connection) -> list[Any]:
-    """Return every row of every table that is there."""
-    facts = []
-    for name in TABLES:
-        found = conn.execute("SELECT to_regclass(%s) IS NOT NULL", (name,)).fetchone()
-        if found == (True,):
-            facts.append(conn.execute(f"SELECT t::text FROM {name} AS t ORDER BY 1").fetchall())
-    return facts
-
-
-# Damage. `%(seq)s` and `%(pk)s` are the snapshot id-1 of `s`, and its scope.
-
-Damage = Callable[[Connection, int, int], None]
-
-
-def another_body(encoding: int, body: bytes, base: int | None = None) -> Damage:
-    """Put another body in place, with a checksum that holds."""
-
-    def damage(conn: Connection, pk: int, seq: int) -> None:
-        address = f"{seq}:{'' if base is None else base}:".encode()
-        packed = codec.address_body(encoding, body, address=address)
-        conn.execute(
-            "UPDATE bodies SET base = %s, encoding = %s, body = %s, checksum = %s WHERE seq = %s",
-            (base, *packed, seq),
-        )
-
-    return damage
-
-
-def another_row(**changes: Any) -> Damage:
-    """Change a snapshot's row, with a checksum that holds."""
-
-    def damage(conn: Connection, pk: int, seq: int) -> None:
-        columns = ", ".join(Row._fields)
-        (found,) = conn.execute(
-            f"SELECT {columns} FROM snapshots WHERE seq = %s", (seq,)
-        ).fetchall()
-        row = Row(*found)._replace(**changes)
-        sets = ", ".join(f"{name} = %s" for name in changes)
-        values = (*changes.values(), row_checksum(row, pk), seq)
-        conn.execute(f"UPDATE snapshots SET {sets}, checksum = %s WHERE seq = %s", values)
-
-    return damage
-
-
-ORPHAN = "INSERT INTO bodies (seq, checksum, encoding, body) VALUES (999, 0, 0, '{}')"
+@pytest.fixture
+def tables(postgres: Postgres, schemas: Schemas, backend: Backend) -> Iterator[PostgresTables]:
+    """Through a connection for which foreign keys do not hold."""
+    with postgres.connect() as conn:
+        conn.execute(f"SET search_path = {schemas.name()}")
+        conn.execute("SET session_replication_role = replica")
+        yield PostgresTables(conn)
 
 
 FOREIGN_TRIGGER = (
@@ -124,7 +96,7 @@ CASES = {
     ),
     "index missing": stays("index_missing", run("DROP INDEX snapshots_anywhere"), set()),
     "index missing, not unique": Case(
-        run("DROP INDEX snapshots_by_id", "UPDATE snapshots SET id = 'id-2' WHERE seq = %(seq)s"),
+        run("DROP INDEX snapshots_by_id", "UPDATE snapshots SET id = 'id-2' WHERE seq = :seq"),
         {"index_missing", "snapshot_damaged", "parent_missing"},
         {"index_missing", "snapshot_damaged", "parent_missing"},
         HIT | {(S, "id-2")},
@@ -143,129 +115,8 @@ CASES = {
         {"table_missing", "index_missing"},
     ),
     "view missing": stays("table_missing", run("DROP VIEW note_list"), set()),
-    # Sessions and scopes
-    "head of nothing": mended("head_missing", "UPDATE scopes SET head_seq = 999 WHERE pk = %(pk)s"),
-    "head of another scope": mended(
-        "head_missing",
-        "UPDATE scopes SET head_seq = (SELECT seq FROM snapshots WHERE scope_pk <> %(pk)s LIMIT 1)"
-        " WHERE pk = %(pk)s",
-    ),
-    "head of nothing, with a draft": Case(
-        run(f"UPDATE scopes SET head_seq = 999 WHERE head_seq = {LAST_DRAFT}"),
-        {"head_missing", "draft_unreachable"},
-    ),
-    "tip": mended("tip_wrong", "UPDATE scopes SET tip_seq = %(seq)s WHERE pk = %(pk)s"),
-    "tip gone": mended("tip_wrong", "UPDATE scopes SET tip_seq = NULL WHERE pk = %(pk)s"),
-    "next place": mended("next_seq_low", "UPDATE scopes SET next_seq = %(seq)s WHERE pk = %(pk)s"),
-    "floor": mended("floor_wrong", "UPDATE scopes SET floor = 'zzz' WHERE pk = %(pk)s"),
-    "session name": stays(
-        "name_wrong", run("UPDATE sessions SET session_id = '' WHERE session_id = 's'"), ALL_OF_S
-    ),
-    "scope name": stays(
-        "name_wrong", run("UPDATE scopes SET scope_id = '' WHERE pk = %(pk)s"), ALL_OF_S
-    ),
-    "kind": stays("name_wrong", run("UPDATE scopes SET kind = 'A!' WHERE pk = %(pk)s"), ALL_OF_S),
-    "session empty": stays(
-        "session_empty", run("INSERT INTO sessions (session_id) VALUES ('e')"), set()
-    ),
-    "session gone": Case(
-        run("DELETE FROM sessions WHERE session_id = 's'"),
-        {"scope_without_session"},
-        lost=ALL_OF_S,
-    ),
-    "scope gone": Case(
-        run("DELETE FROM scopes WHERE pk = %(pk)s"),
-        {"session_empty", "snapshots_without_scope", "notes_without_scope"},
-        {"session_empty"},
-        ALL_OF_S,
-    ),
-    "scope gone, notes alone": Case(
-        run("UPDATE notes SET scope_pk = 77777 WHERE scope_pk = %(pk)s AND name = 'a'"),
-        {"notes_without_scope", "note_damaged"},
-        {"note_damaged"},
-    ),
-    # Snapshots
-    "metadata": stays(
-        "snapshot_damaged", run("UPDATE snapshots SET metadata = '{}' WHERE seq = %(seq)s")
-    ),
-    "labels": stays(
-        "snapshot_damaged", run("UPDATE snapshots SET labels = '{}' WHERE seq = %(seq)s")
-    ),
-    "status": stays(
-        "snapshot_damaged", run("UPDATE snapshots SET status = 'bad' WHERE seq = %(seq)s")
-    ),
-    "id": Case(
-        run("UPDATE snapshots SET id = 'other' WHERE seq = %(seq)s"),
-        {"snapshot_damaged", "parent_missing"},
-        {"snapshot_damaged", "parent_missing"},
-        HIT,
-    ),
-    "facts not JSON": stays("snapshot_damaged", another_row(metadata=b"{")),
-    "labels no object": stays("snapshot_damaged", another_row(labels=b"[1]")),
-    "time out of range": stays("snapshot_damaged", another_row(created_at=2**62)),
-    "parent gone": Case(
-        run(
-            "DELETE FROM bodies WHERE seq = %(seq)s",
-            "DELETE FROM labels WHERE seq = %(seq)s",
-            "DELETE FROM snapshots WHERE seq = %(seq)s",
-        ),
-        {"parent_missing"},
-        {"parent_missing"},
-        HIT,
-    ),
-    "draft not the head": stays("draft_unreachable", another_row(kept=False)),
-    "draft without a head": mended(
-        "draft_unreachable", f"UPDATE scopes SET head_seq = NULL WHERE head_seq = {LAST_DRAFT}"
-    ),
-    "place behind the parent": mended(
-        "apart_wrong", "UPDATE snapshots SET apart = false WHERE id = 'branch'"
-    ),
-    "label not indexed": mended("label_missing", "DELETE FROM labels WHERE seq = %(seq)s"),
-    "label changed in the index": Case(
-        run("UPDATE labels SET value = 'y' WHERE seq = %(seq)s"),
-        {"label_missing", "label_surplus"},
-    ),
-    "label too much": mended(
-        "label_surplus", "INSERT INTO labels (name, value, seq) VALUES ('n', 'v', %(seq)s)"
-    ),
-    "label of nothing": mended(
-        "label_without_snapshot", "INSERT INTO labels (name, value, seq) VALUES ('n', 'v', 999)"
-    ),
-    # Bodies
-    "body gone": stays("body_missing", run("DELETE FROM bodies WHERE seq = %(seq)s")),
-    "body flipped": stays(
-        "body_damaged",
-        run("UPDATE bodies SET body = set_byte(body, 0, 91) WHERE seq = %(seq)s"),
-    ),
-    "body of unknown encoding": stays(
-        "body_damaged", run("UPDATE bodies SET encoding = 77 WHERE seq = %(seq)s")
-    ),
-    "body not zstd": stays("body_damaged", another_body(codec.ZSTD, b"no zstd")),
-    "body not JSON": stays("body_not_json", another_body(codec.WHOLE, b"{")),
-    "body of another size": stays("body_size_wrong", another_body(codec.WHOLE, b"{}")),
-    "base gone": stays("base_missing", another_body(codec.WHOLE, b"{}", base=999)),
-    "body of nothing": mended("body_without_snapshot", ORPHAN),
-    "body moved": Case(
-        run("UPDATE bodies SET seq = 999 WHERE seq = %(seq)s"),
-        {"body_missing", "body_without_snapshot"},
-        {"body_missing", "body_without_snapshot"},
-        HIT,
-    ),
-    # Notes
-    "note": stays("note_damaged", run("UPDATE notes SET value = '1' WHERE name = 'a'"), set()),
-    "note name": stays("note_damaged", run("UPDATE notes SET name = 'b' WHERE name = 'a'"), set()),
-    "note not JSON": stays(
-        "note_damaged",
-        run("UPDATE notes SET value = '' WHERE pk = (SELECT min(pk) FROM notes)"),
-        set(),
-    ),
+    **damaged.CASES,
 }
-
-
-def damage(conn: Connection, case: Case) -> None:
-    (hit,) = conn.execute(WHERE_IT_HITS).fetchall()
-    with conn.transaction():
-        case.damage(conn, *hit)
 
 
 def test_every_code_is_a_case() -> None:
@@ -273,9 +124,8 @@ def test_every_code_is_a_case() -> None:
     assert named == SEVERITIES.keys() - ONLY_OF_FILES
 
 
-def test_a_healthy_store_has_no_findings(backend: Backend) -> None:
-    assert inspect(backend) == []
-    assert inspect(backend, repair=True) == []
+class TestRepair(Repairs):
+    pass
 
 
 # What is inspected is the same code as on SQLite, where every case runs: here some of them do.
@@ -286,22 +136,40 @@ _SLOWLY = [
 
 
 @pytest.mark.parametrize("name", _SLOWLY)
-def test_damage(backend: Backend, conn: Connection, name: str) -> None:
-    """Check names it and changes nothing; repair leaves what it cannot mend, and harms nothing."""
-    case = CASES[name]
+def test_damage(backend: Backend, tables: PostgresTables, name: str) -> None:
     before = readable(backend)
-    damage(conn, case)
-    check_damage(backend, case, lambda: dump(conn), before)
+    damage(tables, CASES[name])
+    check_damage(backend, CASES[name], tables, before)
 
 
-@pytest.mark.parametrize("name", ["metadata", "body gone", "body flipped", "label not indexed"])
-def test_a_finding_has_an_address_that_the_verbs_take(
-    backend: Backend, conn: Connection, name: str
+def test_nothing_else_is_checked_when_a_table_is_missing(
+    backend: Backend, tables: PostgresTables
 ) -> None:
-    """What cannot be mended can be deleted, and then check is content."""
-    damage(conn, CASES[name])
+    """Reads raise an error that says what to do."""
+    damage(tables, CASES["head of nothing"])
+    damage(tables, CASES["table missing"])
+    assert set(codes(inspect(backend, repair=True))) == {"table_missing", "index_missing"}
+    with pytest.raises(Unavailable, match="missing or not up to date"):
+        backend.list_notes(S, on=[None], name=None, after="", limit=1)
 
-    (finding,) = inspect(backend)
-    assert (finding.scope, finding.id) == (S, "id-1")
-    backend.delete_snapshots(S, ["id-1"])
-    assert codes(inspect(backend)) == ["parent_missing"]
+
+def test_a_lost_scope_belongs_to_its_family_again(backend: Backend, tables: PostgresTables) -> None:
+    """Its states and those of its forks still build on each other, so a removal locks them all."""
+    store = store_over(backend)
+    origin = store.scope("f", "origin")
+    base = {"text": "lorem ipsum " * 500}
+    for number in range(5):
+        origin.save({**base, "n": number}, id=str(number))
+    fork = origin.fork("3", scope_id="fork")
+    fork.save({**base, "n": 33}, id="33")
+    tables.run("DELETE FROM scopes WHERE scope_id = 'origin'")
+    inspect(backend, repair=True)
+
+    query = "SELECT family FROM scopes WHERE scope_id = 'fork' OR scope_id LIKE 'scope-%'"
+    families = tables.run(query)
+    assert len(families) == 2
+    assert len(set(families)) == 1
+    assert families[0] != (None,)
+    assert backend.delete_session("lost+found") == 5
+    assert [found.state["n"] for found in fork.load_many(list(fork.ids()))] == [3, 33]
+    assert inspect(backend) == []

@@ -1,4 +1,4 @@
-"""Check of files that SQLite itself finds damaged, and of long histories in little memory."""
+"""Check of files that SQLite itself finds damaged; check of long histories in bounded memory."""
 
 import os
 import random
@@ -135,7 +135,7 @@ def test_a_truncated_file(path: Path, part: float) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
-    """Whatever a few bytes become, check comes to its end, and repair keeps its hands off."""
+    """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
     fill(path, 60)
     chance = random.Random(seed)
     pages = path.stat().st_size // PAGE_BYTES
@@ -148,7 +148,7 @@ def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
         try:
             backend = open_backend(url_of(path))
         except LimpetError:
-            return  # what opening makes of a damaged schema is not asked here
+            return  # how opening fails on a damaged schema is not tested here
         found, _ = inspect(backend, repair=repair, limit=9)
         backend.close()
         if any(each.code == "file_damaged" for each in found):
@@ -156,24 +156,22 @@ def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("keys", [[3, 4], [9, 3], [3]])
-def test_a_tree_that_leads_in_circles_is_left(
-    path: Path, monkeypatch: Any, keys: list[int]
-) -> None:
+def test_a_tree_with_a_cycle_is_left(path: Path, monkeypatch: Any, keys: list[int]) -> None:
     """The walk goes on behind the greatest key it has met, or with the next table."""
     fill(path, 10)
     backend = open_backend(url_of(path))
     monkeypatch.setattr("limpet.backends.sql.check._keys", lambda *_: keys)
 
-    places = ["snapshots:5:LOOK"]
-    while places[-1].startswith("snapshots"):
-        found, after = backend.check(places[-1], repair=False, limit=2)
+    cursors = ["snapshots:5:LOOK"]
+    while cursors[-1].startswith("snapshots"):
+        found, after = backend.check(cursors[-1], repair=False, limit=2)
         assert after is not None
         assert {each.code for each in found} == {"file_damaged"}
-        places.append(after)
+        cursors.append(after)
     with pytest.raises(Corrupt):
         backend.check("snapshots:5:MEND", repair=False, limit=2)
     backend.close()
-    assert len(places) <= 3
+    assert len(cursors) <= 3
 
 
 # Bounds.

@@ -1,4 +1,4 @@
-"""Two stores side by side: the same time and chance for both, and a view of all that each shows."""
+"""Two stores in lockstep: the same clock and randomness for both, and a view of all they show."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -14,11 +14,11 @@ from limpet.core import limits
 from limpet.errors import LimpetError, Unsupported
 from limpet.model import HEAD, JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, Stats
 from limpet.protocol import Backend, Stamp
-from limpet.testing.conformance._faces import FACES, close_loop, through
+from limpet.testing.conformance._apis import APIS, close_loop, through
 from limpet.testing.conformance._kit import outcome
 
 START_US: Final = 1_700_000_000_000_000
-_STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that stands still
+_STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that does not move
 
 ABSENT: Final = "not-there"
 _FOUND_MAX: Final = 6
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 Its: TypeAlias = Callable[[Pair], Any]
-"""Gives, of what both answered earlier, that of the side which is being called."""
+"""Returns, from a pair of earlier answers, the one of the side that is called now."""
 
 
 class Side:
@@ -74,14 +74,14 @@ class Side:
     def plain(self, value: Any) -> Any:
         """Return a value with its revisions, which are opaque, named in the order of appearance.
 
-        So two sides look the same exactly if their revisions change at the same steps. Of an error
+        So two sides are equal exactly if their revisions change at the same steps. Of an error
         only its class is left.
         """
         if isinstance(value, LimpetError):
             return type(value).__name__
         if isinstance(value, Stats):
             counts = (value.sessions, value.scopes, value.snapshots, value.logical_bytes)
-            return (*counts, value.stored_bytes >= 0)  # how much that is, is the engine's affair
+            return (*counts, value.stored_bytes >= 0)  # its value depends on the engine
         if isinstance(value, ScopeInfo):
             return [value.key, self.plain(value.head)]
         if isinstance(value, SnapshotInfo | Note):
@@ -95,7 +95,7 @@ class Side:
 
 
 class Twins:
-    """The engine under test and the oracle, to which everything is done alike."""
+    """The engine under test and the oracle. Every call is made on both."""
 
     def __init__(
         self, opener: Callable[[], Backend], ids: Iterable[str], *, text_order: bool
@@ -112,13 +112,12 @@ class Twins:
         self.snapshots = 0
 
     def close(self) -> None:
-        """Close both."""
         for store in (*self._outdated, self._tested.store, self._oracle.store):
             store.close()
         close_loop()
 
     def reopen(self, *, closing: bool) -> None:
-        """Go on with the engine under test opened once more; the other opening may stay open."""
+        """Open the engine under test again; the earlier one may stay open."""
         self._outdated.append(self._tested.store)
         if closing:
             while self._outdated:
@@ -126,19 +125,18 @@ class Twins:
         self._tested.open(self._opener())
 
     def set_clock(self, by_us: int) -> None:
-        """Set both clocks forward, or back."""
         for side in (self._tested, self._oracle):
             side.now_us += by_us
 
     def do(self, call: Callable[[Store, Its], Any], *, needs_index: bool = False) -> Pair:
-        """Make the same call on both sides, by turns through one face or the other.
+        """Make the same call on both sides, alternating between the sync and the async API.
 
         Both must answer alike; but an engine without an index may refuse what needs one.
         """
         self._steps += 1
         for side in (self._tested, self._oracle):
             side.begin_step(self._steps)
-        tested = through(FACES[self._steps % 2], self._tested.store)
+        tested = through(APIS[self._steps % 2], self._tested.store)
         pair = Pair(
             outcome(lambda: _drained(call(tested, lambda pair: pair.tested))),
             outcome(lambda: _drained(call(self._oracle.store, lambda pair: pair.oracle))),
@@ -150,15 +148,12 @@ class Twins:
         return pair
 
     def at(self, key: ScopeKey, call: Callable[[Scope, Its], Any], **options: bool) -> Pair:
-        """Make the same call on a scope of both sides."""
         return self.do(lambda store, its: call(store.scope(*key), its), **options)
 
     def save(self, key: ScopeKey, state: JSON, **options: Any) -> Pair:
-        """Save the same on both sides."""
         return self.at(key, lambda scope, its: scope.save(state, **options))
 
     def set_note(self, key: ScopeKey, name: str, value: JSON, *, on: str | None) -> Pair:
-        """Write the same note on both sides."""
         return self.at(key, lambda scope, its: scope.set_note(name, value, on=on))
 
     def id_of(self, key: ScopeKey, which: int | str) -> str:
@@ -169,16 +164,16 @@ class Twins:
             draft = [] if head is None or head.kept else [head.id]
             found = [*draft, *(info.id for info in scope.history())]
             which = found[which % len(found)] if found else ABSENT
-        # Notes may stand on any id that was chosen, so it stays of interest when it is gone.
+        # A note may be on any id, so an id is still checked after its snapshot was deleted.
         self._ids.add(which)
         return which
 
     def compare(self, keys: Iterable[ScopeKey]) -> None:
         """See that both show the same, in these scopes and in all that they list."""
-        # Mostly the synchronous face, which is quicker; the answers of steps come from both.
-        tested = through(FACES[self._steps % 8 == 1], self._tested.store)
+        # Mostly the sync API, which is quicker; the steps themselves use both.
+        tested = through(APIS[self._steps % 8 == 1], self._tested.store)
         views = [
-            look(store, keys, self._ids, indexed=self._indexed)
+            read_view(store, keys, self._ids, indexed=self._indexed)
             for store in (tested, self._oracle.store)
         ]
         if not self._text_order:
@@ -212,11 +207,10 @@ def _part_by_part(side: Side, shown: Any) -> Any:
 
 
 def _drained(answer: Any) -> Any:
-    """Return an answer with nothing left to be read: a listing as a list."""
     return list(answer) if isinstance(answer, Iterator) else answer
 
 
-def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed: bool) -> View:
+def read_view(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed: bool) -> View:
     """Return everything that a store shows of these scopes, and of all by its own listings."""
     ids = sorted(ids)
     seen: View = {"sessions": list(store.sessions()), "scopes": list(store.scopes())}
@@ -242,7 +236,7 @@ def look(store: Store, keys: Iterable[ScopeKey], ids: Iterable[str], *, indexed:
 def _in_text_order(view: View) -> View:
     """Return a view of an engine that documents another order, in the order of text.
 
-    Across scopes its order is that of the clocks, so only the order inside each is looked at.
+    Across scopes its order is that of the clocks, so only the order inside each is compared.
     """
     ordered = {**view, "sessions": sorted(view["sessions"])}
     ordered.pop("found", None)
@@ -275,7 +269,7 @@ def differences(tested: Any, oracle: Any, path: str = "") -> list[str]:
 
 
 def unsound(view: View) -> list[str]:
-    """Return what in a view cannot be, whatever was done: what an oracle may have wrong as well."""
+    """Return the rules that a view breaks. They hold whatever was done, for the oracle too."""
     wrong: list[str] = []
     rules: dict[str, Callable[[dict[str, Any]], bool]] = {
         "ids are the history's, in text order": lambda shown: (
@@ -307,7 +301,7 @@ def unsound(view: View) -> list[str]:
     everything = [*drafts, *(info for shown in scopes.values() for info in shown["history"])]
     stats = view["stats"]
     if (stats.snapshots, stats.logical_bytes) != (len(everything), sum(i.size for i in everything)):
-        wrong.append("stats count what is there")
+        wrong.append("stats count every snapshot")
     if "history" in view:
         for name, shown in scopes.items():
             if [i for i in view["history"] if f"{i.scope}" == name] != shown["history"]:

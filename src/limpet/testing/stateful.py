@@ -2,7 +2,7 @@
 
 After every step both must have answered alike (the same values, or an error of the same class) and
 must show the same: every history, head, state, note, leaf and listing. In between the engine is
-re-opened, and the faces take turns. Put an engine of your own to the test with a few lines::
+re-opened, and both APIs are used. To test an engine of your own::
 
     from hypothesis import settings
     from hypothesis.stateful import run_state_machine_as_test
@@ -15,7 +15,7 @@ re-opened, and the faces take turns. Put an engine of your own to the test with 
     def test_my_engine_does_what_the_oracle_does():
         run_state_machine_as_test(MyEngine, settings=settings(max_examples=50, deadline=None))
 
-`place` is an empty folder; it is given again to re-open what was stored there. Time and chance are
+`place` is an empty folder; it is passed again to re-open what was stored there. Time and chance are
 the same for both and come from the program alone, so that a failure replays exactly as printed.
 """
 
@@ -44,7 +44,7 @@ from limpet.model import ANY, HEAD, ScopeKey, Snapshot, SnapshotInfo, SnapshotRe
 from limpet.protocol import Backend
 from limpet.testing._lockstep import ABSENT, START_US, Its, Pair, Twins, revision_of
 
-# Few of everything, so that programs meet what they did before.
+# Few of everything, so that steps of a program use the same scopes and ids.
 _KEYS: Final = (ScopeKey("s"), ScopeKey("s", "main", "graph"), ScopeKey("s/1"))
 _NAMES: Final = ("a", "b", "c", "\U0001f980/é")
 _ENOUGH: Final = 12  # snapshots, before whole scopes and sessions are deleted
@@ -99,7 +99,7 @@ class Lockstep(RuleBasedStateMachine):
     some_scope = st.just(_KEYS[0]) | scopes
     expected = expectations | expectations | expectations | snapshots
     text_order = True  # False for an engine that documents other orders, of names and across scopes
-    steps_back = True  # False for one that documents that places may be as good as its clocks
+    steps_back = True  # False for an engine whose order of history depends on its clocks
 
     def open_backend(self, place: Path) -> Backend:
         """Open the engine under test in a folder; with the same folder again: re-open it."""
@@ -119,7 +119,6 @@ class Lockstep(RuleBasedStateMachine):
         self._twins = Twins(lambda: self.open_backend(place), _NAMES, text_order=self.text_order)
 
     def teardown(self) -> None:
-        """Close everything and remove the folder."""
         self._twins.close()
         for each in self._small:
             each.stop()
@@ -127,7 +126,7 @@ class Lockstep(RuleBasedStateMachine):
 
     @invariant()
     def both_show_the_same(self) -> None:
-        """See that nothing of what one shows is otherwise in the other, and that it can be."""
+        """Both stores show the same, and it is consistent."""
         self._twins.compare(_KEYS)
 
     # Beginning, and time
@@ -139,7 +138,7 @@ class Lockstep(RuleBasedStateMachine):
 
     @initialize(target=snapshots, states=st.lists(states, min_size=1, max_size=len(_FIRST)))
     def furnish(self, states: list[Any]) -> MultipleResults[Pair]:
-        """Begin with a bit of everything, so that short programs find what to work on."""
+        """Begin with some of everything, so that short programs have something to change."""
         saved = []
         for at, (key, options) in enumerate(_FIRST):
             saved.append(self._twins.save(key, states[at % len(states)], **options))
@@ -156,7 +155,7 @@ class Lockstep(RuleBasedStateMachine):
     @precondition(lambda self: self._twins.durable)
     @rule(closing=st.booleans())
     def reopen(self, closing: bool) -> None:
-        """Open the same place once more: after a close, or as another process would."""
+        """Open the same folder again: after a close, or as another process would."""
         self._twins.reopen(closing=closing)
 
     # Writing
@@ -221,7 +220,7 @@ class Lockstep(RuleBasedStateMachine):
     def append(
         self, key: ScopeKey, name: str, items: list[Any], expect: Any, facts: Any, keep: bool
     ) -> MultipleResults[Pair]:
-        """To a list, to what is none, and to nothing."""
+        """To a list, to another value, and to a missing key."""
 
         def call(scope: Scope, its: Its) -> SnapshotInfo:
             revision = revision_of(scope, expect, its)
@@ -338,7 +337,7 @@ class Lockstep(RuleBasedStateMachine):
         status=st.none() | statuses,
     )
     def history(self, last: Pair, by: str, **asked: Any) -> None:
-        """Of a scope, behind one that may be gone, in full or in part."""
+        """Of a scope, after a snapshot that may be gone, in full or in part."""
 
         def call(scope: Scope, its: Its) -> Any:
             after = {"nothing": None, "info": its(last), "id": its(last).id}[by]
@@ -354,7 +353,7 @@ class Lockstep(RuleBasedStateMachine):
         prefix=st.sampled_from(["", "", "s", "s/", "t", "\U0010ffff"]),
     )
     def history_of_all(self, last: Pair | None, **asked: Any) -> None:
-        """Across sessions, behind one of any scope that may be gone."""
+        """Across sessions, after a snapshot of any scope, which may be gone."""
         if not self.text_order:
             return
         self._twins.do(

@@ -1,4 +1,4 @@
-"""What every chapter stands on: the fixtures, and a few helpers."""
+"""Fixtures and helpers that all chapters use."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from limpet.errors import LimpetError, Unsupported
 from limpet.model import Snapshot, SnapshotInfo
 from limpet.opening import store_over
 from limpet.protocol import Backend
-from limpet.testing.conformance._faces import FACES, Face, close_loop, through
+from limpet.testing.conformance._apis import APIS, Api, close_loop, through
 
 T = TypeVar("T")
 
@@ -22,37 +22,35 @@ _THREAD_WAIT_S_MAX = 60.0
 
 
 class Stores:
-    """Opens stores through one face, over the engine under test or another; closes them all."""
+    """Opens stores with one API, over the engine under test or another; closes them all."""
 
-    def __init__(self, backend: Backend, face: Face) -> None:
+    def __init__(self, backend: Backend, api: Api) -> None:
         self._backend = backend
-        self._face = face
+        self._api = api
         self._opened: list[Store] = []
 
     def __call__(self, over: Backend | None = None, **options: Any) -> Store:
-        """Return a store, by default over the engine under test."""
         store = store_over(self._backend if over is None else over, **options)
         self._opened.append(store)
-        return through(self._face, store)
+        return through(self._api, store)
 
     def close(self) -> None:
-        """Close every store that was opened here."""
         while self._opened:
             self._opened.pop().close()
         close_loop()
 
 
 class Kit:
-    """The fixtures. `store` and `scope` come in both faces; `backend` is the engine itself."""
+    """The fixtures. `store` and `scope` come with both APIs; `backend` is the engine itself."""
 
     def open_backend(self, place: Path) -> Backend:
         """Open the engine under test in a folder; with the same folder again: re-open it."""
         raise NotImplementedError("say how to open your engine: override open_backend")
 
     def damage(self, place: Path, text: bytes) -> int:
-        """Spoil a stored text wherever it is found, behind the engine's back; return how often.
+        """Change a stored text wherever it is found, without the engine; return how often.
 
-        Looks into the files of the folder. Override it if a short text of a state cannot be found
+        Searches the files of the folder. Override it if a short text of a state cannot be found
         there: because the engine keeps its bytes elsewhere, or changes them.
         """
         found = 0
@@ -71,44 +69,39 @@ class Kit:
         return name
 
     def folder_order(self, name: str) -> str:
-        """Return what sessions and scopes are sorted by."""
         return self.order(name, folder=True)
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
-        """An empty folder."""
         folder = tmp_path / "place"
         folder.mkdir()
         return folder
 
     @pytest.fixture
     def backend(self, place: Path) -> Iterator[Backend]:
-        """The engine under test, newly opened in an empty folder."""
         backend = self.open_backend(place)
         yield backend
         backend.close()
 
-    @pytest.fixture(params=FACES)
-    def face(self, request: pytest.FixtureRequest) -> Face:
-        """The face through which the test looks; a test that asks for it runs in both."""
-        face: Face = request.param
-        return face
+    @pytest.fixture(params=APIS)
+    def api(self, request: pytest.FixtureRequest) -> Api:
+        """The API that the test uses. A test that needs it runs once with each."""
+        api: Api = request.param
+        return api
 
     @pytest.fixture
-    def stores(self, backend: Backend, face: Face) -> Iterator[Stores]:
-        """Opens further stores through the face, with options or over other engines."""
-        stores = Stores(backend, face)
+    def stores(self, backend: Backend, api: Api) -> Iterator[Stores]:
+        """Opens further stores with the same API, with options or over other engines."""
+        stores = Stores(backend, api)
         yield stores
         stores.close()
 
     @pytest.fixture
     def store(self, stores: Stores) -> Store:
-        """A store over the engine under test, through the face."""
         return stores()
 
     @pytest.fixture
     def scope(self, store: Store) -> Scope:
-        """One scope of that store."""
         return store.scope("chat-42", "planner")
 
     @pytest.fixture
@@ -118,16 +111,16 @@ class Kit:
 
     @pytest.fixture
     def plain(self, backend: Backend) -> Iterator[Store]:
-        """The synchronous face of a second store over the same engine.
+        """The sync API of a second store over the same engine.
 
-        It may be used inside a function that the async face is calling, where its loop is busy.
+        It may be used in a function that the async API calls, while its event loop is busy.
         """
         with store_over(backend) as store:
             yield store
 
     @pytest.fixture
     def rival(self, plain: Store) -> Scope:
-        """The same scope as `scope`, in other hands."""
+        """The same scope as `scope`, of the other store."""
         return plain.scope("chat-42", "planner")
 
     @pytest.fixture
@@ -139,12 +132,12 @@ class Kit:
 
 
 def is_durable(backend: Backend) -> bool:
-    """Tell whether the engine claims that what it acknowledged survives the process."""
+    """Return whether the engine claims that what it acknowledged survives the process."""
     return "durable" in backend.capabilities
 
 
 def finds(backend: Backend, store: Store) -> bool:
-    """Tell whether the engine finds snapshots across scopes; if not, see that it refuses to."""
+    """Return whether the engine finds snapshots across scopes; if not, see that it refuses to."""
     if "index" in backend.capabilities:
         return True
     with pytest.raises(Unsupported):
@@ -166,23 +159,20 @@ def assert_labelled(
 
 
 def present(found: T | None) -> T:
-    """Return what must be there."""
     assert found is not None
     return found
 
 
 def names(infos: Iterable[SnapshotInfo]) -> list[str]:
-    """Return the ids, in order."""
     return [info.id for info in infos]
 
 
 def states(snapshots: Iterable[Snapshot]) -> list[Any]:
-    """Return the states, in order."""
     return [snapshot.state for snapshot in snapshots]
 
 
 def spelled(value: object) -> str:
-    """Return a text that tells apart what `==` does not: 1, 1.0 and True; the order of keys."""
+    """Return a text that differs where `==` does not: 1, 1.0 and True; the order of keys."""
     return repr(value)
 
 
@@ -196,9 +186,9 @@ def dump(store: Store, *, on: Iterable[str] = ()) -> Dump:
         scope = store.scope(*listed.key)
         history = list(scope.history())
         head = scope.load()
-        places = [*names(history), *([] if head is None else [head.id]), *on]
+        targets = [*names(history), *([] if head is None else [head.id]), *on]
         everything += [history, list(scope.ids()), list(scope.load_many(names(history)))]
-        everything += [head, list(scope.notes()), list(scope.notes(on=places))]
+        everything += [head, list(scope.notes()), list(scope.notes(on=targets))]
     return everything
 
 
@@ -228,7 +218,7 @@ def together(functions: Iterable[Callable[[], T]]) -> list[T]:
         thread.join(_THREAD_WAIT_S_MAX)
     if errors:
         raise errors[0]
-    assert not any(thread.is_alive() for thread in threads), "a thread did not come to its end"
+    assert not any(thread.is_alive() for thread in threads), "a thread did not finish"
     return [answers[at] for at in range(len(waiting))]
 
 

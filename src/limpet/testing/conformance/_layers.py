@@ -19,7 +19,6 @@ class Layer:
 
     @property
     def backend(self) -> Backend:
-        """This layer as an engine."""
         return cast(Backend, self)
 
 
@@ -31,7 +30,6 @@ class Clocked(Layer):
         self._times = iter(times)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        """Commit at the next time."""
         stamp = commit.stamp._replace(now=next(self._times))
         return self._below.commit(commit._replace(stamp=stamp))
 
@@ -55,7 +53,6 @@ class Watched(Layer):
         return call
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        """Read, and write down how many."""
         found: list[Found] = self._seen(len(ids), self._below.read_snapshots(scope, ids))
         return found
 
@@ -73,7 +70,6 @@ class Spoiled(Layer):
         self._bad_id = snapshot_id
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        """Read, and cut the bytes of the one."""
         found = self._below.read_snapshots(scope, ids)
         return [(i, body[:-1] if i.id == self._bad_id else body) for i, body in found]
 
@@ -90,7 +86,6 @@ class Gated(Layer):
         self.ended = threading.Event()
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        """Commit when the gate is open."""
         self.begun.set()
         assert self.gate.wait(30)
         try:
@@ -100,13 +95,12 @@ class Gated(Layer):
 
 
 class ClosedMeanwhile(Layer):
-    """Is asked whether it blocks just before a call; that is when somebody else may close it."""
+    """Closes the store between the check that it is open and the call of the engine."""
 
     close_in_between: Callable[[], None] | None = None
 
     @property
     def blocking(self) -> bool:
-        """Close, if told to, and answer as if nothing had happened."""
         if self.close_in_between is not None:
             self.close_in_between()
         return True

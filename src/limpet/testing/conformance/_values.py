@@ -1,4 +1,4 @@
-"""Values to test with: JSON of every kind, and ids that look harmless to no file system."""
+"""Values to test with: JSON of every kind, and ids that are awkward for file systems."""
 
 import uuid
 from collections import OrderedDict
@@ -53,9 +53,9 @@ NOT_JSON: Final[dict[str, tuple[Any, str]]] = {
     "inf": ({"a/b~c": {"d": float("inf")}}, "/a~1b~0c/d"),
     "minus inf": ([[], [float("-inf")]], "/1/0"),
     "nan alone": (float("nan"), ""),
-    "nan beside null": ({"x": None, "y": float("nan")}, "/y"),
+    "nan next to null": ({"x": None, "y": float("nan")}, "/y"),
     "nan in a tuple": ({"t": (1, float("nan"))}, "/t/1"),
-    "nan beside a wide integer": ([2**70, float("nan")], "/1"),
+    "nan next to a wide integer": ([2**70, float("nan")], "/1"),
     "lone surrogate": ({"t": ["ok", "\ud800"]}, "/t/1"),
     "lone surrogate in a key": ({"k": {"\udc00": 1}}, "/k/"),
     "bytes": ({"b": b"x"}, "/b"),

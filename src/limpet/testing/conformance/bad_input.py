@@ -11,7 +11,7 @@ from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.testing.conformance._faces import Face
+from limpet.testing.conformance._apis import Api
 from limpet.testing.conformance._kit import Kit, Stores, dump, nested, present
 from limpet.testing.conformance._values import NOT_JSON
 
@@ -156,7 +156,7 @@ _BAD_CALLS: Final[dict[str, tuple[type[LimpetError], Attempt]]] = {
     "labels as list": (InvalidInput, _saves(labels=["a"])),
     "labels as text": (InvalidInput, _saves(labels="a")),
     "metadata too large": (InvalidInput, _saves(metadata={"m": "x" * 65_536})),
-    "metadata too large beside a facade's": (
+    "metadata too large next to a facade's": (
         InvalidInput,
         _saves(metadata={"strands": {"a": 1}, "m": "x" * 65_536}),
     ),
@@ -231,7 +231,7 @@ _BAD_CALLS: Final[dict[str, tuple[type[LimpetError], Attempt]]] = {
         lambda store, scope: scope.history(limit="1"),  # type: ignore[arg-type]
     ),
     "limit as a truth": (InvalidInput, lambda store, scope: scope.ids(limit=True)),
-    "status to look for with NUL": (
+    "status filter with NUL": (
         InvalidInput,
         lambda store, scope: scope.history(status="\0"),
     ),
@@ -260,7 +260,7 @@ class BadInput(Kit):
 
     @pytest.fixture
     def furnished(self, store: Store, scope: Scope) -> Scope:
-        """A scope with a bit of everything in it, and another beside it."""
+        """A scope with a bit of everything in it, and another scope."""
         scope.save({"n": 1}, id="a", labels={"l": "1"}, metadata={"m": 1})
         scope.save({"n": 2}, keep=False)
         scope.set_note("n", {"v": 1})
@@ -283,7 +283,7 @@ class BadInput(Kit):
 
     @pytest.mark.parametrize("name", _BAD_CALLS)
     def test_a_bad_call_is_refused(self, store: Store, furnished: Scope, name: str) -> None:
-        """A call that cannot be meant raises the error that tells the caller how to react."""
+        """A wrong call raises the error class that says how to react."""
         error, attempt = _BAD_CALLS[name]
 
         self._refused(error, store, [lambda: attempt(store, furnished)])
@@ -351,10 +351,10 @@ class BadInput(Kit):
             ],
         )
 
-    def test_an_async_function_needs_the_async_face(
-        self, face: Face, store: Store, furnished: Scope
+    def test_an_async_function_needs_the_async_api(
+        self, api: Api, store: Store, furnished: Scope
     ) -> None:
-        """The synchronous face refuses a function that must be awaited; the other awaits it."""
+        """The sync API refuses an async function; the async API awaits it."""
 
         async def change(snapshot: Snapshot) -> Snapshot:
             return snapshot.with_(state="changed")
@@ -364,7 +364,7 @@ class BadInput(Kit):
 
         update: Callable[[], object] = lambda: furnished.update("a", change)  # type: ignore  # noqa: E731
         note: Callable[[], object] = lambda: furnished.set_note("n", count)  # noqa: E731
-        if face == "sync":
+        if api == "sync":
             messages = self._refused(InvalidInput, store, [update, note])
             assert all("store.aio" in message for message in messages)
         else:

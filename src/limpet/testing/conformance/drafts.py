@@ -25,7 +25,7 @@ class Drafts(Kit):
         assert list(scope.ids()) == [kept.id]
 
     def test_a_draft_is_gone_when_the_head_moves(self, scope: Scope) -> None:
-        """A kept save or another draft takes the place of a draft."""
+        """A kept save or another draft replaces a draft."""
         first = scope.save(1, keep=False)
         second = scope.save(2, keep=False)
         assert scope.load(first.id) is None
@@ -117,7 +117,7 @@ class Drafts(Kit):
         assert names(scope.history()) == ["d"]
 
     def test_find_does_not_see_drafts(self, backend: Backend, store: Store, scope: Scope) -> None:
-        """`find` looks among kept snapshots only."""
+        """`find` returns kept snapshots only."""
         draft = scope.save(1, id="d", keep=False)
         scope.save(2, id="k", head=False)
 

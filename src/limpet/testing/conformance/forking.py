@@ -11,7 +11,7 @@ from limpet.api.store import Store
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotRef
 from limpet.protocol import Backend
-from limpet.testing.conformance._faces import Face
+from limpet.testing.conformance._apis import Api
 from limpet.testing.conformance._kit import Kit, dump, is_durable, names, present, spelled
 
 _NAME = re.compile(r"planner~[a-z0-9]{8}")
@@ -51,7 +51,7 @@ class Forking(Kit):
             assert (key.session_id, key.kind) == (scope.session_id, scope.kind)
 
     def test_a_fork_of_a_fork_replaces_the_suffix(self, store: Store, scope: Scope) -> None:
-        """Names do not grow; only what looks like a whole suffix is one."""
+        """Names do not grow; only a complete suffix counts as one."""
         scope.save(1, id="a")
         fork = scope.fork("a")
         first = present(fork.info())
@@ -114,7 +114,7 @@ class Forking(Kit):
 
     @pytest.mark.parametrize("held", ["head", "kept", "draft", "note", "note on an id"])
     def test_a_taken_name_already_exists(self, store: Store, scope: Scope, held: str) -> None:
-        """Whatever a scope holds, it is there: no fork takes its place or joins it."""
+        """A scope that holds anything exists: no fork replaces it or adds to it."""
         scope.save(1, id="a")
         hold: dict[str, Callable[[Scope], object]] = {
             "head": lambda taken: taken.save(2),
@@ -174,7 +174,7 @@ class Forking(Kit):
         assert (source.labels, source.metadata) == ({"l": "1", "b": ""}, {"z": 1, "a": 2})
 
     def test_notes_are_not_copied(self, scope: Scope) -> None:
-        """A note stands beside its own scope or id, and stays there."""
+        """A note belongs to its scope or id, and is not copied."""
         scope.save(1, id="a")
         scope.set_note("n", 1)
         scope.set_note("n", 2, on="a")
@@ -184,7 +184,7 @@ class Forking(Kit):
         assert list(fork.notes()) == list(fork.notes(on=["a", first.id])) == []
 
     def test_a_mapping_replaces_top_level_keys(self, scope: Scope) -> None:
-        """Keys that are there keep their place, new ones come last; nothing is merged deeper."""
+        """Keys that exist keep their position, new ones come last; nothing is merged deeper."""
         scope.save({"z": 1, "deep": {"x": 1, "y": 2}, "a": 3}, id="a")
 
         patch: dict[str, JSON] = {"new": None, "deep": {"y": 9}}
@@ -222,10 +222,10 @@ class Forking(Kit):
             fork = scope.fork("a", patch=lambda state, answer=answer: answer)  # type: ignore[misc]
             assert spelled(present(fork.load()).state) == spelled(answer)
 
-    def test_an_async_function_is_awaited_by_the_async_face(
-        self, face: Face, store: Store, scope: Scope
+    def test_an_async_function_is_awaited_by_the_async_api(
+        self, api: Api, store: Store, scope: Scope
     ) -> None:
-        """The synchronous face refuses it, and leaves nothing behind."""
+        """The sync API refuses it, and nothing is stored."""
         scope.save({"n": 1}, id="a")
         before = dump(store)
 
@@ -233,7 +233,7 @@ class Forking(Kit):
             return {"n": state["n"] + 1}
 
         fork: Callable[[], Scope] = lambda: scope.fork("a", patch=add)  # noqa: E731
-        if face == "sync":
+        if api == "sync":
             with pytest.raises(InvalidInput, match=r"store\.aio"):
                 fork()
             assert dump(store) == before

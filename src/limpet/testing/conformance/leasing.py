@@ -44,7 +44,7 @@ def _claim(number: int, *, ttl_s: float = _WAIT_S_MAX, key: str = "") -> Claim:
 
 
 def _take(scope: Scope, lease: Lease, store: Store) -> ExitStack:
-    """Let a lease pass to somebody else, as if its time had come to an end."""
+    """Let another owner take a lease, as if it had expired."""
     claim = _claim(7, key=lease.token)._replace(scope=scope.key)
     store.driver.run(lambda backend: backend.release(claim))
     stack = ExitStack()
@@ -71,7 +71,7 @@ class Leasing(Kit):
         assert present(scope.note("n")).value == 1
         assert present(scope.info(saved.id)).status == "seen"
 
-    def test_while_it_lasts_nobody_else_claims(
+    def test_while_it_lasts_no_other_caller_can_claim(
         self, store: Store, scope: Scope, rival: Scope
     ) -> None:
         """Conflict, which says who holds it; tokens are never the same."""
@@ -100,7 +100,7 @@ class Leasing(Kit):
         assert present(scope.load()).state == 3
 
     def test_a_claim_waits_its_turn(self, scope: Scope, rival: Scope) -> None:
-        """For as long as it was told to; all who wait get it, one after the other."""
+        """For up to `wait_s`; all waiting callers get it, one after the other."""
         order: list[str] = []
 
         def work(name: str) -> Callable[[], None]:
@@ -175,7 +175,7 @@ class Leasing(Kit):
         assert [s.state for s in scope.load_many(names(scope.history()))] == [3, 2, 1]
 
     def test_a_lease_changes_no_snapshot(self, scope: Scope) -> None:
-        """Not its revision either: what somebody expects is still so."""
+        """Not its revision either: an expected revision still matches."""
         scope.save(1)
         head = present(scope.info())
         history = list(scope.history())
@@ -213,7 +213,7 @@ class Leasing(Kit):
 
     @pytest.mark.parametrize("what", ["scope", "session"])
     def test_a_lease_goes_with_its_scope(self, store: Store, scope: Scope, what: str) -> None:
-        """What is deleted carries none, and can be claimed anew."""
+        """What is deleted carries none, and can be claimed again."""
         with scope.claim(owner="a") as lease:
             lease.save(1)
             if what == "scope":
@@ -252,7 +252,7 @@ class Leasing(Kit):
     # The engine itself
 
     def test_a_claim_may_be_repeated(self, backend: Backend) -> None:
-        """The same key again is granted; another is told who holds it, and for how long."""
+        """The same key again is granted; another key gets the owner and the time left."""
         for _ in range(2):
             held = backend.claim(_claim(1))
             assert held.key == "key-1"
@@ -264,7 +264,7 @@ class Leasing(Kit):
         assert 0 < lease.left_us <= (_WAIT_S_MAX + 1) * 1_000_000
 
     def test_a_lease_that_is_not_renewed_ends(self, backend: Backend) -> None:
-        """Then somebody else gets it, and not before; the old key is worth nothing."""
+        """Then another key gets it, and not before; the old key is refused."""
         begun = time.monotonic()
         backend.claim(_claim(1, ttl_s=_SHORT_S))
         while backend.claim(_claim(2)).key != "key-2":
@@ -276,8 +276,8 @@ class Leasing(Kit):
         backend.release(_claim(1))
         assert backend.claim(_claim(3)).key == "key-2"
 
-    def test_a_lease_that_ended_can_be_renewed_while_nobody_has_it(self, backend: Backend) -> None:
-        """A holder that was slow goes on, since nobody came in between."""
+    def test_a_lease_that_ended_can_be_renewed_while_it_is_free(self, backend: Backend) -> None:
+        """A slow holder continues if no other caller claimed in between."""
         backend.claim(_claim(1, ttl_s=0.01))
         time.sleep(0.05)
         assert backend.renew(_claim(1)).key == "key-1"
@@ -297,7 +297,7 @@ class Leasing(Kit):
         assert backend.read_lease(SCOPE, now=0) is None
 
     def test_a_note_carries_the_fence(self, backend: Backend) -> None:
-        """Below the faces as well."""
+        """Also when the engine is called directly."""
         write = NoteWrite(SCOPE, "n", None, b"1", Stamp(1, "0" * 16, 1), fence="key-1")
         with pytest.raises(Conflict):
             backend.write_note(write)

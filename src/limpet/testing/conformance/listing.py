@@ -1,4 +1,4 @@
-"""Chapter: looking across scopes. `sessions`, `scopes` and `find`."""
+"""Chapter: listing across scopes. `sessions`, `scopes` and `find`."""
 
 import pytest
 

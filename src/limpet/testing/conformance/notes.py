@@ -1,4 +1,4 @@
-"""Chapter: notes, the small named documents beside a scope or a snapshot id."""
+"""Chapter: notes, small named documents of a scope or a snapshot id."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -49,7 +49,7 @@ class Notes(Kit):
         assert scope.note("n") is None
 
     def test_notes_of_the_scope_and_on_ids_are_separate(self, scope: Scope) -> None:
-        """The same name beside the scope and on two ids is three notes."""
+        """The same name on the scope and on two ids is three notes."""
         for value, on in enumerate([None, "a", "b"]):
             scope.set_note("n", value, on=on)
 
@@ -136,7 +136,7 @@ class Notes(Kit):
         assert scope.set_note("n", lambda value: value.append(2)) is None
         assert dump(store) == before
 
-    def test_a_function_goes_round_when_somebody_else_was_faster(
+    def test_a_function_is_called_again_after_a_concurrent_write(
         self, scope: Scope, rival: Scope
     ) -> None:
         """It runs again on what the other wrote; also when that is the first value at all."""
@@ -154,7 +154,7 @@ class Notes(Kit):
         assert (seen[2:], present(scope.note("n")).value) == ([11, 21], 22)
 
     def test_a_function_with_expect_does_not_go_round(self, scope: Scope, rival: Scope) -> None:
-        """A caller who names a revision is told that it is stale, before or after the function."""
+        """A stale expected revision is Conflict, before or after the function is called."""
         first = present(scope.set_note("n", 1))
 
         def disturbed(value: JSON) -> JSON:
@@ -248,7 +248,7 @@ class Notes(Kit):
         assert present(scope.note("manifest")).value == value
 
     def test_nothing_is_damaged(self, backend: Backend, scope: Scope) -> None:
-        """What is whole is not told as damaged, wherever it stands."""
+        """A note that is whole is never reported as damaged."""
         for id in ("a", "b" * 300):
             scope.save({"n": id}, id=id)
             scope.set_note("n", 1, on=id)

@@ -1,4 +1,4 @@
-"""Chapter: order and reach. Promises 7, 11 and 12 in more places than their first test looks at."""
+"""Chapter: order and reach. Promises 7, 11 and 12 in more cases than their first tests."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ class Order(Kit):
     """Places in history, and names."""
 
     def test_promise_07_strict_order_of_foreign_ids(self, scope: Scope) -> None:
-        """Foreign ids do not order; an update or overwrite keeps its place."""
+        """Foreign ids do not order; an update or overwrite keeps its position."""
         ids = ["zz", "b", "ffffffff-ffff-7fff-bfff-ffffffffffff", "a", "0"]
         for each in ids:
             scope.save(each, id=each)
@@ -38,7 +38,7 @@ class Order(Kit):
         assert scope.save(2).id > first.id
 
     def test_promise_07_strict_order_has_no_place_twice(self, store: Store, scope: Scope) -> None:
-        """A place in history is never given again, not even after everything was deleted."""
+        """A position in history is never reused, not even after everything was deleted."""
         forgets: list[Callable[[], int]] = [
             lambda: scope.delete(),
             lambda: store.delete_session(scope.session_id),

@@ -50,7 +50,7 @@ class Promises(Kit):
     def test_promise_01_acknowledged_is_durable(
         self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]
     ) -> None:
-        """What was acknowledged is there for whoever opens the place next, without any close.
+        """What was acknowledged is there after re-opening, without any close.
 
         An engine that is not durable begins empty instead: it does not half remember.
         """
@@ -128,7 +128,7 @@ class Promises(Kit):
     def test_promise_03_the_loser_leaves_nothing_behind_the_last(
         self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]
     ) -> None:
-        """Nothing of a losing write turns up later: not in the next save, not when re-opened."""
+        """Nothing of a losing write appears later: not in the next save, not when re-opened."""
         first = scope.save({"turns": ["a"]}, id="a")
         scope.save({"turns": ["a", "b"]}, id="b")
         for _ in range(3):
@@ -215,7 +215,7 @@ class Promises(Kit):
         assert sorted(state["by"]) == sorted([0, 1, 2, 3] * 6)
 
     def test_promise_07_strict_order(self, backend: Backend, stores: Stores) -> None:
-        """The last saved is the latest on clocks that stand still, step back or jump ahead.
+        """The last saved is the latest on clocks that stop, step back or jump ahead.
 
         Minted ids grow all the same, also when the newest was deleted in between.
         """
@@ -321,7 +321,7 @@ class Promises(Kit):
             watched.asked.clear()
             watched.answered.clear()
             items = listing()
-            assert watched.asked == [], "a listing that nobody reads asks for nothing"
+            assert watched.asked == [], "a listing that is not iterated makes no request"
             next(items)
             assert len(watched.asked) == 1, "one page is enough for the first item"
             assert len(list(items)) >= small_pages * 3 - 1

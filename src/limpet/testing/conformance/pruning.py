@@ -42,7 +42,7 @@ class Pruning(Kit):
         assert present(scope.info()).id == "4"
 
     def test_older_than_goes_by_created_at(self, scope: Scope) -> None:
-        """The age of an import counts, wherever it stands in the order."""
+        """The age of an import counts, whatever its position in history."""
         sizes = _import(scope, {"new": 1, "old": 9, "newer": 0, "oldest": 99, "head": 5})
 
         pruned = scope.prune(older_than=7 * _DAY)
@@ -123,22 +123,22 @@ class Pruning(Kit):
     def test_a_dry_run_counts_the_same_and_changes_nothing(
         self, store: Store, scope: Scope, small_pages: int, limits: dict[str, Any]
     ) -> None:
-        """It tells exactly what the same call without it then does."""
+        """It returns exactly what the same call without it then returns."""
         ages = {f"{n}": 9.0 * (n % 2) + n / 10 + 1 for n in range(small_pages * 3 + 1)}
         _import(scope, ages)
         scope.save("only kept", head=False)
         scope.set_note("n", 1, on="1")
         before = dump(store, on=["1"])
 
-        told = scope.prune(**limits, dry_run=True)
+        planned = scope.prune(**limits, dry_run=True)
         assert dump(store, on=["1"]) == before
-        assert told.count > 0
+        assert planned.count > 0
         history = {info.id: info.size for info in scope.history()}
 
-        assert scope.prune(**limits) == told
+        assert scope.prune(**limits) == planned
         for left in names(scope.history()):
             del history[left]
-        assert told == Pruned(len(history), sum(history.values()))
+        assert planned == Pruned(len(history), sum(history.values()))
         assert scope.prune(**limits, dry_run=True) == Pruned(0, 0)
 
     def test_notes_on_what_goes_go(self, scope: Scope) -> None:

@@ -103,14 +103,14 @@ class Repeating(Kit):
         assert dump(store) == before
 
     def test_another_body_is_already_exists_also_when_expect_is_stale(self, scope: Scope) -> None:
-        """What stands under the id is looked at first; only then the head."""
+        """The id is compared first, then the head."""
         scope.save(1, id="x")
 
         with pytest.raises(AlreadyExists):
             scope.save(2, id="x", expect="nonsense")
 
     def test_overwrite_replaces_in_place(self, scope: Scope) -> None:
-        """The new body stands in the old place of history, with the old `created_at`."""
+        """The new body has the old position in history and the old `created_at`."""
         first = scope.save(1, id="a", labels={"l": "1"}, metadata={"m": 1})
         second = scope.save(2, id="b")
         third = scope.save(3, id="c")
@@ -181,7 +181,7 @@ class Repeating(Kit):
         assert_labelled(backend, scope, {"run_id": "r2"}, ["a"])
 
     def test_an_id_is_free_again_after_it_was_deleted(self, scope: Scope) -> None:
-        """A deleted id may be saved with another body; it takes a new place, the last."""
+        """A deleted id may be saved with another body; it is the newest then."""
         scope.save(1, id="a")
         scope.save(2, id="b")
         scope.delete_snapshot("a")

@@ -25,7 +25,7 @@ class Saving(Kit):
         assert present(scope.load()).state == {"n": 2}
         assert list(scope.history()) == [second, first]
 
-    def test_save_tells_what_load_info_and_history_tell(self, scope: Scope) -> None:
+    def test_save_returns_what_load_info_and_history_return(self, scope: Scope) -> None:
         """What `save` returns is exactly what every reader is shown afterwards."""
         saved = scope.save(
             {"a": 1},
@@ -258,7 +258,7 @@ class Saving(Kit):
         scope.save(3, expect=updated.revision)
 
     def test_a_revision_never_comes_back(self, store: Store, scope: Scope) -> None:
-        """After a scope was deleted and made anew, what was expected of the old one is stale."""
+        """After a scope was deleted and created again, revisions of the old one are stale."""
         old = scope.save(1, id="a")
         scope.delete()
         scope.save(1, id="a")
@@ -269,7 +269,7 @@ class Saving(Kit):
         assert dump(store) == before
 
     def test_kept_only_leaves_the_head(self, scope: Scope) -> None:
-        """With `head=False` a save stands in history, newest, and the head does not move."""
+        """With `head=False` a save is the newest in history, and the head does not move."""
         head = scope.save("head", id="a")
         kept = scope.save("kept", id="b", head=False)
 

@@ -195,7 +195,7 @@ class Threads(Kit):
     def test_closing_under_way(
         self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]
     ) -> None:
-        """Whoever is caught by a close gets InvalidInput; what was acknowledged before is there."""
+        """A call that a close interrupts is InvalidInput; what was acknowledged before is there."""
         acknowledged: list[str] = []
         under_way = Event()
 

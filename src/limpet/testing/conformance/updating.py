@@ -19,7 +19,7 @@ def _never(snapshot: Snapshot) -> None:
 
 
 class Updating(Kit):
-    """`update` changes a snapshot in place."""
+    """`update` replaces the content of a snapshot."""
 
     def test_an_error_of_the_function_is_the_callers(self, scope: Scope, rival: Scope) -> None:
         """Also if it is a Conflict, and the snapshot has moved meanwhile: it is not retried."""
@@ -78,7 +78,7 @@ class Updating(Kit):
         assert dump(store) == before
 
     def test_update_that_returns_a_snapshot_always_writes(self, scope: Scope) -> None:
-        """Even an equal snapshot makes a new revision: whoever returns one wants it written."""
+        """Even an equal snapshot makes a new revision: only `None` means no change."""
         before = scope.save(1, id="a")
 
         after = present(scope.update("a", lambda s: s))
@@ -98,7 +98,7 @@ class Updating(Kit):
         assert present(scope.load("a")).state == {"n": [1, 2]}
 
     def test_update_moves_neither_the_head_nor_the_order(self, scope: Scope) -> None:
-        """An older snapshot keeps its place, and the head stays the head."""
+        """An older snapshot keeps its position, and the head stays the head."""
         for n in range(3):
             scope.save(n, id=f"{n}")
         head = scope.info()
@@ -139,7 +139,7 @@ class Updating(Kit):
             store.scope("chat-42", "other").update("a", _never)
         assert dump(store) == before
 
-    def test_update_goes_round_when_somebody_else_was_faster(
+    def test_update_calls_the_function_again_after_a_concurrent_write(
         self, scope: Scope, rival: Scope
     ) -> None:
         """The function runs again on what the other wrote, so that neither change is lost."""

@@ -45,7 +45,7 @@ class Upkeep(Kit):
 
     @pytest.fixture
     def furnished(self, store: Store, scope: Scope) -> Scope:
-        """A scope with a bit of everything in it, and others beside it."""
+        """A scope with a bit of everything in it, and other scopes."""
         scope.save({"n": 1, "items": ["x" * 500]}, id="a", labels={"l": "1"}, metadata={"m": 1})
         scope.append("items", ["y" * 500])
         scope.save({"n": 2}, id="b", parent="a", head=False)
@@ -148,7 +148,7 @@ class Upkeep(Kit):
     def test_compact_changes_nothing(
         self, backend: Backend, store: Store, furnished: Scope, reopen: Callable[[], Store]
     ) -> None:
-        """It tells how many bytes it gave back, at least 0, and everything reads as before."""
+        """It returns how many bytes it freed, at least 0, and everything reads as before."""
         for n in range(30):
             store.scope("big").save({"text": "".join(chr(40 + (m * n) % 80) for m in range(9_000))})
         store.delete_session("big")
@@ -184,7 +184,7 @@ class Upkeep(Kit):
         assert list(store.check()) == []
 
     def test_a_missing_parent_is_nothing_wrong(self, store: Store, scope: Scope) -> None:
-        """A parent is a statement: that it is gone may be told as a fact, and is not mended."""
+        """A missing parent may be reported, and is not mended: its child still names it."""
         for n in range(6):
             scope.save(n, id=f"{n}", parent="to-come" if n == 1 else None)
             scope.save(n, id=f"child-{n}", parent=f"{n}", head=False)

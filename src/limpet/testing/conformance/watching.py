@@ -32,7 +32,7 @@ class Watching(Kit):
     """`watch` on scopes, snapshots, sessions and stores."""
 
     def test_the_present_comes_first_and_then_what_is_new(self, scope: Scope, rival: Scope) -> None:
-        """Whoever saved it."""
+        """From this store or another."""
         first = scope.save(1)
         watch = scope.watch(timeout_s=_LONG_S)
         assert next(watch) == first
@@ -46,11 +46,11 @@ class Watching(Kit):
         saved = [rival.save(number) for number in range(20)]
         heard = _until(watch, saved[-1].revision)
 
-        places = [saved.index(info) for info in heard]
-        assert places == sorted(set(places))
+        positions = [saved.index(info) for info in heard]
+        assert positions == sorted(set(positions))
 
     def test_every_kind_of_change_of_the_head_is_heard(self, scope: Scope, rival: Scope) -> None:
-        """Drafts, updates in place, and the snapshot that a delete uncovers."""
+        """Drafts, updates, and the snapshot that a delete uncovers."""
         kept = scope.save(1)
         watch = scope.watch(timeout_s=_LONG_S)
         assert next(watch) == kept
@@ -115,7 +115,7 @@ class Watching(Kit):
         assert next(scope.watch(timeout_s=_LONG_S)) == again
 
     def test_the_time_without_a_change(self, scope: Scope) -> None:
-        """Then the loop ends; a change begins it anew."""
+        """Then the loop ends; a change restarts the time."""
         assert list(scope.watch(timeout_s=0.05)) == []
         info = scope.save(1)
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Chapter: the engine itself. What `Backend` promises below the faces."""
+"""Chapter: the engine itself. What `Backend` promises, called directly."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def _commit(number: int, **facts: Any) -> Commit:
     return Commit(**given)
 
 
-class EngineSeam(Kit):
+class BackendPromises(Kit):
     """Replays, fences, pages and tokens."""
 
     def test_an_engine_says_what_it_can_do(self, backend: Backend) -> None:
@@ -118,7 +118,7 @@ class EngineSeam(Kit):
         assert backend.list_sessions(prefix="", after="", limit=10) == ["chat-42"]
 
     def test_a_revision_tells_its_place(self, backend: Backend) -> None:
-        """`<seq hex>.<rev hex>.<nonce>`: an update keeps the place, raises `rev`."""
+        """`<seq hex>.<rev hex>.<nonce>`: an update keeps `seq` and raises `rev`."""
         first = backend.commit(_commit(1, id="a"))
         updated = backend.commit(_commit(2, id="a", replaces=first.revision))
         backend.delete_snapshots(SCOPE, ["a"])
@@ -126,8 +126,8 @@ class EngineSeam(Kit):
 
         for info in (first, updated, second):
             assert _REVISION.fullmatch(info.revision)
-        places = [int(i.revision.split(".")[0], 16) for i in (first, updated, second)]
-        assert places[0] == places[1] < places[2]
+        seqs = [int(i.revision.split(".")[0], 16) for i in (first, updated, second)]
+        assert seqs[0] == seqs[1] < seqs[2]
         written = [int(i.revision.split(".")[1], 16) for i in (first, updated)]
         assert written[0] < written[1]
         assert updated.revision.endswith(f".{2:016x}")
@@ -159,8 +159,8 @@ class EngineSeam(Kit):
 
         page = backend.list_snapshots(Query(SCOPE), limit=2)
         assert names(page) == ["4", "3"]
-        place = int(page[-1].revision.split(".")[0], 16)
-        assert names(backend.list_snapshots(Query(SCOPE, after=place), limit=9)) == ["2", "1", "0"]
+        seq = int(page[-1].revision.split(".")[0], 16)
+        assert names(backend.list_snapshots(Query(SCOPE, after=seq), limit=9)) == ["2", "1", "0"]
         assert backend.list_ids(SCOPE, after="1", limit=2) == ["2", "3"]
         assert backend.list_sessions(prefix="s", after="s0", limit=3) == ["s1", "s2", "s3"]
         scopes = backend.list_scopes(

@@ -1,4 +1,4 @@
-"""Chapter: the two faces of one opened store: `aio`, `sync`, `run`, closing, and real tasks."""
+"""Chapter: sync and async API of one opened store: `aio`, `sync`, `run`, closing, real tasks."""
 
 import asyncio
 import threading
@@ -59,10 +59,10 @@ async def _listed(items: AsyncIterator[Any]) -> list[Any]:
     return [item async for item in items]
 
 
-class Faces(Kit):
-    """One engine behind both faces."""
+class SyncAsync(Kit):
+    """One engine behind both APIs."""
 
-    def test_each_face_leads_to_the_other(self, backend: Backend) -> None:
+    def test_each_api_leads_to_the_other(self, backend: Backend) -> None:
         """`aio` and `sync` exist on both and always give the same two objects."""
         with store_over(backend) as store:
             assert isinstance(store.aio, AsyncStore)
@@ -71,8 +71,8 @@ class Faces(Kit):
             assert store.aio.aio is store.aio
             assert store.aio.sync is store
 
-    def test_both_faces_show_the_same(self, backend: Backend) -> None:
-        """What was saved through one face is seen through the other at once."""
+    def test_both_apis_show_the_same(self, backend: Backend) -> None:
+        """What was saved with one API is at once seen with the other."""
         store = store_over(backend)
 
         async def main() -> None:
@@ -89,7 +89,7 @@ class Faces(Kit):
         with pytest.raises(InvalidInput):
             store.scope("s").load()
 
-    def test_listings_of_the_async_face_are_not_awaited(self, backend: Backend) -> None:
+    def test_listings_of_the_async_api_are_not_awaited(self, backend: Backend) -> None:
         """One answer is awaited; many answers are an async iterator from the start."""
 
         async def main() -> None:
@@ -107,7 +107,7 @@ class Faces(Kit):
 
         asyncio.run(main())
 
-    def test_run_does_composite_work_with_the_synchronous_face(self, backend: Backend) -> None:
+    def test_run_does_composite_work_with_the_sync_api(self, backend: Backend) -> None:
         """`run` gives the function the synchronous store, and its answer or error back."""
 
         def work(store: Store) -> list[str]:
@@ -140,7 +140,7 @@ class Faces(Kit):
         asyncio.run(main())
 
     def test_a_cancelled_close_closes(self, backend: Backend) -> None:
-        """It waits behind no other work, and goes on when nobody waits for it any more."""
+        """It waits behind no other work, and goes on after its caller was cancelled."""
         store = store_over(backend, workers=1)
 
         async def main() -> None:
@@ -199,7 +199,7 @@ class Faces(Kit):
         asyncio.run(main())
 
     def test_a_cancelled_await_does_not_stop_a_write(self, backend: Backend) -> None:
-        """A write that has begun takes effect, whole, though nobody waits for it any more."""
+        """A write that has begun takes effect, whole, though its caller was cancelled."""
         gated = Gated(backend)
 
         async def main() -> None:
@@ -297,8 +297,8 @@ class Faces(Kit):
 
         asyncio.run(main())
 
-    def test_one_close_for_both_faces(self, backend: Backend) -> None:
-        """Whichever face is closed, both are."""
+    def test_one_close_for_both_apis(self, backend: Backend) -> None:
+        """Closing either API closes both."""
         store = store_over(backend)
 
         async def main() -> None:

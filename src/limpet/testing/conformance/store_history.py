@@ -13,12 +13,12 @@ from limpet.testing.conformance._layers import Watched
 from limpet.testing.conformance.listing import AWKWARD_PREFIXES
 
 
-class Across(Kit):
+class StoreHistory(Kit):
     """`store.history`. An engine without an index refuses it, and is seen to do so."""
 
     @staticmethod
     def _refuses(backend: Backend, store: Store) -> bool:
-        """Tell whether the engine has no index; if so, see that every such query is refused."""
+        """Return whether the engine has no index; if so, see that every such query is refused."""
         if "index" in backend.capabilities:
             return False
         store.scope("s").save(1, labels={"run": "1"})
@@ -30,7 +30,7 @@ class Across(Kit):
     def test_history_of_all_sessions(
         self, backend: Backend, store: Store, small_pages: int
     ) -> None:
-        """Every kept snapshot of every scope once, newest first; exactly what `info` tells."""
+        """Every kept snapshot of every scope once, newest first; exactly as `info` returns it."""
         if self._refuses(backend, store):
             return
         assert list(store.history()) == []
@@ -44,7 +44,7 @@ class Across(Kit):
         assert all(type(info) is SnapshotInfo for info in store.history())
 
     def test_history_of_all_sessions_has_no_drafts(self, backend: Backend, store: Store) -> None:
-        """A draft is in no history; one that is promoted takes the place of its first save."""
+        """A draft is in no history; one that is promoted has the position of its first save."""
         if self._refuses(backend, store):
             return
         store.scope("s").save(1, id="a")
@@ -57,8 +57,8 @@ class Across(Kit):
         assert names(store.history()) == ["b", "draft", "a"]
         assert names(store.history(labels={"l": "1"})) == ["draft"]
 
-    def test_history_of_all_sessions_keeps_places(self, backend: Backend, store: Store) -> None:
-        """An update or overwrite shows the new facts in the old place; what is deleted is gone."""
+    def test_history_of_all_sessions_keeps_positions(self, backend: Backend, store: Store) -> None:
+        """An update or overwrite shows the new facts at the old position; deletes are gone."""
         if self._refuses(backend, store):
             return
         for session, each in (("s", "a"), ("t", "b"), ("s", "c"), ("u", "d")):

@@ -1,6 +1,6 @@
-"""Both faces behind one signature, so that a test is written once, in synchronous style.
+"""The sync and the async API behind one signature, so that each test is written once.
 
-The async face is driven by an event loop of the calling thread: each call is run to its end there.
+The async API runs in an event loop of the calling thread: each call returns when it is done.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from limpet.api.store import AsyncStore, Store
 
 T = TypeVar("T")
 
-Face: TypeAlias = Literal["sync", "async"]
-FACES: Final[tuple[Face, ...]] = ("sync", "async")
+Api: TypeAlias = Literal["sync", "async"]
+APIS: Final[tuple[Api, ...]] = ("sync", "async")
 
 _local = threading.local()
 _DONE: Final = object()
 
 
-def through(face: Face, store: Store) -> Store:
-    """Return the store as seen through one of its faces."""
-    return store if face == "sync" else cast(Store, _Driven(store.aio))
+def through(api: Api, store: Store) -> Store:
+    """Return a store that is called like a sync one and uses the given API."""
+    return store if api == "sync" else cast(Store, _Driven(store.aio))
 
 
 def close_loop() -> None:
-    """Close the event loop of this thread, if there is one. A thread that used a face calls it."""
+    """Close the event loop of this thread, if any. Every thread that uses `through` calls it."""
     runner: asyncio.Runner | None = getattr(_local, "runner", None)
     if runner is not None:
         del _local.runner

@@ -1,4 +1,4 @@
-"""Chapter: lines of snapshots. Branches by `parent=`, `ancestors`, `leaves`, `diff`, `restore`."""
+"""Chapter: branches of history. Branches by `parent=`, `ancestors`, `leaves`, `diff`, `restore`."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ _TREE: dict[str, str | None] = {
 }
 
 
-class Lines(Kit):
+class Branching(Kit):
     """The forest that `parent_id` makes of a history."""
 
     def test_a_branch_begins_at_the_parent_given(self, scope: Scope) -> None:
@@ -49,7 +49,7 @@ class Lines(Kit):
         assert names(scope.leaves()) == ["d", "b"]
 
     def test_a_branch_that_is_only_kept_leaves_the_head(self, scope: Scope) -> None:
-        """With `head=False` a branch grows beside the line that the scope shows."""
+        """With `head=False` a branch grows while the head stays where it is."""
         scope.save(1, id="a")
         scope.save(2, id="b")
         scope.save(3, id="c", parent="a", head=False)
@@ -60,7 +60,7 @@ class Lines(Kit):
         assert names(scope.leaves()) == ["e", "d"]
 
     def test_ancestors_are_itself_first(self, scope: Scope) -> None:
-        """The snapshot, its parent, and so on to the root; all that `info` tells of each."""
+        """The snapshot, its parent, and so on to the root; each exactly as `info` returns it."""
         _grow(scope, _TREE)
 
         for start, line in {
@@ -146,7 +146,7 @@ class Lines(Kit):
     def test_ancestors_end_though_a_circle_is_closed_meanwhile(
         self, scope: Scope, rival: Scope, small_pages: int
     ) -> None:
-        """Somebody else may bend the line behind the walk's back; it still comes to an end."""
+        """Another writer may change parents during the walk; the walk still ends."""
         _grow(scope, {"a": None, "b": "a", "c": "b", "d": "c", "e": "d"})
         walk = scope.ancestors("e")
         seen = [next(walk).id for _ in range(small_pages)]
