@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import zstandard
+from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from limpet.api.verbs import Walk
@@ -44,6 +45,7 @@ class Walker:
     def __init__(self, codec_: Codec) -> None:
         self._codec = codec_
         self._seen: _Seen | None = None
+        self._given: list[list[BaseMessage]] = []
 
     def checkpoint(self, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
         """Return the checkpoint that a snapshot is."""
@@ -67,8 +69,16 @@ class Walker:
             return None
         end = start + seen.ends[count - 1]
         checkpoint = records.checkpoint_of(self._codec, info, seen.head + body[end:])
-        checkpoint["channel_values"][seen.name] = seen.run.make(count)
+        checkpoint["channel_values"][seen.name] = self._messages(seen.run, count)
         return checkpoint
+
+    def _messages(self, run: Run, count: int) -> list[BaseMessage]:
+        # Those of the last two states are held: the caller may still use the last one, and those of
+        # the one before are dropped while new ones are made (see `Run.make`).
+        released = self._given.pop(0) if len(self._given) == 2 else None
+        made = run.make(count, released)
+        self._given.append(made.copy())
+        return made
 
 
 def _same(body: bytes, start: int, seen: _Seen) -> int:

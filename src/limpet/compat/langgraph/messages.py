@@ -5,11 +5,9 @@ the bytes stands what it held when they were made, its `Template`. Of a template
 made that are equal to it and share nothing that can be changed.
 """
 
-import gc
 import marshal
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
@@ -220,29 +218,13 @@ def settled(out: list[bytes], mark: int) -> int:
     return mark + 1
 
 
-@contextmanager
-def many_objects() -> Iterator[None]:
-    """Let the garbage collector wait while many objects are made that all stay.
-
-    It would look through them again and again as they come, and find nothing: with a thousand
-    messages that takes three times as long as to make them. Short, so nothing is missed meanwhile.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 # The messages of a channel, taken apart: to compare, write or make all of them at once.
 #
 # A conversation only grows by a little from one checkpoint to the next. What is done for each of its
 # messages is done by single calls over all of them, and only for those that are new one by one.
 
 _THREAD_PARTS_MAX = 32
+_CHUNK = 64  # messages: fewer new objects than start a collection
 
 _new = object.__new__
 
@@ -320,22 +302,31 @@ class Run:
         sizes = [len(template.body) + 1 for template in self.templates]
         return [end - 1 for end in accumulate(sizes)]
 
-    def make(self, count: int | None = None) -> list[BaseMessage]:
-        """Return new messages, or the first of them, that share nothing that can be changed.
+    def make(
+        self, count: int | None = None, released: list[BaseMessage] | None = None
+    ) -> list[BaseMessage]:
+        """Return new messages, or the first `count` of them. They share nothing that can change.
 
-        The run must be plain.
+        The run must be plain. Messages in `released` are dropped while the new ones are made: the
+        garbage collector counts new objects less those that were freed, and full collections would
+        otherwise take as long as making the messages.
         """
-        with many_objects():
-            return self._made(count)
+        total = len(self.templates) if count is None else count
+        made: list[BaseMessage] = []
+        for start in range(0, total, _CHUNK):
+            made += self._make_chunk(start, min(start + _CHUNK, total))
+            if released:
+                del released[-_CHUNK:]
+        return made
 
-    def _made(self, count: int | None) -> list[BaseMessage]:
-        fields = [each.copy() for each in self._fields[:count]]
-        kinds = self._kinds[:count]
+    def _make_chunk(self, start: int, stop: int) -> list[BaseMessage]:
+        fields = [each.copy() for each in self._fields[start:stop]]
+        kinds = self._kinds[start:stop]
         for empty, places in self._empty.items():
-            some = places[: bisect_left(places, len(fields))]
+            some = places[bisect_left(places, start) : bisect_left(places, stop)]
             for name, container in empty:
                 for at in some:
-                    fields[at][name] = container()
+                    fields[at - start][name] = container()
         made: list[Any] = list(map(_new, kinds))
         for each in (
             map(SETTERS.fields, made, fields),
@@ -346,6 +337,6 @@ class Run:
             for _ in each:
                 pass
         for at, template in self._deep:
-            if at < len(made):
-                made[at] = template.make()
+            if start <= at < stop:
+                made[at - start] = template.make()
         return made

@@ -17,7 +17,7 @@ from limpet.compat.langgraph.allowed import Shape
 from limpet.compat.langgraph.decode import Reader
 from limpet.compat.langgraph.encode import Writer
 from limpet.compat.langgraph.forms import MESSAGE, written_name
-from limpet.compat.langgraph.messages import MessageCache, Run, many_objects, read_template
+from limpet.compat.langgraph.messages import MessageCache, Run, read_template
 from limpet.core import codec, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
@@ -315,15 +315,14 @@ def tuple_of(
 
 def checkpoint_of(codec_: Codec, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
     """Return the checkpoint that a snapshot is, whoever saved it."""
-    with many_objects():
-        tree = tree_of(info, body)
-        tree.pop(CARRIED, None)
-        values = tree.pop(_VALUES)
-        if FACADE not in info.metadata:
-            return _made(info, values, tree)  # what is not ours stays as it is
-        for name, each in values.items():
-            values[name] = codec_.reader.value(each)
-        return _made(info, values, codec_.reader.read(tree))
+    tree = tree_of(info, body)
+    tree.pop(CARRIED, None)
+    values = tree.pop(_VALUES)
+    if FACADE not in info.metadata:
+        return _made(info, values, tree)  # what is not ours stays as it is
+    for name, each in values.items():
+        values[name] = codec_.reader.value(each)
+    return _made(info, values, codec_.reader.read(tree))
 
 
 def taken_apart(codec_: Codec, info: SnapshotInfo, body: bytes) -> Warm | None:
@@ -333,11 +332,6 @@ def taken_apart(codec_: Codec, info: SnapshotInfo, body: bytes) -> Warm | None:
     """
     if codec_.shape.sealed or FACADE not in info.metadata or body.startswith(b" "):
         return None
-    with many_objects():
-        return _taken_apart(codec_, info, body)
-
-
-def _taken_apart(codec_: Codec, info: SnapshotInfo, body: bytes) -> Warm | None:
     tree = tree_of(info, body)
     if CARRIED in tree:
         return None
