@@ -81,7 +81,7 @@ def test_columns_of_any_type_end_nothing(places: Places, tmp_path: Path) -> None
                 "checkpoint": packed({**OLD, "channel_versions": {1: 1, "a": 1}}),
                 "metadata": json.dumps({"counters_since_delta_snapshot": {"a": 1}}),
             },
-            "the row holds something else than a checkpoint",
+            "the row is not a checkpoint",
         ),
     ],
 )
@@ -120,5 +120,5 @@ def test_versions_that_are_no_object(
             origin.saver.conn.execute(query, (body, id_of(number)))
         done = origin.import_into(store)
     assert done.count == 1
-    fact = "the row holds something else than a checkpoint"
+    fact = "the row is not a checkpoint"
     assert [each.message for each in done.skipped] == [fact] * len(odd)

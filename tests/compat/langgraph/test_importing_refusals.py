@@ -128,7 +128,7 @@ def test_classes_of_ones_own_come_if_they_are_allowed(origin: Origin, target: St
     done = origin.import_into(target)
     assert done.count == 0
     name = f"{__name__}:Address"
-    fact = f"a stored value is of a class that is not allowed. class=`{name}`"
+    fact = f"a stored value is of a class that is not allowed: list it in `allow`. class=`{name}`"
     assert messages_of(done) == [f"{fact}. task_id=`task`", fact]
     assert done.skipped[0].scope == ("t", "main", "thread")
     for allow in ([Address, Colour], [(__name__, "Address"), (__name__, "Colour")]):

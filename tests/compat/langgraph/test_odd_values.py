@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
-from limpet.compat.langgraph.encode import Writer, is_plain
+from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.encode import ValueEncoder, is_plain
 from limpet.compat.langgraph.messages import MessageCache
 from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
@@ -177,7 +177,7 @@ def test_large_values_are_written_in_one_go_unless_they_repeat() -> None:
 
 def test_many_small_parts_take_little_memory() -> None:
     parts: list[bytes] = []
-    writer = Writer(Shape(default_serde(), Allowed()), MessageCache())
+    writer = ValueEncoder(ValueRules(default_serde(), Allowed()), MessageCache())
     writer.write([tuple(range(100)) for _ in range(2_000)], parts)
     assert len(parts) < 5_000
 

@@ -31,9 +31,9 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from limpet import Corrupt, InvalidInput
-from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
-from limpet.compat.langgraph.decode import Reader
-from limpet.compat.langgraph.encode import Writer
+from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.decode import ValueDecoder
+from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.core import codec
 
@@ -81,18 +81,18 @@ class Stranger(BaseModel):
 
 
 ALLOWED = [Colour, Mood, Right, Point, Frozen, Pair, Model]
-SHAPE = Shape(default_serde(), Allowed(ALLOWED))
+SHAPE = ValueRules(default_serde(), Allowed(ALLOWED))
 
 
-def encoded(value: Any, shape: Shape = SHAPE, cache: MessageCache | None = None) -> bytes:
+def encoded(value: Any, shape: ValueRules = SHAPE, cache: MessageCache | None = None) -> bytes:
     out: list[bytes] = []
-    writer = Writer(shape, cache or MessageCache())
+    writer = ValueEncoder(shape, cache or MessageCache())
     writer.write(value, out)
     return (b" " if writer.wide else b"") + b"".join(out)
 
 
 def back(value: Any) -> Any:
-    return Reader(SHAPE).value(codec.decode(encoded(value)))
+    return ValueDecoder(SHAPE).value(codec.decode(encoded(value)))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -323,7 +323,7 @@ def test_nothing_is_made_or_called_that_is_not_allowed(tree: Any, capfd: Any) ->
     import sys
 
     with pytest.raises((InvalidInput, Corrupt)):
-        Reader(SHAPE).value({"deep": [tree]})
+        ValueDecoder(SHAPE).value({"deep": [tree]})
     assert not Path("/tmp/never").exists()
     assert "antigravity" not in sys.modules
 
