@@ -4,8 +4,8 @@ python examples/langgraph_approval.py                    a SQLite file in a temp
 python examples/langgraph_approval.py sqlite:///trip.db  a file of yours, or any other store
 
 The process that asks is killed while it waits for the answer, the one that got the answer between
-its two bookings. A third one does what is missing. Then it goes back to the question, and somebody
-answers something else. The model is a fake one: nothing here needs a network.
+its two bookings. A third one does what is missing. Then it goes back to the question and gets
+another answer. The model is a fake one: nothing here needs a network.
 """
 
 import multiprocessing
@@ -60,7 +60,7 @@ def plan(state: State) -> dict[str, Any]:
 
 
 def approve(state: State) -> Command[Literal["book", "plan"]]:
-    """Wait for somebody who says yes, or what is to be different."""
+    """Wait for a person who says yes, or what should be different."""
     (*_, proposal) = state["messages"]
     assert isinstance(proposal, AIMessage)
     calls = proposal.tool_calls
@@ -105,14 +105,14 @@ def agent(store: limpet.Store) -> Any:
 
 
 def ask(url: str) -> None:
-    """Be the process that asks, and that nobody answers in its lifetime."""
+    """The process that asks, and is killed before it gets an answer."""
     with limpet.open(url) as store:
         agent(store).invoke({"messages": [HumanMessage("Two days in Lisbon?")]}, TRIP)
         time.sleep(WAIT_S_MAX)
 
 
 def answer(url: str) -> None:
-    """Be the process that is given the answer, and hangs in the middle of the bookings."""
+    """The process that gets the answer, and hangs in the middle of the bookings."""
     SLOW.add("hotel")
     with limpet.open(url) as store:
         trip = agent(store)
@@ -131,13 +131,13 @@ def killed(work: Callable[[str], None], url: str, when: Callable[[], bool]) -> N
         assert process.is_alive()
         assert time.monotonic() < ends
         time.sleep(0.05)
-    process.kill()  # with SIGKILL: it has no chance to say goodbye
+    process.kill()  # with SIGKILL: it cannot clean up
     process.join()
     say(f"  the process is killed: {process.exitcode}")
 
 
 def has_booked(saver: LimpetSaver, name: str) -> bool:
-    """Tell whether a booking is stored, though the step that it belongs to is not over."""
+    """Return whether a booking is stored, although its step is not finished."""
     found = saver.get_tuple(TRIP)
     writes = found.pending_writes if found is not None else None
     return any(value == [name] for _, _, value in writes or [])

@@ -1,4 +1,4 @@
-"""The rows, and the page that they stand on."""
+"""The tables of results, and the page that contains them."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -262,12 +262,6 @@ def expire(
     cutoff = check_retention(0, older_than, now_us=context.tools.draw().now).cutoff
     if cutoff is None:
         raise InvalidInput("older_than must be a timedelta that is not negative")
-    return _expire(context, cutoff, prefix, count)
-
-
-def _expire(
-    context: SaverContext, cutoff: datetime, prefix: str, count: int | None
-) -> Steps[list[str]]:
     removed: list[str] = []
     seen: str | None = None
     after: ScopeKey | None = None

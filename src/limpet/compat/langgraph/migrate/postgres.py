@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -64,11 +65,8 @@ SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blo
   FROM checkpoint_writes WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
 """
 
-# The table before the tenth migration of LangGraph.
-_WRITES_WITHOUT_PATH = """
-SELECT checkpoint_ns, checkpoint_id, task_id, '', idx, channel, type, blob
-  FROM checkpoint_writes WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
-"""
+# The table had no such column before LangGraph's tenth migration.
+_WRITES_WITHOUT_PATH = _WRITES.replace("task_path", "''")
 
 _SENDS = """
 SELECT type, blob FROM checkpoint_writes
@@ -118,7 +116,7 @@ class PostgresSaverTables:
         ):
             if values is None or values.namespace != namespace:
                 values = _Values(self, thread_id, namespace)
-            load = _Load(values, body, dict(zip(channels, versions, strict=True)))
+            load = partial(values.load, body, dict(zip(channels, versions, strict=True)))
             yield CheckpointRow(namespace, id, parent_id, metadata, load)
 
     def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
@@ -151,7 +149,15 @@ class _Values:
         self._thread_id = thread_id
         self._known: dict[str, tuple[str, tuple[Any, ...]]] = {}
 
-    def of(self, versions: Mapping[str, str], serde: SerializerProtocol) -> dict[str, Any]:
+    def load(self, body: str, versions: Mapping[str, str], serde: SerializerProtocol) -> Any:
+        """Return a checkpoint: its JSON, and the values that are stored as blobs."""
+        checkpoint = json.loads(body)
+        inline = checkpoint.get("channel_values") or {}
+        if not isinstance(inline, dict):
+            raise Corrupt("the row is not a checkpoint")
+        return {**checkpoint, "channel_values": {**inline, **self._of(versions, serde)}}
+
+    def _of(self, versions: Mapping[str, str], serde: SerializerProtocol) -> dict[str, Any]:
         """Return the values of channels in these versions; some channels have none."""
         known = {
             channel: self._known[channel]
@@ -168,23 +174,6 @@ class _Values:
                 made = () if typed is None else (serde.loads_typed(typed),)
                 known[channel] = (version, made)
         return {channel: value[0] for channel, (_, value) in known.items() if value}
-
-
-class _Load:
-    """Loads one checkpoint: its JSON, and its blobs."""
-
-    def __init__(self, values: _Values, body: str, versions: dict[str, str]) -> None:
-        self._values = values
-        self._body = body
-        self._versions = versions
-
-    def __call__(self, serde: SerializerProtocol) -> Any:
-        checkpoint = json.loads(self._body)
-        inline = checkpoint.get("channel_values") or {}
-        if not isinstance(inline, dict):
-            raise Corrupt("the row is not a checkpoint")
-        found = self._values.of(self._versions, serde)
-        return {**checkpoint, "channel_values": {**inline, **found}}
 
 
 @contextmanager

@@ -53,12 +53,8 @@ SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, val
  ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
 """
 
-# As the table was before 3.1 of the package.
-_WRITES_WITHOUT_PATH = """
-SELECT checkpoint_ns, checkpoint_id, task_id, '', idx, channel, type, value
-  FROM writes WHERE thread_id = CAST(? AS TEXT)
- ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
-"""
+# The table had no such column before 3.1 of the package.
+_WRITES_WITHOUT_PATH = _WRITES.replace("task_path", "''")
 
 _SENDS = """
 SELECT type, value FROM writes
