@@ -216,7 +216,7 @@ def test_what_is_not_there_is_told(tmp_path: Path, target: Store) -> None:
         for name in ("checkpoints", "writes"):
             conn.execute(f"CREATE TABLE {name} (thread_id TEXT)")
     conn.close()
-    with pytest.raises(Unsupported, match="another saver"):
+    with pytest.raises(Unsupported, match="another layout"):
         import_sqlite(target, tmp_path / "empty ?.db")
 
 

@@ -132,7 +132,7 @@ def test_names_that_are_no_text_are_refused() -> None:
                 saver.put(at, made, {}, {})
             with pytest.raises(limpet.InvalidInput, match="must be valid text"):
                 saver.put_writes(at, [(channel, 1)], "task")
-        with pytest.raises(limpet.InvalidInput, match="names no thread"):
+        with pytest.raises(limpet.InvalidInput, match="no thread_id"):
             saver.get_tuple({"configurable": {"thread_id": None}})
 
 
