@@ -1,4 +1,4 @@
-"""The sides: a saver each, in a process of its own, which have a turn of a conversation in turn."""
+"""One process for each saver; they run the turns of a conversation alternately."""
 
 import json
 import subprocess
@@ -91,7 +91,7 @@ def _database(url: str) -> tuple[str, Callable[[], int]]:
 
 
 def have_turns(each_of: Sequence[Side], conversation: Path, turns: int) -> None:
-    """Let all have the same conversation, a turn of each at a time; then look at the disk."""
+    """Run the same conversation on all savers, turn by turn, and measure the disk at the end."""
     with ExitStack() as stack:
         running = [stack.enter_context(_running(side, conversation)) for side in each_of]
         for number in range(turns):
@@ -123,7 +123,7 @@ def _next(process: subprocess.Popen[str]) -> Answer:
 
 
 def look_back(each_of: Sequence[Side], repetitions: int) -> None:
-    """Let all read the latest state and the whole history, in new processes, in turn."""
+    """Read the latest state and the whole history of each saver, in new processes."""
     names = [str(index) for index in range(len(each_of))]
     for number in range(repetitions):
         for index in order_of(names, number):

@@ -1,8 +1,8 @@
 """A process that runs the graph over one saver.
 
-`talk SAVER PLACE FILE` has the next turn of a conversation for each line on its input, and says
-what it took. `walk SAVER PLACE` goes through the whole history, and `load SAVER PLACE` reads the
-latest state. Each answer is one line of JSON.
+`talk SAVER ADDRESS FILE` runs the next turn of a conversation for each line on stdin, and prints
+what it took. `walk SAVER ADDRESS` reads the whole history, and `load SAVER ADDRESS` the latest
+state. Each answer is one line of JSON.
 """
 
 import json
@@ -83,13 +83,13 @@ class Talk:
         self.graph = graph.compile(checkpointer=saver)
 
     def turn(self, user: str, assistant: str) -> None:
-        """Have one turn, with the durability that LangGraph has by default."""
+        """Run one turn, with LangGraph's default durability."""
         self._answer = assistant
         self.graph.invoke({"messages": [HumanMessage(user)]}, THREAD)
 
 
 def talk(graph: Talk, file: str) -> Iterator[dict[str, float]]:
-    """Have a turn whenever one is asked for."""
+    """Run one turn for each line on stdin."""
     turns = json.loads(Path(file).read_text(encoding="utf-8"))
     for (user, assistant), _ in zip(turns, sys.stdin, strict=False):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -118,7 +118,7 @@ def walk(graph: Talk) -> Iterator[dict[str, float]]:
 
 
 def load(graph: Talk) -> Iterator[dict[str, float]]:
-    """Read the latest state, as one does who goes on with a thread; then the first of a list."""
+    """Read the latest state, as when a thread is continued; then the first of `list`."""
     start = time.perf_counter()
     count = len(graph.graph.get_state(THREAD).values["messages"])
     wall = time.perf_counter() - start

@@ -109,7 +109,8 @@ def test_classes_of_ones_own(
     words = ("import", "langgraph-sqlite", "old.db", "--url", any_url)
     done = command(*words)
     assert done.returncode == 1
-    fact = "a stored value is of a class that is not allowed. class=`own_shop:Order`"
+    fact = "a stored value is of a class that is not allowed: list it in `allow`."
+    fact = f"{fact} class=`own_shop:Order`"
     assert done.stderr.count(fact) == 2
     done = command(*words, "--allow", "own_shop:Order", "--allow", "own_shop:Shop.Colour")
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from limpet import Corrupt, InvalidInput, LimpetError, Scope
-from limpet.compat.langgraph import LimpetSaver, forms
+from limpet.compat.langgraph import LimpetSaver, tags
 from tests.compat.langgraph.kit import Cipher, Places, config, id_of, put
 
 OURS = {"langgraph": {"step": 1}}
 CHANNELS = ["a", "b"]
 
 # Words that mean something where they stand, so that the rules are met and not passed by.
-TAGS = sorted(each for each in vars(forms).values() if isinstance(each, str) and each[:1] == "$")
+TAGS = sorted(each for each in vars(tags).values() if isinstance(each, str) and each[:1] == "$")
 WORDS = [
     *CHANNELS,
     *TAGS,
-    *forms.SEQUENCE_OF,
+    *tags.SEQUENCE_OF,
     "HumanMessage",
     "channel_values",
     "channel_versions",
@@ -191,7 +191,9 @@ def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any
 def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> None:
     state = {"channel_values": {}, "delta_history": carried}
     saved(memory, state=state, langgraph_carries=["a"])
-    with pytest.raises(Corrupt, match=f"carries makes no sense. id=`{id_of(2)}`"):
+    with pytest.raises(
+        Corrupt, match=f"delta history of a checkpoint is malformed. id=`{id_of(2)}`"
+    ):
         history(memory)
 
 
@@ -199,7 +201,7 @@ def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> N
 def test_what_a_task_wrote_must_make_sense(saver: LimpetSaver, item: Any) -> None:
     scope = saved(saver)
     scope.set_note("task", {"task_path": "", "writes": [[1, "a", 1], item]}, on=id_of(1))
-    fact = f"what a task wrote makes no sense. task_id=`task` id=`{id_of(1)}`"
+    fact = f"what a task wrote is malformed. task_id=`task` id=`{id_of(1)}`"
     for ask in (lambda: saver.get_tuple(config(number=1)), lambda: history(saver)):
         with pytest.raises(Corrupt) as told:
             ask()
@@ -214,7 +216,7 @@ def test_nothing_is_written_over_what_makes_no_sense(memory: LimpetSaver, item: 
     scope = saved(memory)
     note = {"task_path": "", "writes": [item]}
     scope.set_note("task", note, on=id_of(1))
-    with pytest.raises(Corrupt, match="makes no sense"):
+    with pytest.raises(Corrupt, match="malformed"):
         memory.put_writes(config(number=1), [("a", 1)], "task")
     found = scope.note("task", on=id_of(1))
     assert found is not None
@@ -236,7 +238,7 @@ def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) 
 @pytest.mark.parametrize("name", [[], {}])
 def test_the_class_of_a_message_must_be_text(memory: LimpetSaver, name: Any) -> None:
     saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
-    with pytest.raises(Corrupt, match="makes no sense"):
+    with pytest.raises(Corrupt, match="malformed"):
         memory.get_tuple(config())
 
 

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.checkpoints import Heads, WarmStates
-from limpet.compat.langgraph.records import Warm
+from limpet.compat.langgraph.checkpoints import SplitCache
+from limpet.compat.langgraph.records import SplitCheckpoint
 from limpet.model import ScopeKey
 from tests.compat.langgraph.kit import Places, config, got, ids, put
 
@@ -121,17 +121,23 @@ def test_a_history_takes_little_memory(places: Places) -> None:
 
 
 def test_what_is_remembered_of_scopes_is_bounded() -> None:
-    warm, heads = WarmStates(bytes_max=1000), Heads()
-    for number in range(5_000):
-        scope = ScopeKey(str(number))
-        warm.keep(scope, "r", Warm({}, b"{}", 100))
-        heads.saw(scope, None)
-    assert len(warm._states) == 10
-    assert warm.at(scope, "r") is not None
-    assert warm.at(scope, "other") is None
-    warm.keep(scope, "r", Warm({}, b"{}", 900))
-    assert warm.last(scope) is None
-    assert len(heads._heads) <= 4096
+    splits = SplitCache(bytes_max=1000)
+    scopes = [ScopeKey(str(number)) for number in range(5_000)]
+    for scope in scopes:
+        splits.keep(scope, "r", SplitCheckpoint({}, b"{}", 100))
+    assert [each for each in scopes if splits.last(each)] == scopes[-10:]
+    assert splits.at(scopes[-1], "r") is not None
+    assert splits.at(scopes[-1], "other") is None
+    splits.keep(scopes[-1], "r", SplitCheckpoint({}, b"{}", 900))
+    assert splits.last(scopes[-1]) is None
+
+
+def test_no_more_heads_are_remembered_than_the_bound(places: Places) -> None:
+    with places.open("memory") as store:
+        context = LimpetSaver(store)._context
+        for number in range(5_000):
+            context.remember_head(ScopeKey(str(number)), None)
+        assert context.heads.cost_held == 4096
 
 
 def test_no_write_of_many_ancestors_is_lost(places: Places) -> None:

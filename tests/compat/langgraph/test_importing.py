@@ -205,7 +205,7 @@ def test_values_are_those_of_their_versions(empty: Origin, target: Store) -> Non
 
 
 def test_what_is_not_there_is_told(tmp_path: Path, target: Store) -> None:
-    with pytest.raises(NotFound, match="no such file"):
+    with pytest.raises(NotFound, match="does not exist"):
         import_sqlite(target, tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no database" * 100)
     with pytest.raises(limpet.InvalidInput, match="not a SQLite database"):
@@ -216,7 +216,7 @@ def test_what_is_not_there_is_told(tmp_path: Path, target: Store) -> None:
         for name in ("checkpoints", "writes"):
             conn.execute(f"CREATE TABLE {name} (thread_id TEXT)")
     conn.close()
-    with pytest.raises(Unsupported, match="another saver"):
+    with pytest.raises(Unsupported, match="another layout"):
         import_sqlite(target, tmp_path / "empty ?.db")
 
 

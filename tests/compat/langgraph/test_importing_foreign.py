@@ -72,8 +72,8 @@ def test_columns_of_any_type_end_nothing(places: Places, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changed", "fact"),
     [
-        ({"checkpoint_ns": 5}, "checkpoint_ns must be text. type=`int`"),
-        ({"checkpoint_ns": None}, "checkpoint_ns must be text. type=`NoneType`"),
+        ({"checkpoint_ns": 5}, "checkpoint_ns must be a str. type=`int`"),
+        ({"checkpoint_ns": None}, "checkpoint_ns must be a str. type=`NoneType`"),
         ({"checkpoint_id": b"x"}, "checkpoint id must be text. type=`bytes`"),
         ({"parent_checkpoint_id": 5}, "checkpoint_id must be text. type=`int`"),
         (
@@ -81,7 +81,7 @@ def test_columns_of_any_type_end_nothing(places: Places, tmp_path: Path) -> None
                 "checkpoint": packed({**OLD, "channel_versions": {1: 1, "a": 1}}),
                 "metadata": json.dumps({"counters_since_delta_snapshot": {"a": 1}}),
             },
-            "the row holds something else than a checkpoint",
+            "the row is not a checkpoint",
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, i
         done = imported(store, tmp_path / "a.db", [row()], [write(), write(idx=idx)])
         found = LimpetSaver(store).get_tuple(config())
     assert [each.code for each in done.skipped] == ["writes_skipped"]
-    assert done.skipped[0].message == "the place of a write is no number. task_id=`task`"
+    assert done.skipped[0].message == "the index of a write is not an integer. task_id=`task`"
     assert found is not None
     assert found.pending_writes == []
 
@@ -120,5 +120,5 @@ def test_versions_that_are_no_object(
             origin.saver.conn.execute(query, (body, id_of(number)))
         done = origin.import_into(store)
     assert done.count == 1
-    fact = "the row holds something else than a checkpoint"
+    fact = "the row is not a checkpoint"
     assert [each.message for each in done.skipped] == [fact] * len(odd)

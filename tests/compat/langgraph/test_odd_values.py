@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
-from limpet.compat.langgraph.encode import Writer, is_plain
+from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.encode import ValueEncoder, is_plain
 from limpet.compat.langgraph.messages import MessageCache
 from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
@@ -128,11 +128,11 @@ def test_names_that_are_no_text_are_refused() -> None:
             made = got(saver).checkpoint
             made["id"] = "2"
             made["channel_values"] = {channel: 1}
-            with pytest.raises(limpet.InvalidInput, match="must be text"):
+            with pytest.raises(limpet.InvalidInput, match="must be valid text"):
                 saver.put(at, made, {}, {})
-            with pytest.raises(limpet.InvalidInput, match="must be text"):
+            with pytest.raises(limpet.InvalidInput, match="must be valid text"):
                 saver.put_writes(at, [(channel, 1)], "task")
-        with pytest.raises(limpet.InvalidInput, match="names no thread"):
+        with pytest.raises(limpet.InvalidInput, match="no thread_id"):
             saver.get_tuple({"configurable": {"thread_id": None}})
 
 
@@ -146,7 +146,7 @@ def test_what_holds_itself_is_refused_at_once() -> None:
     with limpet.open("memory:") as store:
         saver, _ = savers(store)
         for value in (twice, members, after_a_message):
-            with pytest.raises(limpet.InvalidInput, match="holds itself"):
+            with pytest.raises(limpet.InvalidInput, match="contains itself"):
                 put(saver, 1, x=value)
         shared = [1, {"a": (2,)}]
         put(saver, 1, x=[shared, shared, (shared,)])  # twice is not inside
@@ -177,14 +177,14 @@ def test_large_values_are_written_in_one_go_unless_they_repeat() -> None:
 
 def test_many_small_parts_take_little_memory() -> None:
     parts: list[bytes] = []
-    writer = Writer(Shape(default_serde(), Allowed()), MessageCache())
+    writer = ValueEncoder(ValueRules(default_serde(), Allowed()), MessageCache())
     writer.write([tuple(range(100)) for _ in range(2_000)], parts)
     assert len(parts) < 5_000
 
 
 def test_a_checkpoint_that_could_not_be_told_from_a_form_is_refused(memory: LimpetSaver) -> None:
     odd: Any = {"$set": [], **checkpoint(1, a=1)}
-    with pytest.raises(InvalidInput, match="begins with"):
+    with pytest.raises(InvalidInput, match="must not begin with"):
         memory.put(config(), odd, {}, {})
     assert memory.get_tuple(config()) is None
     last: Any = {**checkpoint(1, a=1), "$set": []}

@@ -286,7 +286,7 @@ def test_prune_by_number_and_age(saver: LimpetSaver) -> None:
 
 def test_classes_of_ones_own_are_allowed_by_being_listed(saver: LimpetSaver) -> None:
     point = Point(1.5, ("a",))
-    with pytest.raises(InvalidInput, match=r"not allowed: see `allow`.*path=`/channel_values/p`"):
+    with pytest.raises(InvalidInput, match=r"list it in `allow`.*path=`/channel_values/p`"):
         put(saver, 1, p=point)
     assert saver.get_tuple(config()) is None
     knowing = LimpetSaver(saver._sync, allow=[Point])

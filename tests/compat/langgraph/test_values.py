@@ -31,9 +31,9 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from limpet import Corrupt, InvalidInput
-from limpet.compat.langgraph.allowed import Allowed, Shape, default_serde
-from limpet.compat.langgraph.decode import Reader
-from limpet.compat.langgraph.encode import Writer
+from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.decode import ValueDecoder
+from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.core import codec
 
@@ -81,18 +81,18 @@ class Stranger(BaseModel):
 
 
 ALLOWED = [Colour, Mood, Right, Point, Frozen, Pair, Model]
-SHAPE = Shape(default_serde(), Allowed(ALLOWED))
+SHAPE = ValueRules(default_serde(), Allowed(ALLOWED))
 
 
-def encoded(value: Any, shape: Shape = SHAPE, cache: MessageCache | None = None) -> bytes:
+def encoded(value: Any, shape: ValueRules = SHAPE, cache: MessageCache | None = None) -> bytes:
     out: list[bytes] = []
-    writer = Writer(shape, cache or MessageCache())
+    writer = ValueEncoder(shape, cache or MessageCache())
     writer.write(value, out)
     return (b" " if writer.wide else b"") + b"".join(out)
 
 
 def back(value: Any) -> Any:
-    return Reader(SHAPE).value(codec.decode(encoded(value)))
+    return ValueDecoder(SHAPE).value(codec.decode(encoded(value)))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -259,11 +259,11 @@ def test_an_exception_becomes_its_text() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"a": [Stranger(name="x")]}, "not allowed: see `allow`. class=`"),
+        ({"a": [Stranger(name="x")]}, "not allowed: list it in `allow`. class=`"),
         ({"a": [object()]}, "cannot be stored"),
         ({"a": [lambda: 1]}, "cannot be stored"),
         ({"a": [10**4300]}, "more than 4300 digits"),
-        ({"a": [deque([1], maxlen=3)]}, "greatest length"),
+        ({"a": [deque([1], maxlen=3)]}, "deque with maxlen"),
     ],
 )
 def test_what_cannot_come_back_is_refused_with_its_path(value: Any, words: str) -> None:
@@ -281,7 +281,7 @@ def test_nesting_has_a_limit() -> None:
             encoded(value)
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(InvalidInput, match="holds itself"):
+    with pytest.raises(InvalidInput, match="contains itself"):
         encoded(endless)
 
 
@@ -323,7 +323,7 @@ def test_nothing_is_made_or_called_that_is_not_allowed(tree: Any, capfd: Any) ->
     import sys
 
     with pytest.raises((InvalidInput, Corrupt)):
-        Reader(SHAPE).value({"deep": [tree]})
+        ValueDecoder(SHAPE).value({"deep": [tree]})
     assert not Path("/tmp/never").exists()
     assert "antigravity" not in sys.modules
 

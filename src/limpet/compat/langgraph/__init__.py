@@ -8,49 +8,47 @@
         graph = builder.compile(checkpointer=LimpetSaver(store))
         graph.invoke({"messages": [...]}, {"configurable": {"thread_id": "chat-42"}})
 
-Plain and async methods are both real, over either face of a store. A thread is a chat for
-`limpet show`, `log`, `diff` and `grep`; its checkpoints are snapshots for `copy`, `export`,
-`restore` and `fork`.
+Sync and async methods work over a `Store` or an `AsyncStore`. `limpet show`, `log`, `diff` and
+`grep` read a thread as a chat; for `copy`, `export`, `restore` and `fork` its checkpoints are
+snapshots.
 
-How the words translate, and where what is saved is seen by others:
-
-| LangGraph                        | Limpet                                                    |
+| LangGraph                        | Limpet                                                      |
 |----------------------------------|-------------------------------------------------------------|
 | `thread_id`                      | session                                                     |
 | `checkpoint_ns`                  | scope id: `main`, or `:` and the namespace; kind `thread`   |
 | id of a checkpoint               | id of the snapshot                                          |
 | the parent in the config         | parent; none at a root                                      |
-| the checkpoint without its id    | the state, channels first (`forms` says how values stand)   |
+| the checkpoint without its id    | the state, channels first; `tags` has the format of values  |
 | metadata                         | `metadata["langgraph"]`                                     |
 | `run_id` of it                   | label                                                       |
-| what a task wrote                | a note on the checkpoint id, named as the task              |
+| pending writes of a task         | a note on the checkpoint id, named after the task           |
 | the latest                       | the head: the checkpoint with the greatest id               |
 
-What somebody else saved in such a scope is a checkpoint whose channels are the keys of its state.
+A state that another application saved in such a scope is read as a checkpoint; its keys are the
+channels.
 
-What the savers of LangGraph (checkpoint 4.3.1, sqlite 3.1.2, postgres 3.2.0) do, and what is done
-here:
+Differences to LangGraph's savers (checkpoint 4.3.1, sqlite 3.1.2, postgres 3.2.0):
 
-| there                                                | here                                    |
+| LangGraph's savers                                   | `LimpetSaver`                           |
 |------------------------------------------------------|-----------------------------------------|
-| checkpoints, or changed channels, are stored whole   | what differs from the one before        |
-| all messages are encoded again at each step          | those that are new or changed           |
+| checkpoints, or changed channels, are stored whole   | only the difference to the one before   |
+| all messages are encoded again at each step          | only new and changed ones               |
 | no `delete_for_runs`, no `copy_thread`               | both                                    |
-| `prune` in Postgres alone                            | on every engine, by number and age, too |
-| `prune` refuses threads with delta channels          | what is needed of the past is kept      |
+| `prune` only in Postgres                             | on every engine, also by number and age |
+| `prune` refuses threads with delta channels          | keeps the deltas that are needed        |
 | no list of threads, and no sizes                     | `threads`, `sizes`                      |
-| what is named in stored bytes is imported and called | nothing but what is allowed             |
-| what is not allowed is read as something else        | InvalidInput, when saved or read        |
-| tuples become lists, lone surrogates `?`             | they come back as they are              |
-| NUL vanishes from metadata                           | it comes back                           |
-| NUL, NaN, integers beyond 64 bits may be refused     | they come back as they are              |
+| classes named in stored bytes are imported, called   | only allowed classes                    |
+| values of other classes are read as something else   | InvalidInput, when saved or read        |
+| tuples become lists, lone surrogates `?`             | stored exactly                          |
+| NUL vanishes from metadata                           | stored exactly                          |
+| NUL, NaN, integers beyond 64 bits may be refused     | stored exactly                          |
 | bare values and metadata are not encrypted           | all but names, versions and labels      |
-| what was never encrypted is accepted                 | InvalidInput                            |
-| a history is in memory before it is shown            | states are made when they are looked at |
+| values that were not encrypted are accepted          | InvalidInput                            |
+| a listed history is in memory                        | states are decoded when they are used   |
 
-Exceptions are stored as their text, and values of subclasses of str, int, float, list and dict as
-plain ones, as there. Of several checkpoints that were saved in another order than that of their
-ids, the last saved is the latest once the one with the greatest id is deleted.
+As there, exceptions are stored as text, and subclasses of str, int, float, list and dict as those.
+If checkpoints were not saved in the order of their ids and the one with the greatest id is deleted,
+the last saved is the latest.
 """
 
 from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite

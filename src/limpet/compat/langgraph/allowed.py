@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from limpet.compat.langgraph import upstream
 from limpet.errors import InvalidInput
 
 Allow: TypeAlias = Iterable[type | tuple[str, ...]]
@@ -41,7 +42,7 @@ MESSAGE_NAMES: dict[type, str] = {each: name for name, each in MESSAGES.items()}
 _ALWAYS: frozenset[tuple[str, str]] = frozenset(
     {
         ("langchain_core.documents.base", "Document"),
-        ("langgraph.checkpoint.serde.types", "_DeltaSnapshot"),
+        upstream.DELTA_SNAPSHOT,
         ("langgraph.store.base", "GetOp"),
         ("langgraph.store.base", "Item"),
         ("langgraph.types", "Command"),
@@ -75,13 +76,11 @@ class Allowed:
                 raise InvalidInput(f"allow takes classes, or (module, name). type=`{kind}`")
 
     def with_(self, extra: Allow) -> "Allowed":
-        """Return a list that allows these, too; the same one if it does already."""
-        extra = list(extra)
+        """Return a list that allows these, too."""
         more = Allowed(extra)
         more._classes = self._classes | more._classes
         more._names |= self._names
-        same = more._names == self._names and more._classes == self._classes
-        return self if same else more
+        return more
 
     def name_of(self, kind: type) -> str | None:
         """Return the name that a class is stored under; None if it is not allowed."""
@@ -91,18 +90,14 @@ class Allowed:
         name = _name_of(kind)
         if name in self._classes:
             return name if self._classes[name] is kind else None
-        module = kind.__module__
-        listed = (module, kind.__qualname__) in self._names or (
-            module,
-            kind.__name__,
-        ) in self._names
-        return name if listed and "<locals>" not in name else None
+        names = {(kind.__module__, kind.__qualname__), (kind.__module__, kind.__name__)}
+        return name if names & self._names and "<locals>" not in name else None
 
     def class_of(self, name: Any) -> type:
         """Return the class of a name.
 
         Raises:
-            InvalidInput: it is not allowed, or is there no more.
+            InvalidInput: it is not allowed, or does not exist any more.
         """
         known = MESSAGES.get(name) if isinstance(name, str) else None
         if known is not None:
@@ -115,16 +110,18 @@ class Allowed:
         module, _, qualname = name.partition(":")
         listed = {(module, qualname), (module, qualname.rpartition(".")[2])} & self._names
         if not listed or not qualname:
-            raise InvalidInput(f"a stored value is of a class that is not allowed. class=`{name}`")
+            raise not_allowed(name)
         try:
             found: Any = importlib.import_module(module)
             for part in qualname.split("."):
                 found = getattr(found, part)
         except (ImportError, AttributeError) as cause:
-            raise InvalidInput(f"the class of a stored value is gone. class=`{name}`") from cause
-        # What an allowed name stands for may be something else by now.
+            raise InvalidInput(
+                f"the class of a stored value cannot be imported. class=`{name}`"
+            ) from cause
+        # An allowed name may mean something else by now.
         if not isinstance(found, type) or issubclass(found, type):
-            raise InvalidInput(f"a stored value names what is no class. class=`{name}`")
+            raise InvalidInput(f"a stored value names something that is not a class. name=`{name}`")
         self._classes[name] = found
         return found
 
@@ -132,19 +129,21 @@ class Allowed:
         """Return the enum of a name, as `class_of`."""
         found = self.class_of(name)
         if not issubclass(found, Enum):
-            raise InvalidInput(f"a stored value names what is no enum. class=`{name}`")
+            raise InvalidInput(f"a stored value names a class that is not an enum. class=`{name}`")
         return found
+
+
+def not_allowed(name: str) -> InvalidInput:
+    fact = "a stored value is of a class that is not allowed: list it in `allow`."
+    return InvalidInput(f"{fact} class=`{name}`")
 
 
 def _name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-class Shape(NamedTuple):
-    """How values are written: with which serializer, and which classes are allowed.
-
-    `sealed` says that every value goes through the serializer, since it may encrypt.
-    """
+class ValueRules(NamedTuple):
+    """How values are encoded. If `sealed`, all go through the serializer, which may encrypt."""
 
     serde: SerializerProtocol
     allowed: Allowed
@@ -152,25 +151,24 @@ class Shape(NamedTuple):
 
 
 def default_serde() -> JsonPlusSerializer:
-    """Return LangGraph's serializer, which may not make anything but what is harmless."""
+    """Return LangGraph's serializer, allowed to make only the types that it considers safe."""
     return JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
-def strict_serde(serde: Any) -> Any:
-    """Return a serializer that makes nothing of what stored bytes name, but what is listed.
+def safe_serde(serde: Any) -> Any:
+    """Return a serializer that makes only objects of listed classes.
 
-    LangGraph's own makes everything unless it is told otherwise: then it is told.
+    By default LangGraph's own imports and calls whatever stored bytes name, and is replaced.
 
     Raises:
-        InvalidInput: it is derived from LangGraph's, and makes everything.
+        InvalidInput: a subclass of LangGraph's serializer that allows all classes.
     """
     if serde is None:
         return default_serde()
-    makes_all = getattr(serde, "_allowed_msgpack_modules", None) is True
-    if not isinstance(serde, JsonPlusSerializer) or not makes_all:
+    if not isinstance(serde, JsonPlusSerializer) or not upstream.allows_all(serde):
         return serde
     if type(serde) is not JsonPlusSerializer:
         raise InvalidInput(
-            "the serializer makes whatever is named: give it allowed_msgpack_modules"
+            "the serializer allows every class: create it with allowed_msgpack_modules=[...]"
         )
     return default_serde()

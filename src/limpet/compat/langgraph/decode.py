@@ -1,4 +1,4 @@
-"""From JSON to values: the inverse of `values`. Nothing is made but what is allowed."""
+"""Decode values: the inverse of `encode`. Only objects of allowed classes are made."""
 
 import dataclasses
 from base64 import b64decode
@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
-from limpet.compat.langgraph import forms
-from limpet.compat.langgraph.allowed import MESSAGES, Shape
+from limpet.compat.langgraph import tags
+from limpet.compat.langgraph.allowed import MESSAGES, ValueRules, not_allowed
 from limpet.compat.langgraph.messages import FIELDS, make
 from limpet.core import codec
 from limpet.errors import Corrupt, InvalidInput, LimpetError
@@ -17,45 +17,44 @@ from limpet.errors import Corrupt, InvalidInput, LimpetError
 _CONTAINERS = frozenset((dict, list))
 _set = object.__setattr__
 
-Form: TypeAlias = Callable[[dict[str, Any], Any], Any]
-"""Reads one form: from what stands beside its tag, and what stands under it."""
+Decode: TypeAlias = Callable[[dict[str, Any], Any], Any]
+"""Decodes one tagged object: its other members, and the value of the tag."""
 
 
-class Reader:
-    """Reads values. What it is given becomes part of what it returns, or is changed."""
+class ValueDecoder:
+    """Decodes values in place: the JSON that it is given becomes part of the value."""
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-        self._forms: dict[str, Form] = {
-            forms.MESSAGE: self._message,
-            forms.RICH: self._rich,
-            forms.OBJECT: self._object,
-            forms.ENUM: self._enum,
-            forms.MAP: lambda tree, inner: {self.read(key): self.read(each) for key, each in inner},
-            forms.PLAIN: lambda tree, inner: self._members(inner),
-            forms.TEXT: lambda tree, inner: inner.encode("ascii").decode("unicode_escape"),
-            forms.FLOAT: lambda tree, inner: float(inner),
-            forms.BYTES: lambda tree, inner: b64decode(inner, validate=True),
-            forms.BYTEARRAY: lambda tree, inner: bytearray(b64decode(inner, validate=True)),
-            forms.SERDE: self._serialized,
-            forms.SEALED: self._sealed,
-            **{tag: self._sequence(kind) for tag, kind in forms.SEQUENCE_OF.items()},
-            **{tag: _moment(tag) for tag in forms.MOMENTS},
+    def __init__(self, rules: ValueRules) -> None:
+        self._rules = rules
+        self._by_tag: dict[str, Decode] = {
+            tags.MESSAGE: self._message,
+            tags.RICH: self._rich,
+            tags.OBJECT: self._object,
+            tags.ENUM: self._enum,
+            tags.MAP: lambda tree, inner: {self.read(key): self.read(each) for key, each in inner},
+            tags.PLAIN: lambda tree, inner: self._members(inner),
+            tags.TEXT: lambda tree, inner: inner.encode("ascii").decode("unicode_escape"),
+            tags.FLOAT: lambda tree, inner: float(inner),
+            tags.BYTES: lambda tree, inner: b64decode(inner, validate=True),
+            tags.BYTEARRAY: lambda tree, inner: bytearray(b64decode(inner, validate=True)),
+            tags.SERDE: self._serialized,
+            tags.SEALED: self._sealed,
+            **{tag: self._sequence(kind) for tag, kind in tags.SEQUENCE_OF.items()},
+            **{tag: _moment(tag) for tag in tags.MOMENTS},
         }
 
     def value(self, tree: Any) -> Any:
-        """Return the value that a tree of JSON stands for.
+        """Return the value of a tree of JSON.
 
         Raises:
-            InvalidInput: it is of a class that is not allowed, or needs another serializer.
-            Corrupt: it makes no sense.
+            InvalidInput: a class is not allowed, or another serializer is needed.
+            Corrupt: the JSON is malformed.
         """
-        if self._shape.sealed:
+        if self._rules.sealed:
             return self._unseal(tree)
         return self.read(tree)
 
     def read(self, tree: Any) -> Any:
-        """Return the value of a tree or of a part of it."""
         kind = type(tree)
         if kind is list:
             for index, each in enumerate(tree):
@@ -66,7 +65,7 @@ class Reader:
             return tree
         for first in tree:
             if first.startswith("$"):
-                return self._form(first, tree)
+                return self._tagged(first, tree)
             break
         return self._members(tree)
 
@@ -76,16 +75,16 @@ class Reader:
                 tree[key] = self.read(each)
         return tree
 
-    def _form(self, tag: str, tree: dict[str, Any]) -> Any:
-        read = self._forms.get(tag)
+    def _tagged(self, tag: str, tree: dict[str, Any]) -> Any:
+        read = self._by_tag.get(tag)
         if read is None:
-            raise Corrupt(f"a stored value has a form that is not known. form=`{tag}`")
+            raise Corrupt(f"a stored value has an unknown tag. tag=`{tag}`")
         try:
             return read(tree, tree.pop(tag))
         except (InvalidInput, Corrupt):
             raise
         except Exception as cause:
-            raise Corrupt(f"a stored value makes no sense. form=`{tag}`") from cause
+            raise Corrupt(f"a stored value is malformed. tag=`{tag}`") from cause
 
     def _message(self, tree: dict[str, Any], name: Any) -> Any:
         kind = MESSAGES[name]
@@ -95,11 +94,11 @@ class Reader:
 
     def _rich(self, tree: dict[str, Any], name: Any) -> Any:
         tree = self._members(tree)
-        extra = tree.pop(forms.EXTRA, {})
+        extra = tree.pop(tags.EXTRA, {})
         return self._restored(MESSAGES[name], tree, extra)
 
     def _restored(self, kind: Any, fields: dict[str, Any], extra: dict[str, Any]) -> Any:
-        """Return a model with what it held; if its class has other fields now, it is made anew."""
+        """Return a model as it was; if its class has other fields now, it is validated."""
         if fields.keys() != kind.model_fields.keys():
             return kind.model_validate({**fields, **extra})
         made = kind.__new__(kind)
@@ -110,7 +109,7 @@ class Reader:
         return made
 
     def _object(self, tree: dict[str, Any], name: Any) -> Any:
-        kind: Any = self._shape.allowed.class_of(name)
+        kind: Any = self._rules.allowed.class_of(name)
         if issubclass(kind, tuple):
             return tuple.__new__(kind, self.read(tree["items"]))
         fields = self._members(tree["fields"])
@@ -119,9 +118,9 @@ class Reader:
         if dataclasses.is_dataclass(kind):
             names = {field.name for field in dataclasses.fields(kind)}
             if names != fields.keys():
-                return self._shape.allowed.class_of(name)(**fields)
+                return self._rules.allowed.class_of(name)(**fields)
         elif not hasattr(kind, "__slots__"):
-            raise InvalidInput(f"a stored value names a class that it cannot be of. class=`{name}`")
+            raise InvalidInput(f"a stored value does not fit its class. class=`{name}`")
         made = object.__new__(kind)
         for field, each in fields.items():
             _set(made, field, each)
@@ -140,26 +139,28 @@ class Reader:
         return made
 
     def _enum(self, tree: dict[str, Any], name: Any) -> Any:
-        kind = self._shape.allowed.enum_of(name)
+        kind = self._rules.allowed.enum_of(name)
         return kind[tree["name"]] if "name" in tree else kind(self.read(tree["value"]))
 
-    def _sequence(self, kind: Any) -> Form:
+    def _sequence(self, kind: Any) -> Decode:
         return lambda tree, inner: kind(self.read(inner))
 
     def _serialized(self, tree: dict[str, Any], inner: Any) -> Any:
         form, body, name = inner
-        serde = self._shape.serde
+        serde = self._rules.serde
         if form == "json" and isinstance(serde, JsonPlusSerializer):
-            # We never write it, and it can name more than the rest of the serializer allows.
-            raise InvalidInput("a stored value is in a form that is not allowed. form=`json`")
+            # We never write it, and its decoder allows more classes than that of msgpack.
+            raise InvalidInput("a stored value is in a format that is not allowed. format=`json`")
         value = serde.loads_typed((form, b64decode(body, validate=True)))
         kind = type(value)
         if f"{kind.__module__}:{kind.__qualname__}" != name:
-            raise InvalidInput(f"a stored value is of a class that is not allowed. class=`{name}`")
+            raise not_allowed(name)
         return value
 
     def _sealed(self, tree: dict[str, Any], inner: Any) -> Any:
-        raise InvalidInput("a stored value needs the serializer that it was saved with")
+        raise InvalidInput(
+            "a stored value needs the serializer that it was saved with: pass it as serde"
+        )
 
     def _unseal(self, tree: Any) -> Any:
         if type(tree) is list:
@@ -168,29 +169,29 @@ class Reader:
 
     def _unsealed(self, tree: Any) -> Any:
         match tree:
-            case {forms.SEALED: [str(form), str(body)]}:
-                serde = self._shape.serde
+            case {tags.SEALED: [str(form), str(body)]}:
+                serde = self._rules.serde
                 text = loaded(lambda: serde.loads_typed((form, b64decode(body, validate=True))))
                 if type(text) is bytes:
                     return self.read(codec.decode(text))
-        # Else whoever can write to the store could put in place what was never sealed.
+        # Or anyone who can write to the store could replace a value by one that was never sealed.
         raise InvalidInput("a stored value was not saved with this serializer")
 
 
 def loaded(load: Callable[[], Any]) -> Any:
-    """Return what is loaded. What somebody's serializer raises, which may be any, is ours then."""
+    """Call a serializer, which may raise anything, and raise Corrupt instead."""
     try:
         return load()
     except LimpetError:
         raise
     except Exception as cause:
         kind = type(cause).__name__
-        raise Corrupt(f"a stored value cannot be read. error=`{kind}`") from cause
+        raise Corrupt(f"a stored value cannot be decoded. error=`{kind}`") from cause
 
 
 def _extra(kind: Any, extra: dict[str, Any]) -> dict[str, Any] | None:
     return extra if kind.model_config.get("extra") == "allow" else None
 
 
-def _moment(tag: str) -> Form:
-    return lambda tree, inner: forms.read_moment(tag, inner)
+def _moment(tag: str) -> Decode:
+    return lambda tree, inner: tags.decoded_moment(tag, inner)

@@ -1,7 +1,6 @@
-"""From values to JSON: exact, readable, and each message encoded once.
+"""Encode values as JSON, or with one of the `tags`. The inverse of `decode`.
 
-What stands in the state of a graph is written as JSON as it is, or in one of the `forms`. A value
-that would not come back as it was is refused with its path, before anything is stored.
+A value that could not be decoded exactly is refused with its path, before anything is stored.
 """
 
 import dataclasses
@@ -15,33 +14,32 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from limpet.compat.langgraph import forms
-from limpet.compat.langgraph.allowed import MESSAGE_NAMES, Shape
+from limpet.compat.langgraph import tags
+from limpet.compat.langgraph.allowed import MESSAGE_NAMES, ValueRules
 from limpet.compat.langgraph.messages import (
     Encoded,
     MessageCache,
-    Run,
+    MessageRun,
     Template,
-    settled,
     template_of,
 )
 from limpet.core.codec import is_plain_level
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from limpet.errors import InvalidInput
 
-# What can be said of a value without taking it apart.
-
 CONTAINERS: frozenset[type] = frozenset((dict, list))
 TEXTS: frozenset[type] = frozenset((str, type(None)))
 ATOMS = TEXTS | {int, float, bool}
 _PLAIN = CONTAINERS | ATOMS
-_MANY = 100_000  # containers of a level, of which some may be the same
+_ENVELOPE = 6  # levels of JSON around a value in a checkpoint or in writes
+_PARTS_MAX = 1024
+_MANY = 100_000  # containers of a level
 
 
 def is_plain(value: Any, levels: int = DEPTH_MAX) -> bool:
-    """Tell whether orjson writes a value exactly, if it does at all; True is certain.
+    """Return whether a value is JSON, so that orjson encodes it exactly or refuses it.
 
-    Level by level, by the garbage collector's view of what refers to what: that runs in C.
+    Level by level with `gc.get_referents`, which runs in C. False may be wrong, True never is.
     """
     level = [value]
     for _ in range(levels):
@@ -50,13 +48,13 @@ def is_plain(value: Any, levels: int = DEPTH_MAX) -> bool:
             return found
         inner = [each for each in level if type(each) in CONTAINERS]
         if len(inner) > _MANY and 2 * len({*map(id, inner)}) < len(inner):
-            return False  # perhaps it holds itself, and then twice as often at each level
+            return False  # it may contain itself, and then each level has twice as many
         level = gc.get_referents(*inner)
     return False
 
 
 def is_sound(text: str) -> bool:
-    """Tell whether a text has no lone surrogates."""
+    """Return whether a text has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -65,67 +63,72 @@ def is_sound(text: str) -> bool:
 
 
 def plain_atom(value: Any) -> Any:
-    """Return a text or a number of a class of its own as a plain one."""
+    """Return a value of a subclass of str, int or float as one of that class."""
     if isinstance(value, str):
         return str.__str__(value)
     return int.__pos__(value) if isinstance(value, int) else float.__pos__(value)
 
 
 def slots(kind: type) -> tuple[str, ...]:
-    """Return the names of the slots that a class has."""
     found = getattr(kind, "__slots__", ())
     return (found,) if isinstance(found, str) else tuple(found)
 
 
 def is_same(value: Any, back: Any) -> bool:
-    """Tell whether a value came back as it was: its class, and what it says of itself."""
+    """Return whether a value was decoded as it was, with its class."""
     if type(value) is not type(back):
         return False
     if type(getattr(value, "tzinfo", None)) is not type(getattr(back, "tzinfo", None)):
-        return False  # two times are equal also if one knows its place and the other its offset
+        return False  # two equal times may have a zone and an offset
     equal = value == back
     if isinstance(equal, bool):
         return equal
-    # An array compares each of its elements; two that are not a number are not equal.
+    # Arrays: `==` compares element by element, and NaN is not equal to itself.
     facts = [(each.dtype, each.shape, each.tobytes()) for each in (value, back)]
     return bool(facts[0] == facts[1])
 
 
-_ENVELOPE = 6  # levels that stand around a value: those of the checkpoint, or of the writes
+def _join_many(out: list[bytes], start: int) -> int:
+    """Join the parts since `start` if they are many; return the next start.
+
+    A result of orjson takes 4 KB of memory, however short it is.
+    """
+    if len(out) - start < _PARTS_MAX:
+        return start
+    out[start:] = [b"".join(out[start:])]
+    return start + 1
 
 
-class Writer:
-    """Writes values into a list of byte strings, which joined are JSON.
+class ValueEncoder:
+    """Encodes values into a list of byte strings, which joined are JSON.
 
-    `wide` says that there are integers beyond 64 bits among them.
+    `wide`: some of them are integers beyond 64 bits.
     """
 
-    def __init__(self, shape: Shape, cache: MessageCache, path: Iterable[str | int] = ()) -> None:
+    def __init__(
+        self, rules: ValueRules, cache: MessageCache, path: Iterable[str | int] = ()
+    ) -> None:
         self.wide = False
-        self._shape = shape
+        self._rules = rules
         self._cache = cache
         self._path = list(path)
-        self._inside: set[int] = set()  # the containers that are being written
+        self._inside: set[int] = set()  # ids of the containers that are being encoded
 
     def write(self, value: Any, out: list[bytes]) -> None:
-        """Add a value.
-
-        Raises:
-            InvalidInput: it could not be read back as it is; the message has its path.
-        """
-        if self._shape.sealed:
+        """Add a value, or raise InvalidInput with its path."""
+        if self._rules.sealed:
             self._seal(value, out)
         else:
             self._any(value, out, _ENVELOPE)
 
     def write_open(self, value: Any, out: list[bytes]) -> None:
-        """Add a value that is not sealed in any case: what LangGraph itself keeps count of."""
+        """Add a value that is never sealed: LangGraph's own versions and counters."""
         self._any(value, out, _ENVELOPE)
 
-    def channel(self, name: str, value: Any, before: Any = None) -> Run | bytes:
-        """Return a value as JSON, or as a run of messages; `before` is what it was last."""
+    def channel(self, name: str, value: Any, before: Any = None) -> MessageRun | bytes:
+        """Return a value as JSON or a run of messages; `before` is its last value."""
         self._path.append(name)
-        found = None if self._shape.sealed else self._run(value, before)
+        found = None if self._rules.sealed else self._run(value, before)
         if found is not None:
             self.wide = self.wide or found.wide
         out: list[bytes] = []
@@ -134,18 +137,19 @@ class Writer:
         self._path.pop()
         return b"".join(out) if found is None else found
 
-    def _run(self, value: Any, before: Any) -> Run | None:
-        """Return a list of messages as a run; None if it holds others, or some without template."""
+    def _run(self, value: Any, before: Any) -> MessageRun | None:
+        """Return a list of messages as a run, else None; also if one has no template."""
         if type(value) is not list or not value:
             return None
         if not MESSAGE_NAMES.keys() >= set(map(type, value)):
             return None
-        if isinstance(before, Run):
+        if isinstance(before, MessageRun):
             longer = before.extended(value, self._template)
             if longer is not None:
                 return longer
         templates = [self._template(at, each) for at, each in enumerate(value)]
-        return None if None in templates else Run(templates)  # type: ignore[arg-type]
+        found = [each for each in templates if each is not None]
+        return MessageRun(found) if len(found) == len(templates) else None
 
     def _template(self, at: int, message: Any) -> Template | None:
         known = self._cache.find(message)
@@ -164,27 +168,29 @@ class Writer:
             self._atom(value, out)
         elif depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
-        elif kind is list and value and type(value[0]) in MESSAGE_NAMES:
-            self._parts(value, kind, out, depth)  # to look whether it is plain would be in vain
-        elif kind not in CONTAINERS or not self._whole(value, out, depth):
+        elif (
+            (kind is list and value and type(value[0]) in MESSAGE_NAMES)
+            or kind not in CONTAINERS
+            or not self._whole(value, out, depth)
+        ):
             self._parts(value, kind, out, depth)
 
     def _whole(self, value: Any, out: list[bytes], depth: int) -> bool:
-        """Add a value in one go if it is all JSON, and nothing in it looks like a form."""
+        """Add a value with one call of orjson, if it is all JSON and has no key like a tag."""
         if not is_plain(value, DEPTH_MAX - depth):
             return False
         try:
             encoded = orjson.dumps(value)
         except TypeError:
-            return False  # a key that is no text, a lone surrogate, or an integer too wide
-        if forms.MARK in encoded:
+            return False  # another key than text, a lone surrogate, or an integer beyond 64 bits
+        if tags.TAG_PREFIX in encoded:
             return False
         out.append(encoded)
         return True
 
     def _parts(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
         if id(value) in self._inside:
-            raise self._refuse("holds itself")
+            raise self._refuse("contains itself")
         self._inside.add(id(value))
         self._part(value, kind, out, depth)
         self._inside.remove(id(value))
@@ -194,14 +200,14 @@ class Writer:
             self._list(value, out, depth)
         elif kind is dict:
             self._dict(value, out, depth)
-        elif kind in forms.SEQUENCES:
+        elif kind in tags.SEQUENCES:
             self._sequence(value, kind, out, depth)
         elif kind in (bytes, bytearray):
-            tag = forms.BYTES if kind is bytes else forms.BYTEARRAY
+            tag = tags.BYTES if kind is bytes else tags.BYTEARRAY
             self._tagged(tag, b64encode(value).decode(), out)
         elif isinstance(value, Enum):
             self._enum(value, out, depth)
-        elif isinstance(value, str | int | float):  # of a class of its own: equal, but plain
+        elif isinstance(value, str | int | float):  # of a subclass, which is not kept
             self._atom(plain_atom(value), out)
         elif isinstance(value, BaseModel):
             self._model(value, out, depth)
@@ -209,24 +215,24 @@ class Writer:
             self._object(value, {"items": list(value)}, out, depth)
         elif dataclasses.is_dataclass(value):
             self._dataclass(value, out, depth)
-        elif isinstance(value, dict):  # an OrderedDict, a defaultdict: equal, but plain
+        elif isinstance(value, dict):  # OrderedDict, defaultdict: the subclass is not kept
             self._any(dict(value), out, depth)
         elif isinstance(value, list):
             self._any(list(value), out, depth)
         else:
             self._other(value, out, depth)
 
-    # JSON's own
+    # JSON
 
     def _atom(self, value: Any, out: list[bytes]) -> None:
         try:
             if type(value) is not float or isfinite(value):
                 out.append(orjson.dumps(value))
             else:
-                self._tagged(forms.FLOAT, repr(value), out)
+                self._tagged(tags.FLOAT, repr(value), out)
         except TypeError:
             if type(value) is str:
-                self._tagged(forms.TEXT, value.encode("unicode_escape").decode(), out)
+                self._tagged(tags.TEXT, value.encode("unicode_escape").decode(), out)
             else:
                 out.append(self._wide(value))
 
@@ -238,9 +244,9 @@ class Writer:
         return str(value).encode()
 
     def _list(self, value: list[Any], out: list[bytes], depth: int) -> None:
-        separator, mark = b"[", len(out)
+        separator, start = b"[", len(out)
         for index, each in enumerate(value):
-            mark = settled(out, mark)
+            start = _join_many(out, start)
             out.append(separator)
             separator = b","
             self._path.append(index)
@@ -263,9 +269,9 @@ class Writer:
     def _members(self, items: Any, out: list[bytes], depth: int, write: Any) -> None:
         if depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
-        separator, mark = b"{", len(out)
+        separator, start = b"{", len(out)
         for key, each in items:
-            mark = settled(out, mark)
+            start = _join_many(out, start)
             out += (separator, orjson.dumps(key), b":")
             separator = b","
             self._path.append(key)
@@ -273,7 +279,7 @@ class Writer:
             self._path.pop()
         out.append(b"}" if separator == b"," else b"{}")
 
-    # Forms
+    # Tagged values
 
     def _tagged(self, tag: str, written: Any, out: list[bytes]) -> None:
         out.append(orjson.dumps({tag: written}))
@@ -285,9 +291,9 @@ class Writer:
 
     def _sequence(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
         if getattr(value, "maxlen", None) is not None:
-            raise self._refuse("is a deque with a greatest length")
-        out.append(orjson.dumps({forms.SEQUENCES[kind]: None})[:-5])
-        if kind in forms.UNORDERED:  # the same set is always the same bytes
+            raise self._refuse("is a deque with maxlen")
+        out.append(orjson.dumps({tags.SEQUENCES[kind]: None})[:-5])
+        if kind in tags.UNORDERED:  # equal sets get equal bytes
             each_alone = sorted(self._alone(each, depth + 2) for each in value)
             out += (b"[", b",".join(each_alone), b"]")
         else:
@@ -327,7 +333,6 @@ class Writer:
         return template
 
     def _plain_message(self, value: Any, depth: int) -> Encoded | None:
-        """Return a message in one go, if all that it holds is JSON."""
         fields = value.__dict__
         if value.__pydantic_extra__ or not all(
             is_plain(each, DEPTH_MAX - depth - 1)
@@ -336,16 +341,16 @@ class Writer:
         ):
             return None
         try:
-            body = orjson.dumps({forms.MESSAGE: MESSAGE_NAMES[type(value)], **fields})
+            body = orjson.dumps({tags.MESSAGE: MESSAGE_NAMES[type(value)], **fields})
         except TypeError:
             return None
-        return None if body.find(forms.MARK, 1) >= 0 else Encoded(body, wide=False)
+        return None if body.find(tags.TAG_PREFIX, 1) >= 0 else Encoded(body, wide=False)
 
     def _rich_message(self, value: Any, depth: int) -> Encoded:
-        inner = Writer(self._shape, self._cache, self._path)
+        inner = ValueEncoder(self._rules, self._cache, self._path)
         parts = [b'{"$message+":', orjson.dumps(MESSAGE_NAMES[type(value)])]
         extra = value.__pydantic_extra__
-        for key, each in (*value.__dict__.items(), *([(forms.EXTRA, extra)] if extra else [])):
+        for key, each in (*value.__dict__.items(), *([(tags.EXTRA, extra)] if extra else [])):
             parts += (b",", orjson.dumps(key), b":")
             inner._path.append(key)
             inner._any(each, parts, depth + 1)
@@ -354,7 +359,7 @@ class Writer:
         return Encoded(b"".join(parts), inner.wide)
 
     def _model(self, value: BaseModel, out: list[bytes], depth: int) -> None:
-        # What else stands there was computed from the fields, as by a cached property.
+        # Other attributes were computed from the fields, as by a cached property.
         names = type(value).model_fields
         fields = {name: value.__dict__[name] for name in names if name in value.__dict__}
         parts: dict[str, Any] = {"fields": fields}
@@ -369,11 +374,11 @@ class Writer:
 
     def _dataclass(self, value: Any, out: list[bytes], depth: int) -> None:
         if isinstance(value, list | dict | set | frozenset | tuple | bytes):
-            raise self._refuse("is a dataclass that is a container, too")
+            raise self._refuse("is a dataclass that is also a container")
         names = [field.name for field in dataclasses.fields(value)]
         missing = [name for name in names if not hasattr(value, name)]
         if missing or not getattr(value, "__dict__", {}).keys() <= set(names):
-            raise self._refuse("is a dataclass with other attributes than its fields")
+            raise self._refuse("is a dataclass with attributes that are not fields")
         self._object(value, {"fields": {name: getattr(value, name) for name in names}}, out, depth)
 
     def _object(self, value: Any, parts: dict[str, Any], out: list[bytes], depth: int) -> None:
@@ -389,21 +394,21 @@ class Writer:
         out.append(b"}")
 
     def _other(self, value: Any, out: list[bytes], depth: int) -> None:
-        moment = forms.written_moment(value)
+        moment = tags.encoded_moment(value)
         if moment is not None:
             self._tagged(*moment, out)
         elif isinstance(value, BaseException):
-            # It is shown and never raised again, as with the other savers.
+            # As text, as LangGraph's savers do: it is only shown.
             self._atom(repr(value), out)
-        elif self._shape.allowed.name_of(type(value)) and slots(type(value)):
+        elif self._rules.allowed.name_of(type(value)) and slots(type(value)):
             fields = {name: getattr(value, name) for name in slots(type(value))}
             self._object(value, {"fields": fields}, out, depth)
         else:
             self._serialized(value, out)
 
     def _serialized(self, value: Any, out: list[bytes]) -> None:
-        """Let LangGraph's serializer write what is left, if it is read back as it was."""
-        serde, kind = self._shape.serde, type(value)
+        """Use LangGraph's serializer for all other classes, if it decodes them exactly."""
+        serde, kind = self._rules.serde, type(value)
         name = f"{kind.__module__}:{kind.__qualname__}"
         try:
             form, body = serde.dumps_typed(value)
@@ -411,8 +416,10 @@ class Writer:
         except Exception as cause:
             raise self._refuse(f"cannot be stored. class=`{name}`") from cause
         if not same:
-            raise self._refuse(f"would not be read back as it is: see `allow`. class=`{name}`")
-        self._tagged(forms.SERDE, [form, b64encode(body).decode(), name], out)
+            raise self._refuse(
+                f"would not be decoded as it is: list its class in `allow`. class=`{name}`"
+            )
+        self._tagged(tags.SERDE, [form, b64encode(body).decode(), name], out)
 
     def _seal(self, value: Any, out: list[bytes]) -> None:
         if type(value) is not list:
@@ -428,27 +435,29 @@ class Writer:
     def _sealed_item(self, value: Any) -> bytes:
         body = self._sealed(value)
         if type(value) in MESSAGE_NAMES:
-            # What is sealed again is other bytes each time, so this spares room as well.
+            # Sealing again would give other bytes, which deltas cannot save.
             template = template_of(value, Encoded(body, wide=False), plain=False)
             if template is not None:
                 self._cache.keep(template)
         return body
 
     def _sealed(self, value: Any) -> bytes:
-        # Our own form is sealed, and not the value: the serializer would change some, as tuples.
-        plain = Writer(self._shape._replace(sealed=False), MessageCache(), self._path)
+        # Our JSON is sealed, not the value: the serializer would change some, such as tuples.
+        plain = ValueEncoder(self._rules._replace(sealed=False), MessageCache(), self._path)
         parts: list[bytes] = []
         plain._any(value, parts, _ENVELOPE)
         text = b"".join((b" ", *parts) if plain.wide else parts)
-        form, body = self._shape.serde.dumps_typed(text)
-        return orjson.dumps({forms.SEALED: [form, b64encode(body).decode()]})
+        form, body = self._rules.serde.dumps_typed(text)
+        return orjson.dumps({tags.SEALED: [form, b64encode(body).decode()]})
 
     def _name_of(self, value: Any) -> str:
-        name = self._shape.allowed.name_of(type(value))
+        name = self._rules.allowed.name_of(type(value))
         if name is None:
             kind = type(value)
             shown = f"{kind.__module__}:{kind.__qualname__}"
-            raise self._refuse(f"is of a class that is not allowed: see `allow`. class=`{shown}`")
+            raise self._refuse(
+                f"is of a class that is not allowed: list it in `allow`. class=`{shown}`"
+            )
         return name
 
     def _refuse(self, why: str) -> InvalidInput:

@@ -1,8 +1,8 @@
-"""The deltas of a channel along the ancestors of a checkpoint.
+"""`get_delta_channel_history`: the deltas of a channel along the ancestors of a checkpoint.
 
-A channel of LangGraph's that keeps deltas has no value in most checkpoints: it is made again of the
-last one that is stored (the seed) and of what tasks wrote since. A checkpoint whose ancestors are
-gone carries their part of it in its own state, so that nothing is lost with them.
+A delta channel of LangGraph has no value in most checkpoints: it is computed from the last value
+that is stored (the seed) and what tasks wrote since. When ancestors are removed, their part is
+stored in the state of the checkpoint that stays, under `delta_history`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from limpet.api.verbs import Work
 from limpet.compat.langgraph import records
-from limpet.compat.langgraph.checkpoints import Desk, notes_on
+from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
 from limpet.core import ids, limits
 from limpet.errors import Corrupt
@@ -21,44 +21,42 @@ from limpet.protocol import Backend, Query
 _BATCH = 64  # ancestors whose writes are read at once
 
 
-class Past(NamedTuple):
-    """What a channel is made of, as JSON: its seed, if there is one, and the writes since.
-
-    `writes` are the task and the value, the oldest first.
-    """
+class ChannelHistory(NamedTuple):
+    """A seed, if there is one, and the writes since (task id and value), oldest first; as JSON."""
 
     seed: tuple[Any, ...]
     writes: list[tuple[str, Any]]
 
 
-def delta_history(desk: Desk, config: Config, channels: Sequence[str]) -> Work[dict[str, Any]]:
-    """Read what channels are made of at the checkpoint that a config names."""
+def delta_history(
+    context: SaverContext, config: Config, channels: Sequence[str]
+) -> Work[dict[str, Any]]:
     scope, wanted = records.scope_in(config), records.id_in(config)
     names = list(dict.fromkeys(channels))
 
     def work(backend: Backend) -> dict[str, Any]:
-        found = pasts(backend, scope, wanted, names) if names else {}
-        read = desk.codec.reader.value
+        found = channel_histories(backend, scope, wanted, names) if names else {}
+        decode = context.codec.decoder.value
         return {
             name: {
-                "writes": [(task_id, name, read(tree)) for task_id, tree in past.writes],
-                **({"seed": read(past.seed[0])} if past.seed else {}),
+                "writes": [(task_id, name, decode(tree)) for task_id, tree in each.writes],
+                **({"seed": decode(each.seed[0])} if each.seed else {}),
             }
-            for name, past in found.items()
+            for name, each in found.items()
         }
 
     return work
 
 
-def pasts(
+def channel_histories(
     backend: Backend, scope: ScopeKey, checkpoint_id: str | None, channels: Sequence[str]
-) -> dict[str, Past]:
-    """Return what channels are made of, from the ancestors of a checkpoint, which is left out."""
+) -> dict[str, ChannelHistory]:
+    """Return the histories of channels from the ancestors of a checkpoint, without itself."""
     gathering = _Gathering(channels)
     target = backend.read_info(scope, checkpoint_id)
-    if target is not None and not gathering.carried_by(backend, target):
+    if target is not None and not gathering.complete_in(backend, target):
         chain = _ancestors(backend, target)
-        while gathering.left and (batch := _some(chain)):
+        while gathering.left and (batch := list(islice(chain, _BATCH))):
             gathering.add(backend, scope, batch)
     return gathering.found()
 
@@ -71,22 +69,23 @@ class _Gathering:
         self._seeds: dict[str, tuple[Any, ...]] = dict.fromkeys(channels, ())
         self._writes: dict[str, list[tuple[str, Any]]] = {name: [] for name in channels}
 
-    def found(self) -> dict[str, Past]:
-        """Return what was gathered, the oldest writes first."""
-        return {name: Past(seed, self._writes[name][::-1]) for name, seed in self._seeds.items()}
+    def found(self) -> dict[str, ChannelHistory]:
+        return {
+            name: ChannelHistory(seed, self._writes[name][::-1])
+            for name, seed in self._seeds.items()
+        }
 
-    def carried_by(self, backend: Backend, target: SnapshotInfo) -> bool:
-        """Take what the checkpoint itself carries; tell whether that is all."""
-        names = _names_in(target, records.CARRIES)
+    def complete_in(self, backend: Backend, target: SnapshotInfo) -> bool:
+        """Take what the checkpoint itself stores; return whether that is all."""
+        names = _names_in(target, records.DELTA_HISTORY_OF)
         if names is None:
             raise Corrupt(f"the metadata is not that of a checkpoint. id=`{target.id}`")
         if self.left & names:
             for info, body in backend.read_snapshots(target.scope, [target.id]):
-                self._carried(carried_in(info, records.tree_of(info, body)))
+                self._add_stored(stored_history(info, records.tree_of(info, body)))
         return not self.left
 
     def add(self, backend: Backend, scope: ScopeKey, batch: Sequence[SnapshotInfo]) -> None:
-        """Go on with some ancestors."""
         written: dict[str, list[Note]] = {}
         for note in notes_on(backend, scope, [info.id for info in batch]):
             written.setdefault(note.snapshot_id or "", []).append(note)
@@ -96,44 +95,42 @@ class _Gathering:
                 if channel in self.left:
                     self._writes[channel].append((task_id, tree))
             if self._may_hold(info):
-                self._seeded(info, states.read(info))
+                self._add_seeds(info, states.read(info))
             if not self.left:
                 return
 
     def _may_hold(self, info: SnapshotInfo) -> bool:
-        # Only a hint: if it makes no sense, the state tells.
+        # Only a hint: without it, the state is read.
         return bool(self.left - (_names_in(info, records.ABSENT) or set()))
 
-    def _seeded(self, info: SnapshotInfo, tree: Mapping[str, Any]) -> None:
+    def _add_seeds(self, info: SnapshotInfo, tree: Mapping[str, Any]) -> None:
         for name in self.left & tree["channel_values"].keys():
             self._seeds[name] = (tree["channel_values"][name],)
             self.left.discard(name)
-        self._carried(carried_in(info, tree))
+        self._add_stored(stored_history(info, tree))
 
-    def _carried(self, carried: Mapping[str, Past]) -> None:
-        for name in self.left & carried.keys():
-            self._seeds[name] = carried[name].seed
-            self._writes[name] += reversed(carried[name].writes)
+    def _add_stored(self, stored: Mapping[str, ChannelHistory]) -> None:
+        for name in self.left & stored.keys():
+            self._seeds[name] = stored[name].seed
+            self._writes[name] += reversed(stored[name].writes)
             self.left.discard(name)
 
 
-def carried_in(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, Past]:
-    """Return what the state of a checkpoint carries of ancestors that are gone.
-
-    Raises:
-        Corrupt: it makes no sense.
-    """
-    found: dict[str, Past] = {}
-    match tree.get(records.CARRIED, {}):
-        case dict(carried):
-            for name, part in carried.items():
+def stored_history(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, ChannelHistory]:
+    """Return the histories that a state stores for removed ancestors, or raise Corrupt."""
+    found: dict[str, ChannelHistory] = {}
+    match tree.get(records.DELTA_HISTORY, {}):
+        case dict(stored):
+            for name, part in stored.items():
                 match part:
                     case {"writes": list(writes)} if all(map(_is_write, writes)):
                         seed = (part["seed"],) if "seed" in part else ()
-                        found[name] = Past(seed, [(task_id, each) for task_id, each in writes])
-            if len(found) == len(carried):
+                        found[name] = ChannelHistory(
+                            seed, [(task_id, each) for task_id, each in writes]
+                        )
+            if len(found) == len(stored):
                 return found
-    raise Corrupt(f"what a checkpoint carries makes no sense. id=`{info.id}`")
+    raise Corrupt(f"the delta history of a checkpoint is malformed. id=`{info.id}`")
 
 
 def _is_write(write: Any) -> bool:
@@ -141,15 +138,15 @@ def _is_write(write: Any) -> bool:
 
 
 def _names_in(info: SnapshotInfo, key: str) -> set[str] | None:
-    """Return the channels that stand under a key of the metadata; None if it makes no sense."""
-    # What somebody else saved may have such a key as well; there it means nothing.
+    """Return the channels that are listed in the metadata; None if that is malformed."""
+    # Metadata that another application saved may have such a key, too; it is ignored.
     names = info.metadata.get(key, []) if records.FACADE in info.metadata else []
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return set(names) if is_list else None
 
 
 class _States:
-    """States of ancestors, read a few at a time, and more the further it goes."""
+    """States of ancestors, read in batches that double in size."""
 
     def __init__(self, backend: Backend, scope: ScopeKey, wanted: Sequence[SnapshotInfo]) -> None:
         self._backend = backend
@@ -159,7 +156,7 @@ class _States:
         self._found: dict[str, dict[str, Any]] = {}
 
     def read(self, info: SnapshotInfo) -> dict[str, Any]:
-        """Return the state of one; empty if it is gone since."""
+        """Return the state of one; empty if it was deleted meanwhile."""
         if info.id not in self._found:
             start = self._wanted.index(info.id)
             page = self._wanted[start : start + self._next]
@@ -167,10 +164,6 @@ class _States:
             found = self._backend.read_snapshots(self._scope, page)
             self._found = {each.id: records.tree_of(each, body) for each, body in found}
         return self._found.get(info.id, {"channel_values": {}})
-
-
-def _some(chain: Iterator[SnapshotInfo]) -> list[SnapshotInfo]:
-    return list(islice(chain, _BATCH))
 
 
 def _ancestors(backend: Backend, target: SnapshotInfo) -> Iterator[SnapshotInfo]:

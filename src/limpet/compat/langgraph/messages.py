@@ -1,55 +1,40 @@
-"""Messages that were encoded already, so that each is encoded once and not in every turn.
+"""Encode each message once, and make many messages fast.
 
-A message can be changed in place, also deep inside it, and must then be encoded again: so beside
-the bytes stands what it held when they were made, its `Template`. Of a template, messages can be
-made that are equal to it and share nothing that can be changed.
+A message can be changed in place, also deep inside it, and must then be encoded again. So its bytes
+are kept in a `Template` with what the message held at that time. A template also makes messages
+that are equal to it and share nothing mutable. A `MessageRun` does this for a list of them.
 """
 
-import gc
 import marshal
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
 import orjson
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel
 
-from limpet.compat.langgraph import forms
+from limpet.compat.langgraph import tags
 from limpet.compat.langgraph.allowed import MESSAGES
+from limpet.compat.langgraph.upstream import SETTERS
 
-_MARSHAL_VERSION = 2  # writes the same for what is equal, whoever else refers to it
+_MARSHAL_VERSION = 2  # later ones write equal values differently, depending on references
 _BYTES_MAX = 32 * 1024 * 1024
 _TEXTS = frozenset((str, type(None)))
 _CONTAINERS = frozenset((dict, list))
 _ENTRIES_MAX = 64 * 1024
+_PARTS_MAX = 1024
+_RUN_PARTS_MAX = 32
+_CHUNK = 64  # messages: fewer new objects than start a collection
 
-
-class Setters(NamedTuple):
-    """What sets the parts of a pydantic model that it is made of, without checking them."""
-
-    fields: Any
-    names: Any
-    others: Any
-    private: Any
-
-
-_SLOTS = (
-    "__dict__",
-    "__pydantic_fields_set__",
-    "__pydantic_extra__",
-    "__pydantic_private__",
-)
-SETTERS = Setters(*(BaseModel.__dict__[name].__set__ for name in _SLOTS))
+_new = object.__new__
 
 FIELDS: dict[type, tuple[str, ...]] = {kind: tuple(kind.model_fields) for kind in MESSAGES.values()}
 NAMES: dict[type, set[str]] = {kind: set(names) for kind, names in FIELDS.items()}
 
 
 class Encoded(NamedTuple):
-    """A value as JSON. `wide` says that it holds integers beyond 64 bits."""
+    """A value as JSON; `wide` if it has integers beyond 64 bits."""
 
     body: bytes
     wide: bool
@@ -58,8 +43,8 @@ class Encoded(NamedTuple):
 class Template(NamedTuple):
     """A message as JSON, and what it held.
 
-    `fields` are its fields, of which `empty` are containers that hold nothing; `deep` is a shape of
-    those that hold something. `plain` says that its JSON has no form in it but that of the message.
+    `empty` names the fields that are empty containers; `deep` has those that are not empty, as
+    marshal writes them. `plain`: its JSON has no tag but that of the message.
     """
 
     body: bytes
@@ -75,7 +60,7 @@ class Template(NamedTuple):
         _, _, _, kind, fields, empty, deep = self
         if deep:
             fields = orjson.loads(self.body)
-            del fields[forms.MESSAGE]
+            del fields[tags.MESSAGE]
         else:
             fields = fields.copy()
             for name, container in empty:
@@ -84,23 +69,21 @@ class Template(NamedTuple):
 
 
 def make(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
-    """Return a message that holds just these fields, which are all that its class has.
+    """Return a message with these fields, which are all that its class has.
 
-    They were checked when they were first put into a message. To check them again would take ten
-    times as long, and could change them.
+    They are not validated again: that takes ten times as long, and could change them.
     """
     made = object.__new__(kind)
     SETTERS.fields(made, fields)
-    # It says which fields were given, and that is all of them: so nothing is ever added to it, and
-    # all messages can have the same.
-    SETTERS.names(made, NAMES[kind])
-    SETTERS.others(made, {})
+    # All fields are set, so pydantic never adds to this set, and messages can share it.
+    SETTERS.fields_set(made, NAMES[kind])
+    SETTERS.extras(made, {})
     SETTERS.private(made, None)
     return made
 
 
 def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Template | None:
-    """Return the template of a message; None if it cannot be told later that it is the same."""
+    """Return the template of a message; None if a later change could not be detected."""
     if message.__pydantic_extra__:
         return None
     fields = message.__dict__.copy()
@@ -110,7 +93,7 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
         kind = type(value)
         if not value and kind in _CONTAINERS:
             empty.append((name, kind))
-            fields[name] = kind()  # to be compared with: it stays empty
+            fields[name] = kind()  # only compared with, so it stays empty
             continue
         if not _is_plain(value):
             return None
@@ -122,7 +105,7 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value holds nothing but JSON: marshal takes any buffer for the same bytes."""
+    """Return whether a value is JSON: marshal writes any buffer as if it were bytes."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -137,9 +120,10 @@ def _is_plain(value: Any) -> bool:
 
 
 class MessageCache:
-    """The templates of messages by their ids, as long as they are what they were. Bounded.
+    """Templates by message id. One is used only for a message with the same content. Bounded.
 
-    What is found for another message with the same id is not used unless it holds the same.
+    In two generations instead of `Recent`: a state has a thousand messages, and each lookup there
+    would take a lock.
     """
 
     def __init__(self, entries_max: int = _ENTRIES_MAX, bytes_max: int = _BYTES_MAX) -> None:
@@ -150,7 +134,7 @@ class MessageCache:
         self._entries_max = entries_max // 2
 
     def find(self, message: Any) -> Template | None:
-        """Return the template of a message; None if it is not known, or not the same now."""
+        """Return the template of a message; None if it is not known or has changed."""
         key = message.__dict__.get("id")
         if type(key) is not str:
             return None
@@ -169,22 +153,20 @@ class MessageCache:
         return template if same else None
 
     def keep(self, template: Template) -> None:
-        """Remember a template, if its message has an id."""
         key = template.fields.get("id")
         if type(key) is not str:
             return
         self._known[key] = template
         self._bytes += len(template.body)
         if len(self._known) > self._entries_max or self._bytes > self._bytes_max:
-            # What was not used since the last time is forgotten.
+            # Drops what was not used since the last time.
             self._before, self._known, self._bytes = self._known, {}, 0
 
 
 def is_same_deep(message: BaseMessage, template: Template) -> bool:
-    """Tell whether what a message holds in containers is what the template says."""
-    for name, shape in template.deep:
+    for name, content in template.deep:
         try:
-            if marshal.dumps(message.__dict__[name], _MARSHAL_VERSION) != shape:
+            if marshal.dumps(message.__dict__[name], _MARSHAL_VERSION) != content:
                 return False
         except ValueError:
             return False
@@ -192,71 +174,29 @@ def is_same_deep(message: BaseMessage, template: Template) -> bool:
 
 
 def read_template(tree: dict[str, Any]) -> Template | None:
-    """Return the template of a message that is there as JSON, unchanged; None if it takes more."""
-    name = tree.get(forms.MESSAGE)
+    """Return the template of a message that is stored as plain JSON, else None."""
+    name = tree.get(tags.MESSAGE)
     kind = MESSAGES.get(name) if type(name) is str else None
     if kind is None:
         return None
     fields = tree.copy()
-    del fields[forms.MESSAGE]
+    del fields[tags.MESSAGE]
     if tuple(fields) != FIELDS[kind]:
         return None
     return template_of(make(kind, fields), Encoded(orjson.dumps(tree), wide=False), plain=True)
 
 
-# Making many objects at once.
+class MessageRun:
+    """The templates of a list of messages; `parts` joined are their JSON. Immutable.
 
-_PARTS_MAX = 1024
-
-
-def settled(out: list[bytes], mark: int) -> int:
-    """Join what was added behind a mark, if that is much; return where to go on from.
-
-    A short result of orjson takes 4 KB of memory, however short it is.
-    """
-    if len(out) - mark < _PARTS_MAX:
-        return mark
-    out[mark:] = [b"".join(out[mark:])]
-    return mark + 1
-
-
-@contextmanager
-def many_objects() -> Iterator[None]:
-    """Let the garbage collector wait while many objects are made that all stay.
-
-    It would look through them again and again as they come, and find nothing: with a thousand
-    messages that takes three times as long as to make them. Short, so nothing is missed meanwhile.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-# The messages of a channel, taken apart: to compare, write or make all of them at once.
-#
-# A conversation only grows by a little from one checkpoint to the next. What is done for each of its
-# messages is done by single calls over all of them, and only for those that are new one by one.
-
-_THREAD_PARTS_MAX = 32
-
-_new = object.__new__
-
-
-class Run:
-    """Templates of messages in a row, each side by side; `parts` joined are their JSON.
-
-    Never changed.
+    A conversation grows by little from one checkpoint to the next: old messages are compared and
+    made by single calls over all of them, and only new ones are handled one by one.
     """
 
     __slots__ = ("_deep", "_empty", "_fields", "_kinds", "parts", "plain", "templates", "wide")
 
-    def __init__(self, templates: list[Template], before: "Run | None" = None) -> None:
-        """Of all templates; those of a run before, if one is given, are its first."""
+    def __init__(self, templates: list[Template], before: "MessageRun | None" = None) -> None:
+        """The first templates are those of the run `before`, if one is given."""
         old = 0 if before is None else len(before.templates)
         fresh = templates[old:]
         text = b",".join([template.body for template in fresh])
@@ -269,9 +209,9 @@ class Run:
         self.plain: bool = False not in [template.plain for template in fresh]
         self.wide: bool = True in [template.wide for template in fresh]
         if before is not None:
-            # They are joined once for each state; what is long is not copied for that before.
+            # Joined once for each state: long parts are not copied twice.
             self.parts = (*before.parts, b",", text)
-            if len(self.parts) > _THREAD_PARTS_MAX:
+            if len(self.parts) > _RUN_PARTS_MAX:
                 self.parts = (b"".join(self.parts),)
             self._kinds = before._kinds + self._kinds
             self._fields = before._fields + self._fields
@@ -284,11 +224,11 @@ class Run:
 
     def extended(
         self, messages: list[Any], template_of: Callable[[int, Any], Template | None]
-    ) -> "Run | None":
-        """Return the run of messages that begin with these, as they were; None if they do not."""
+    ) -> "MessageRun | None":
+        """Return the run of messages that begin with those of this run, else None."""
         count = len(self.templates)
         head = messages[:count]
-        # Texts are compared by identity first, which is all that there is to it nearly always.
+        # Fast: Python compares texts by identity first, and nearly all are the same objects.
         if not (
             len(messages) >= count
             and list(map(type, head)) == self._kinds
@@ -305,47 +245,54 @@ class Run:
             if template is None:
                 return None
             fresh.append(template)
-        return Run(self.templates + fresh, self)
+        return MessageRun(self.templates + fresh, self)
 
     def size(self) -> int:
-        """Return the bytes of their JSON."""
         return sum(map(len, self.parts))
 
     def joined(self) -> bytes:
-        """Return their JSON."""
         return b"".join(self.parts)
 
     def ends(self) -> list[int]:
-        """Return where each message ends in it."""
+        """Return where each message ends in `joined()`."""
         sizes = [len(template.body) + 1 for template in self.templates]
         return [end - 1 for end in accumulate(sizes)]
 
-    def make(self, count: int | None = None) -> list[BaseMessage]:
-        """Return new messages, or the first of them, that share nothing that can be changed.
+    def make(
+        self, count: int | None = None, released: list[BaseMessage] | None = None
+    ) -> list[BaseMessage]:
+        """Return new messages, or the first `count` of them. They share nothing that can change.
 
-        The run must be plain.
+        The run must be plain. Messages in `released` are dropped while the new ones are made: the
+        garbage collector counts new objects less those that were freed, and full collections would
+        otherwise take as long as making the messages.
         """
-        with many_objects():
-            return self._made(count)
+        total = len(self.templates) if count is None else count
+        made: list[BaseMessage] = []
+        for start in range(0, total, _CHUNK):
+            made += self._make_chunk(start, min(start + _CHUNK, total))
+            if released:
+                del released[-_CHUNK:]
+        return made
 
-    def _made(self, count: int | None) -> list[BaseMessage]:
-        fields = [each.copy() for each in self._fields[:count]]
-        kinds = self._kinds[:count]
+    def _make_chunk(self, start: int, stop: int) -> list[BaseMessage]:
+        fields = [each.copy() for each in self._fields[start:stop]]
+        kinds = self._kinds[start:stop]
         for empty, places in self._empty.items():
-            some = places[: bisect_left(places, len(fields))]
+            some = places[bisect_left(places, start) : bisect_left(places, stop)]
             for name, container in empty:
                 for at in some:
-                    fields[at][name] = container()
+                    fields[at - start][name] = container()
         made: list[Any] = list(map(_new, kinds))
         for each in (
             map(SETTERS.fields, made, fields),
-            map(SETTERS.names, made, [NAMES[kind] for kind in kinds]),
-            map(SETTERS.others, made, [{} for _ in made]),
+            map(SETTERS.fields_set, made, [NAMES[kind] for kind in kinds]),
+            map(SETTERS.extras, made, [{} for _ in made]),
             map(SETTERS.private, made, repeat(None)),
         ):
             for _ in each:
                 pass
         for at, template in self._deep:
-            if at < len(made):
-                made[at] = template.make()
+            if start <= at < stop:
+                made[at - start] = template.make()
         return made

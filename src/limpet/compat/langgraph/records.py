@@ -1,66 +1,37 @@
-"""Checkpoints as snapshots: where they stand, what is written of them, and what is read. Pure.
+"""Checkpoints as snapshots: addresses, encoding and decoding. Pure.
 
 The state of a snapshot is the checkpoint without its id, which is that of the snapshot. Channels
-come first: a list that grows is then the beginning that two states have in common.
+come first, so that two states with a growing list have a long common beginning.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
 import orjson
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointTuple
+from langgraph.checkpoint.base import (
+    EXCLUDED_METADATA_KEYS,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 
-from limpet.compat.langgraph.allowed import Shape
-from limpet.compat.langgraph.decode import Reader
-from limpet.compat.langgraph.encode import Writer
-from limpet.compat.langgraph.forms import MESSAGE, written_name
-from limpet.compat.langgraph.messages import MessageCache, Run, many_objects, read_template
+from limpet.compat.langgraph.allowed import ValueRules
+from limpet.compat.langgraph.decode import ValueDecoder
+from limpet.compat.langgraph.encode import ValueEncoder
+from limpet.compat.langgraph.messages import MessageCache, MessageRun, Template, read_template
+from limpet.compat.langgraph.tags import MESSAGE, encoded_name
 from limpet.core import codec, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
 
-# What stored JSON must look like to be a checkpoint, or what a task wrote. Pure.
-
-_APART = frozenset(("channel_values", "delta_history"))  # read by themselves
-
-
-def is_checkpoint(tree: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether a state has the channels of a checkpoint, and beside them what is an object."""
-    if not isinstance(tree, dict) or not isinstance(tree.get("channel_values"), dict):
-        return False
-    first = next((key for key in tree if key not in _APART), "")
-    return not first.startswith("$")  # it would stand for something else than an object
-
-
-def is_write(item: Any) -> bool:
-    """Tell whether something is one write in the note of a task."""
-    match item:
-        case [int(), str(), _]:
-            return True
-    return False
-
-
-def write_in(note: Note, path: str, item: Any) -> tuple[tuple[str, str, int], tuple[str, str, Any]]:
-    """Return one write in the note of a task: its order among others, then task, channel, value.
-
-    Raises:
-        Corrupt: it makes no sense.
-    """
-    if is_write(item):
-        place, channel, tree = item
-        return (path, note.name, place), (note.name, channel, tree)
-    where = f"task_id=`{note.name}` id=`{note.snapshot_id}`"
-    raise Corrupt(f"what a task wrote makes no sense. {where}")
-
-
 KIND = "thread"
 FACADE = "langgraph"
-ABSENT = "langgraph_absent"  # channels of a delta graph that have no value in this checkpoint
-CARRIED = "delta_history"  # in the state: what a checkpoint keeps of ancestors that are gone
-CARRIES = "langgraph_carries"  # of which channels
+ABSENT = "langgraph_absent"  # in the metadata: delta channels without a value in this checkpoint
+DELTA_HISTORY = "delta_history"  # in the state: the deltas of removed ancestors, by channel
+DELTA_HISTORY_OF = "langgraph_carries"  # in the metadata: the channels of that
 RUN = "run_id"
 
 _VALUES = "channel_values"
@@ -71,27 +42,25 @@ Config: TypeAlias = RunnableConfig
 Write: TypeAlias = tuple[str, str, Any]
 
 
-class Codec(NamedTuple):
-    """How values are written and read, and the messages that were written already."""
-
-    shape: Shape
+class ValueCodec(NamedTuple):
+    rules: ValueRules
     cache: MessageCache
-    reader: Reader
+    decoder: ValueDecoder
 
 
-class Warm(NamedTuple):
-    """A checkpoint taken apart: to make it again costs less than to read it.
+class SplitCheckpoint(NamedTuple):
+    """A checkpoint split up: cheaper to rebuild than to decode, and to compare with the next.
 
     `channels` are runs of messages, or JSON; `rest` is JSON without the channels.
     """
 
-    channels: dict[str, Run | bytes]
+    channels: dict[str, MessageRun | bytes]
     rest: bytes
     size: int
 
 
 class Draft(NamedTuple):
-    """A checkpoint, encoded."""
+    """An encoded checkpoint."""
 
     scope: ScopeKey
     id: str
@@ -100,30 +69,28 @@ class Draft(NamedTuple):
     labels: bytes
     metadata: bytes
     created_at: int | None
-    warm: Warm | None = None
+    split: SplitCheckpoint | None = None
 
 
 # Addresses
 
 
 def scope_of(thread_id: object, namespace: object) -> ScopeKey:
-    """Return where the checkpoints of a thread are, in one of its namespaces."""
     if not isinstance(namespace, str):
         kind = type(namespace).__name__
-        raise InvalidInput(f"checkpoint_ns must be text. type=`{kind}`")
+        raise InvalidInput(f"checkpoint_ns must be a str. type=`{kind}`")
     return limits.check_scope(str(thread_id), f":{namespace}" if namespace else "main", KIND)
 
 
 def scope_in(config: Config) -> ScopeKey:
-    """Return where the checkpoints that a config speaks of are."""
     found = configurable(config)
     if found.get("thread_id") is None:
-        raise InvalidInput("the config names no thread: it needs a thread_id")
+        raise InvalidInput("the config has no thread_id")
     return scope_of(found["thread_id"], found.get("checkpoint_ns") or "")
 
 
 def namespace_of(scope: ScopeKey) -> str | None:
-    """Return the namespace of a scope; None if it is none of LangGraph's."""
+    """Return the namespace of a scope; None if it is not LangGraph's."""
     if scope.kind != KIND:
         return None
     if scope.scope_id == "main":
@@ -132,21 +99,18 @@ def namespace_of(scope: ScopeKey) -> str | None:
 
 
 def configurable(config: Any) -> dict[str, Any]:
-    """Return the part of a config that names things."""
     found = config.get("configurable") if isinstance(config, Mapping) else None
     if not isinstance(found, Mapping):
-        raise InvalidInput("a config must have a `configurable`")
+        raise InvalidInput("the config must be a dict with a `configurable`")
     return dict(found)
 
 
 def id_in(config: Any) -> str | None:
-    """Return the checkpoint that a config names."""
     found = configurable(config).get("checkpoint_id")
     return None if not found else limits.check_id("checkpoint_id", found)
 
 
 def config_of(scope: ScopeKey, checkpoint_id: str) -> Config:
-    """Return the config that names a checkpoint."""
     namespace = namespace_of(scope)
     return {
         "configurable": {
@@ -161,23 +125,23 @@ def config_of(scope: ScopeKey, checkpoint_id: str) -> Config:
 
 
 def draft_of(
-    codec_: Codec,
+    codec_: ValueCodec,
     config: Config,
     checkpoint: Mapping[str, Any],
     metadata: Any,
     *,
     bytes_max: int,
-    before: Warm | None = None,
+    before: SplitCheckpoint | None = None,
 ) -> Draft:
-    """Return a checkpoint as it is stored; `before` is the last one there, to compare with.
+    """Encode a checkpoint; what it has in common with `before` is not encoded again.
 
     Raises:
-        InvalidInput: something in it could not be read back as it is.
+        InvalidInput: a value cannot be stored exactly.
     """
     id = limits.check_id("checkpoint id", checkpoint["id"])
     parent_id = id_in(config)
     meta = metadata_of(config, metadata)
-    body, warm = body_of(codec_, checkpoint, bytes_max, before)
+    body, split = _encoded_state(codec_, checkpoint, bytes_max, before)
     return Draft(
         scope=scope_in(config),
         id=id,
@@ -186,47 +150,48 @@ def draft_of(
         labels=prepare.encode_labels(_labels_of(meta)),
         metadata=_encoded_metadata(codec_, meta, checkpoint, bytes_max),
         created_at=_made_at(checkpoint.get("ts")),
-        warm=warm,
+        split=split,
     )
 
 
-def body_of(
-    codec_: Codec, checkpoint: Mapping[str, Any], bytes_max: int, before: Warm | None = None
-) -> tuple[bytes, Warm | None]:
-    """Return the state of a checkpoint, and what it can be made of again."""
-    writer = Writer(codec_.shape, codec_.cache, [_VALUES])
-    last: Mapping[str, Run | bytes] = {} if before is None else before.channels
+def _encoded_state(
+    codec_: ValueCodec,
+    checkpoint: Mapping[str, Any],
+    bytes_max: int,
+    before: SplitCheckpoint | None = None,
+) -> tuple[bytes, SplitCheckpoint | None]:
+    encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES])
+    last: Mapping[str, MessageRun | bytes] = {} if before is None else before.channels
     channels = {
-        name: writer.channel(name, value, last.get(name))
+        name: encoder.channel(name, value, last.get(name))
         for name, value in checkpoint[_VALUES].items()
     }
     rest: list[bytes] = []
     for key, value in checkpoint.items():
-        if key not in (_VALUES, "id", CARRIED):
-            rest += (b",", written_name(key), b":")
-            writer.write_open(value, rest)
+        if key not in (_VALUES, "id", DELTA_HISTORY):
+            rest += (b",", encoded_name(key), b":")
+            encoder.write_open(value, rest)
     if len(rest) > 1 and rest[1].startswith(b'"$'):
-        raise InvalidInput("a checkpoint must not begin with a key that begins with $")
+        raise InvalidInput("the first key of a checkpoint must not begin with $")
     rest.append(b"}")
     after = b"".join(rest)
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
-        parts += (separator, written_name(name), b":", *_json(channel))
+        parts += (separator, encoded_name(name), b":", *_json(channel))
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", after)
-    body = joined(parts, writer.wide, "the checkpoint", bytes_max)
-    if writer.wide or codec_.shape.sealed:
+    body = joined(parts, encoder.wide, "the checkpoint", bytes_max)
+    if encoder.wide or codec_.rules.sealed:
         return body, None
-    return body, Warm(channels, b"{" + after[1:] if len(after) > 1 else b"{}", len(body))
+    return body, SplitCheckpoint(channels, b"{" + after[1:] if len(after) > 1 else b"{}", len(body))
 
 
-def _json(channel: Run | bytes) -> Iterable[bytes]:
+def _json(channel: MessageRun | bytes) -> Iterable[bytes]:
     return (channel,) if isinstance(channel, bytes) else (b"[", *channel.parts, b"]")
 
 
 def joined(parts: list[bytes], wide: bool, what: str, bytes_max: int) -> bytes:
-    """Return the bytes of a value that is written in parts."""
     body = b"".join((b" ", *parts) if wide else parts)
     if len(body) > bytes_max:
         raise InvalidInput(f"{what} is too large. bytes=`{len(body)}` max=`{bytes_max}`")
@@ -234,7 +199,7 @@ def joined(parts: list[bytes], wide: bool, what: str, bytes_max: int) -> bytes:
 
 
 def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a checkpoint: what is given, and what a config says besides."""
+    """Return the metadata with the scalars of the config, as LangGraph's savers do."""
     found = dict(metadata)
     for others in (config.get("metadata"), config.get("configurable")):
         for key, value in (others or {}).items():
@@ -245,43 +210,39 @@ def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[
 
 
 def _encoded_metadata(
-    codec_: Codec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
+    codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
 ) -> bytes:
-    writer = Writer(codec_.shape, codec_.cache, ["metadata"])
+    encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"])
     parts = [b'{"langgraph":']
-    writer.write(meta, parts)
+    encoder.write(meta, parts)
     absent = _absent(meta, checkpoint)
     if absent:
         parts += (b',"langgraph_absent":', orjson.dumps(absent))
     parts.append(b"}")
-    return joined(parts, writer.wide, "the metadata", bytes_max)
+    return joined(parts, encoder.wide, "the metadata", bytes_max)
 
 
 def _absent(meta: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> list[str]:
-    """Return the channels without a value here, if the graph has some that keep deltas.
-
-    Whoever looks for such a value then need not read this checkpoint.
-    """
+    """Return the channels without a value, if there are delta channels: a hint for `history`."""
     if not meta.get(_COUNTERS):
         return []
     return sorted(checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys())
 
 
 def delta_channels(meta: Mapping[str, Any]) -> set[str]:
-    """Return the channels of which a checkpoint's metadata counts the deltas."""
     counters = meta.get(_COUNTERS)
     return set(counters) if isinstance(counters, Mapping) else set()
 
 
 def _labels_of(meta: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is found by an index: it costs too much for what nobody looks for."""
+    # Only the run id: more labels would make each checkpoint a tenth larger.
     run = meta.get(RUN)
     is_label = isinstance(run, str | int) and not isinstance(run, bool)
     return {RUN: label_of(run)} if is_label else {}
 
 
 def label_of(value: Any) -> str:
-    """Return a fact as a label; one that cannot be one stands under its hash."""
+    """Return a value as a label; the hash of one that is too long or not valid text."""
     text = str(value)
     try:
         return limits.check_text("label", text, chars_max=limits.LABEL_CHARS_MAX)
@@ -301,66 +262,56 @@ def _made_at(ts: Any) -> int | None:
 
 
 def tuple_of(
-    codec_: Codec, info: SnapshotInfo, checkpoint: dict[str, Any], notes: Iterable[Note]
+    codec_: ValueCodec, info: SnapshotInfo, checkpoint: dict[str, Any], notes: Iterable[Note]
 ) -> CheckpointTuple:
-    """Return a checkpoint with its metadata and the writes that wait on it."""
     return CheckpointTuple(
         config=config_of(info.scope, info.id),
-        checkpoint=checkpoint,  # type: ignore[arg-type]
-        metadata=read_metadata(codec_, info),  # type: ignore[arg-type]
+        checkpoint=cast("Checkpoint", checkpoint),
+        metadata=cast("CheckpointMetadata", read_metadata(codec_, info)),
         parent_config=None if info.parent_id is None else config_of(info.scope, info.parent_id),
         pending_writes=writes_of(codec_, notes),
     )
 
 
-def checkpoint_of(codec_: Codec, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
-    """Return the checkpoint that a snapshot is, whoever saved it."""
-    with many_objects():
-        tree = tree_of(info, body)
-        tree.pop(CARRIED, None)
-        values = tree.pop(_VALUES)
-        if FACADE not in info.metadata:
-            return _made(info, values, tree)  # what is not ours stays as it is
-        for name, each in values.items():
-            values[name] = codec_.reader.value(each)
-        return _made(info, values, codec_.reader.read(tree))
-
-
-def taken_apart(codec_: Codec, info: SnapshotInfo, body: bytes) -> Warm | None:
-    """Return a checkpoint that was read, taken apart, so that what is saved next costs less.
-
-    None if it has no messages, or is one that somebody else saved.
-    """
-    if codec_.shape.sealed or FACADE not in info.metadata or body.startswith(b" "):
-        return None
-    with many_objects():
-        return _taken_apart(codec_, info, body)
-
-
-def _taken_apart(codec_: Codec, info: SnapshotInfo, body: bytes) -> Warm | None:
+def checkpoint_of(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
+    """Return the checkpoint of a snapshot, also of one that another application saved."""
     tree = tree_of(info, body)
-    if CARRIED in tree:
+    tree.pop(DELTA_HISTORY, None)
+    values = tree.pop(_VALUES)
+    if FACADE not in info.metadata:
+        return _made(info, values, tree)  # JSON of another application has no tags
+    for name, each in values.items():
+        values[name] = codec_.decoder.value(each)
+    return _made(info, values, codec_.decoder.read(tree))
+
+
+def split_checkpoint(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> SplitCheckpoint | None:
+    """Return a stored checkpoint split up; None if it has no messages or is not ours."""
+    if codec_.rules.sealed or FACADE not in info.metadata or body.startswith(b" "):
+        return None
+    tree = tree_of(info, body)
+    if DELTA_HISTORY in tree:
         return None
     values = tree.pop(_VALUES)
     runs = {name: _run(codec_, each) for name, each in values.items() if type(each) is list}
     if not any(runs.values()):
         return None
     channels = {name: runs.get(name) or orjson.dumps(each) for name, each in values.items()}
-    return Warm(channels, orjson.dumps(tree), len(body))
+    return SplitCheckpoint(channels, orjson.dumps(tree), len(body))
 
 
-def _run(codec_: Codec, trees: list[Any]) -> Run | None:
-    """Return the messages of a channel as a run; None if it has others."""
-    # A message says so first; elsewhere it is somebody's own key.
-    said = (type(tree) is dict and next(iter(tree), None) == MESSAGE for tree in trees)
-    if not trees or not all(said):
-        return None
-    templates = [read_template(tree) for tree in trees]
-    if None in templates:
-        return None
+def _run(codec_: ValueCodec, trees: list[Any]) -> MessageRun | None:
+    templates: list[Template] = []
+    for tree in trees:
+        # The tag is the first key; elsewhere it is a key of the application.
+        is_message = type(tree) is dict and next(iter(tree), None) == MESSAGE
+        template = read_template(tree) if is_message else None
+        if template is None:
+            return None
+        templates.append(template)
     for template in templates:
-        codec_.cache.keep(template)  # type: ignore[arg-type]
-    return Run(templates)  # type: ignore[arg-type]
+        codec_.cache.keep(template)
+    return MessageRun(templates) if templates else None
 
 
 def _made(info: SnapshotInfo, values: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
@@ -373,26 +324,28 @@ def _made(info: SnapshotInfo, values: dict[str, Any], rest: dict[str, Any]) -> d
     }
 
 
-def made_again(codec_: Codec, info: SnapshotInfo, warm: Warm) -> dict[str, Any]:
-    """Return the checkpoint that was taken apart, with nothing in it that others have."""
-    read = codec_.reader.read
+def rebuild_checkpoint(
+    codec_: ValueCodec, info: SnapshotInfo, split: SplitCheckpoint
+) -> dict[str, Any]:
+    """Return a checkpoint that shares nothing mutable with any other."""
+    read = codec_.decoder.read
     values: dict[str, Any] = {}
-    for name, channel in warm.channels.items():
-        if isinstance(channel, Run) and channel.plain:
+    for name, channel in split.channels.items():
+        if isinstance(channel, MessageRun) and channel.plain:
             values[name] = channel.make()
         else:
             values[name] = read(codec.decode(b"".join(_json(channel))))
-    return _made(info, values, read(codec.decode(warm.rest)))
+    return _made(info, values, read(codec.decode(split.rest)))
 
 
 def tree_of(info: SnapshotInfo, body: bytes) -> dict[str, Any]:
-    """Return the state of a snapshot as JSON, in the form of a checkpoint."""
+    """Return the state of a snapshot as JSON, in the layout of a checkpoint."""
     tree = codec.decode(body)
     if FACADE in info.metadata:
-        if is_checkpoint(tree):
+        if _is_checkpoint(tree):
             return tree
         raise Corrupt(f"the state is not that of a checkpoint. id=`{info.id}`")
-    # Saved by somebody else: their state is what the channels hold.
+    # Saved by another application: its keys are the channels.
     values = tree if isinstance(tree, dict) else {"__root__": tree}
     return {
         _VALUES: values,
@@ -402,29 +355,48 @@ def tree_of(info: SnapshotInfo, body: bytes) -> dict[str, Any]:
     }
 
 
-def read_metadata(codec_: Codec, info: SnapshotInfo) -> dict[str, Any]:
-    """Return the metadata of a checkpoint."""
+def read_metadata(codec_: ValueCodec, info: SnapshotInfo) -> dict[str, Any]:
     tree = info.metadata.get(FACADE)
-    meta = {} if tree is None else codec_.reader.value(tree)
+    meta = {} if tree is None else codec_.decoder.value(tree)
     if not isinstance(meta, dict):
         raise Corrupt(f"the metadata is not that of a checkpoint. id=`{info.id}`")
     return meta
 
 
-# Writes that wait
+def _is_checkpoint(tree: Any) -> TypeGuard[dict[str, Any]]:
+    if not isinstance(tree, dict) or not isinstance(tree.get(_VALUES), dict):
+        return False
+    # The rest is decoded as one object: its first key must not be a tag.
+    first = next((key for key in tree if key not in (_VALUES, DELTA_HISTORY)), "")
+    return not first.startswith("$")
 
 
-def writes_of(codec_: Codec, notes: Iterable[Note]) -> list[Write]:
-    """Return the writes that notes hold, in the order in which LangGraph applies them."""
-    read = codec_.reader.value
+# Pending writes
+
+
+def writes_of(codec_: ValueCodec, notes: Iterable[Note]) -> list[Write]:
+    """Return the writes of notes in the order in which LangGraph applies them."""
+    read = codec_.decoder.value
     return [(task_id, channel, read(tree)) for task_id, channel, tree in trees_of(notes)]
 
 
 def trees_of(notes: Iterable[Note]) -> list[Write]:
-    """Return the writes that notes hold as JSON, in the same order."""
+    """Return the writes of notes as JSON, in the same order."""
     found: list[tuple[tuple[str, str, int], Write]] = []
     for note in notes:
         match note.value:
             case {"task_path": str(path), "writes": list(writes)}:
-                found += [write_in(note, path, each) for each in writes]
+                for item in writes:
+                    if not is_write(item):
+                        where = f"task_id=`{note.name}` id=`{note.snapshot_id}`"
+                        raise Corrupt(f"what a task wrote is malformed. {where}")
+                    idx, channel, tree = item
+                    found.append(((path, note.name, idx), (note.name, channel, tree)))
     return [write for _, write in sorted(found, key=lambda each: each[0])]
+
+
+def is_write(item: Any) -> bool:
+    match item:
+        case [int(), str(), _]:
+            return True
+    return False

@@ -1,1 +1,1 @@
-"""Import from LangGraph's own savers."""
+"""TableImport from LangGraph's own savers."""

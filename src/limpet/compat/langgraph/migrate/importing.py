@@ -1,7 +1,7 @@
-"""Brings the checkpoints of another saver's tables into a store, as if they had been saved there.
+"""Copy checkpoints from the tables of another saver into a store.
 
-Thread by thread, and in each the writes first: a checkpoint that can be seen has all that waits on
-it. Of each namespace the oldest comes first. One checkpoint is in memory at a time.
+Thread by thread, and in each thread the writes first, so that a visible checkpoint has all of its
+pending writes. The oldest checkpoint of a namespace comes first. One is in memory at a time.
 """
 
 import json
@@ -24,15 +24,14 @@ from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsuppor
 from limpet.model import Finding, ScopeKey
 
 Typed = tuple[str, bytes]
-"""A value as a serializer writes it: its form, and bytes."""
+"""A value as a serializer returns it: format and bytes."""
 
-
-_OLD = (1, 2, 3)  # versions of checkpoints whose sends stand with their parent
-_GAPS_MAX = 64  # places of a task that special writes may have had
+_OLD_VERSIONS = (1, 2, 3)  # of checkpoints whose sends are stored as writes of their parent
+_GAPS_MAX = 64  # indexes of a task that special writes may have had
 
 
 class CheckpointRow(NamedTuple):
-    """A checkpoint in a table. `load` returns it, with its values."""
+    """A row of a checkpoint. `load` decodes it with its values."""
 
     namespace: str
     id: str
@@ -42,7 +41,7 @@ class CheckpointRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """One value that a task wrote, in a table."""
+    """A row of one value that a task wrote."""
 
     namespace: str
     checkpoint_id: str
@@ -53,29 +52,27 @@ class WriteRow(NamedTuple):
     value: Typed
 
 
-class Tables(Protocol):
-    """The tables of another saver, opened to be read."""
+class SaverTables(Protocol):
+    """The tables of another saver, opened for reading."""
 
     def threads(self, prefix: str) -> Iterator[str]:
         """Yield the ids of the threads that begin with a prefix."""
 
     def reading(self) -> AbstractContextManager[object]:
-        """Return a context in which all that is read is of one moment."""
+        """Return a context in which all reads see one moment."""
 
     def writes(self, thread_id: str) -> Iterator[WriteRow]:
-        """Yield what the tasks of a thread wrote: those of one task together, by their place."""
+        """Yield the writes of a thread, those of one task together, by index."""
 
     def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
-        """Yield the checkpoints of a thread, those of one namespace together, the oldest first."""
+        """Yield the checkpoints of a thread, by namespace, the oldest first."""
 
     def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
-        """Return what waits on a checkpoint to be sent, in the order of LangGraph."""
+        """Return the pending sends of a checkpoint in LangGraph's order."""
 
 
-class Import:
-    """One import: out of tables, through a saver."""
-
-    def __init__(self, tables: Tables, saver: LimpetSaver, serde: SerializerProtocol) -> None:
+class TableImport:
+    def __init__(self, tables: SaverTables, saver: LimpetSaver, serde: SerializerProtocol) -> None:
         self._tables = tables
         self._saver = saver
         self._serde = serde
@@ -84,7 +81,6 @@ class Import:
         self._incomplete: set[tuple[str, str]] = set()
 
     def threads(self, prefix: str) -> Transfer:
-        """Save what can be saved of some threads, and return what came of it."""
         for thread_id in self._tables.threads(prefix):
             self._incomplete.clear()
             with self._tables.reading():
@@ -95,32 +91,28 @@ class Import:
                     self._checkpoint(thread_id, row)
         return Transfer(self._count, tuple(self._skipped))
 
-    # What tasks wrote
-
     def _writes(self, thread_id: str, rows: list[WriteRow]) -> None:
-        """Save what one task wrote: all of it, or nothing, so that LangGraph runs it again."""
+        """Save all writes of a task or none: LangGraph then runs the task again."""
         first = rows[0]
         config = _config(thread_id, first.namespace, first.checkpoint_id)
-        places: dict[int, tuple[str, Any]] = {}
+        by_index: dict[int, tuple[str, Any]] = {}
         special: dict[str, Any] = {}
         try:
             _check_names(thread_id, first.namespace, first.checkpoint_id)
             for row in rows:
                 if type(row.idx) is not int:
-                    raise Corrupt("the place of a write is no number")
+                    raise Corrupt("the index of a write is not an integer")
                 value = _read(self._serde, row.value)
                 if row.channel in WRITES_IDX_MAP:
                     special[row.channel] = value
                 else:
-                    places[row.idx] = (row.channel, value)
-            for writes in (_in_place(places, special), list(special.items())):
+                    by_index[row.idx] = (row.channel, value)
+            for writes in (_in_order(by_index, special), list(special.items())):
                 if writes:
                     self._saver.put_writes(config, writes, first.task_id, first.task_path)
         except (InvalidInput, Unsupported, Corrupt) as refusal:
-            place = (first.namespace, first.checkpoint_id)
-            self._skip("writes_skipped", thread_id, place, refusal, task_id=first.task_id)
-
-    # Checkpoints
+            where = (first.namespace, first.checkpoint_id)
+            self._skip("writes_skipped", thread_id, where, refusal, task_id=first.task_id)
 
     def _checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
         config = _config(thread_id, row.namespace, row.parent_id)
@@ -138,14 +130,18 @@ class Import:
     def _whole(self, thread_id: str, row: CheckpointRow) -> Any:
         checkpoint = loaded(lambda: row.load(self._serde))
         if not _is_checkpoint(checkpoint):
-            raise Corrupt("the row holds something else than a checkpoint")
+            raise Corrupt("the row is not a checkpoint")
         checkpoint = {**checkpoint, "id": row.id}
-        if checkpoint.get("v") in _OLD and row.parent_id and not checkpoint.get("pending_sends"):
+        if (
+            checkpoint.get("v") in _OLD_VERSIONS
+            and row.parent_id
+            and not checkpoint.get("pending_sends")
+        ):
             self._with_sends(thread_id, row, checkpoint)
         return checkpoint
 
     def _with_sends(self, thread_id: str, row: CheckpointRow, checkpoint: dict[str, Any]) -> None:
-        """Add what an old checkpoint has to send: it stands with its parent, and now in itself."""
+        """Move the pending sends of the parent into an old checkpoint, as new ones have them."""
         found = self._tables.sends(thread_id, row.namespace, row.parent_id or "")
         versions = checkpoint.get("channel_versions") or {}
         if found:
@@ -156,43 +152,47 @@ class Import:
             checkpoint["channel_versions"] = {**versions, TASKS: last}
 
     def _check_deltas(self, row: CheckpointRow, checkpoint: Any, metadata: Any) -> None:
-        """Refuse a checkpoint whose channels are made of what an ancestor holds, if that is amiss.
+        """Refuse a checkpoint whose delta channels need a parent that was skipped.
 
-        They would be read without a part of what they held, and nobody would know.
+        Their values would silently lack a part.
         """
         deltas = records.delta_channels(metadata) & checkpoint.get("channel_versions", {}).keys()
         parent = (row.namespace, row.parent_id or "")
         if parent in self._incomplete and deltas - checkpoint["channel_values"].keys():
-            raise InvalidInput(f"its parent is not complete. parent=`{row.parent_id}`")
+            raise InvalidInput(
+                f"its delta channels need a parent that was skipped. parent=`{row.parent_id}`"
+            )
 
     def _skip(
         self,
         code: str,
         thread_id: str,
-        place: tuple[str, str],
+        where: tuple[str, str],
         cause: LimpetError,
         **names: Any,
     ) -> None:
-        namespace, id = place
-        self._incomplete.add(place)
+        namespace, id = where
+        self._incomplete.add(where)
         scope = _scope_of(thread_id, namespace)
         if scope is None:
             names |= {"thread_id": thread_id, "checkpoint_ns": namespace}
         self._skipped.append(finding("error", code, str(cause), scope=scope, id=id, **names))
 
 
-def _in_place(places: dict[int, tuple[str, Any]], special: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the ordinary writes of a task so that each gets the place that it had.
+def _in_order(
+    by_index: dict[int, tuple[str, Any]], special: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Return the ordinary writes of a task in a list where each gets its index again.
 
-    Where one is missing, a special write had that turn: it has a place of its own in any case.
+    Gaps are filled with a special write, which caused them: its index is fixed anyway.
     """
-    if not places:
+    if not by_index:
         return []
-    turn = next(iter(special.items()), None)
-    gaps = max(places) + 1 - len(places)
-    if turn is None or min(places) < 0 or gaps > _GAPS_MAX:
-        return [places[idx] for idx in sorted(places)]
-    return [places.get(idx, turn) for idx in range(max(places) + 1)]
+    filler = next(iter(special.items()), None)
+    gaps = max(by_index) + 1 - len(by_index)
+    if filler is None or min(by_index) < 0 or gaps > _GAPS_MAX:
+        return [by_index[idx] for idx in sorted(by_index)]
+    return [by_index.get(idx, filler) for idx in range(max(by_index) + 1)]
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
@@ -201,7 +201,7 @@ def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
 
 
 def _check_names(thread_id: str, namespace: object, checkpoint_id: object) -> None:
-    """Raise InvalidInput if a row does not name what a checkpoint can be named by."""
+    """Raise InvalidInput if the names in a row are not valid."""
     records.scope_of(thread_id, namespace)
     if checkpoint_id is not None and checkpoint_id != "":
         limits.check_id("checkpoint_id", checkpoint_id)
@@ -235,22 +235,14 @@ def _read(serde: SerializerProtocol, value: Typed) -> Any:
     return loaded(lambda: serde.loads_typed(value))
 
 
-# What the tables of LangGraph's own savers have in common, whatever the database.
-
-
 def check_columns(
     found: Mapping[str, Collection[str]], wanted: Mapping[str, Collection[str]], nothing: str
 ) -> None:
-    """See that all tables are there with the columns that are read.
-
-    Raises:
-        NotFound: a table is missing; `nothing` says so.
-        Unsupported: a column is.
-    """
+    """Raise NotFound with `nothing` if a table is missing, Unsupported if a column is."""
     for table, columns in wanted.items():
         if not found[table]:
             raise NotFound(f"{nothing} table=`{table}`")
         missing = [each for each in columns if each not in found[table]]
         if missing:
             where = f"table=`{table}` column=`{missing[0]}`"
-            raise Unsupported(f"the tables are those of another saver. {where}")
+            raise Unsupported(f"the tables have another layout than LangGraph's savers. {where}")

@@ -1,4 +1,4 @@
-"""The tables of `SqliteSaver`, read and never written."""
+"""The tables of `SqliteSaver`, opened read-only."""
 
 import os
 import sqlite3
@@ -10,9 +10,8 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from limpet.backends.sqlite.errors import translated
 from limpet.compat.langgraph.migrate.importing import CheckpointRow, Typed, WriteRow, check_columns
-from limpet.errors import NotFound
+from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 
 _WAIT_S = 30.0
 _ESCAPE = "surrogateescape"
@@ -22,9 +21,9 @@ _COLUMNS = {
     "writes": ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type"),
 }
 
-# Names are bound as bytes and cast: text in the file may be none, and is found nevertheless.
+# Names are bound as bytes and cast: text in the file need not be valid UTF-8.
 
-# The thread that follows one, in the order of the keys: both tables begin with it.
+# The next thread in the order of the primary keys.
 _NEXT_THREAD = """
 SELECT min(thread_id) FROM (
     SELECT * FROM (
@@ -54,12 +53,8 @@ SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, val
  ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
 """
 
-# As the table was before 3.1 of the package.
-_WRITES_WITHOUT_PATH = """
-SELECT checkpoint_ns, checkpoint_id, task_id, '', idx, channel, type, value
-  FROM writes WHERE thread_id = CAST(? AS TEXT)
- ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
-"""
+# The table had no such column before 3.1 of the package.
+_WRITES_WITHOUT_PATH = _WRITES.replace("task_path", "''")
 
 _SENDS = """
 SELECT type, value FROM writes
@@ -69,7 +64,7 @@ SELECT type, value FROM writes
 """
 
 
-class SqliteTables:
+class SqliteSaverTables:
     """The tables in one file."""
 
     def __init__(self, path: str, conn: sqlite3.Connection) -> None:
@@ -86,7 +81,6 @@ class SqliteTables:
         return found
 
     def threads(self, prefix: str) -> Iterator[str]:
-        """Yield the ids of the threads that begin with a prefix, in text order."""
         last: str | None = None
         while True:
             start = prefix if last is None else last
@@ -97,40 +91,36 @@ class SqliteTables:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Return a context in which all that is read is of one moment. Writers do not wait."""
-        with self._told():
+        with self._translated():
             self._conn.execute("BEGIN")
         try:
             yield
         finally:
-            with self._told():
+            with self._translated():
                 self._conn.execute("ROLLBACK")
 
     def writes(self, thread_id: str) -> Iterator[WriteRow]:
-        """Yield what the tasks of a thread wrote."""
         for row in self._rows(self._writes, thread_id):
             yield WriteRow._make((*row[:-2], row[-2:]))
 
     def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
-        """Yield the checkpoints of a thread."""
         for row in self._rows(_CHECKPOINTS, thread_id):
             yield CheckpointRow._make((*row[:-2], _load(row[-2:])))
 
     def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
-        """Return what waits on a checkpoint to be sent."""
         return [*self._rows(_SENDS, thread_id, namespace, checkpoint_id, TASKS)]
 
     def _rows(self, query: str, *names: str | None) -> Iterator[Any]:
         bound = [None if each is None else each.encode("utf-8", _ESCAPE) for each in names]
-        with self._told(), closing(self._conn.execute(query, bound)) as rows:
+        with self._translated(), closing(self._conn.execute(query, bound)) as rows:
             yield from rows
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as cause:
-            raise translated(self._path, cause) from cause
+            raise _our_error(self._path, cause) from cause
 
 
 def _load(value: Typed) -> Callable[[SerializerProtocol], Any]:
@@ -138,28 +128,27 @@ def _load(value: Typed) -> Callable[[SerializerProtocol], Any]:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[SqliteTables]:
-    """Open the tables of a file until the block ends."""
+def opened(path: str) -> Iterator[SqliteSaverTables]:
     if not os.path.isfile(path):
-        raise NotFound(f"there is no such file. path=`{path}`")
+        raise NotFound(f"the file does not exist. path=`{path}`")
     with closing(_connected(path)) as conn:
-        yield SqliteTables(path, conn)
+        yield SqliteSaverTables(path, conn)
 
 
 def _connected(path: str) -> sqlite3.Connection:
     try:
         return _connection(path, "mode=ro")
     except sqlite3.OperationalError as cause:
-        # Where nothing can be created beside it, a file is only read as one that never changes.
-        # That would pass over what a writer left in the log.
+        # In a read-only folder SQLite opens a database in WAL mode only as immutable. That would
+        # skip what is still in the log.
         if _has_log(path):
-            raise translated(path, cause) from cause
+            raise _our_error(path, cause) from cause
     except sqlite3.Error as cause:
-        raise translated(path, cause) from cause
+        raise _our_error(path, cause) from cause
     try:
         return _connection(path, "mode=ro&immutable=1")
     except sqlite3.Error as cause:
-        raise translated(path, cause) from cause
+        raise _our_error(path, cause) from cause
 
 
 def _has_log(path: str) -> bool:
@@ -172,7 +161,7 @@ def _has_log(path: str) -> bool:
 def _connection(path: str, options: str) -> sqlite3.Connection:
     url = f"{Path(path).as_uri()}?{options}"
     conn = sqlite3.connect(url, uri=True, timeout=_WAIT_S, isolation_level=None)
-    # Text that is none is refused where it stands, instead of ending the import.
+    # Invalid UTF-8 is refused in its row, instead of ending the import.
     conn.text_factory = lambda text: text.decode("utf-8", _ESCAPE)
     try:
         conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -180,3 +169,16 @@ def _connection(path: str, options: str) -> sqlite3.Connection:
         conn.close()
         raise
     return conn
+
+
+def _our_error(path: str, cause: sqlite3.Error) -> LimpetError:
+    name = getattr(cause, "sqlite_errorname", "unknown")
+    where = f"path=`{path}` sqlite=`{name}`"
+    match getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_INTERNAL) & 0xFF:
+        case sqlite3.SQLITE_NOTADB:
+            return InvalidInput(f"the file is not a SQLite database. {where}")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:
+            return Corrupt(f"the database is damaged. {where}")
+        case sqlite3.SQLITE_READONLY:
+            return Unavailable(f"the folder is read-only: copy the file elsewhere. {where}")
+    return Unavailable(f"SQLite cannot read the file. {where}")

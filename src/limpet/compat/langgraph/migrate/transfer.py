@@ -1,13 +1,11 @@
-"""Threads from the tables of LangGraph's own savers: `SqliteSaver` and `PostgresSaver`.
+"""`import_sqlite` and `import_postgres`: threads from LangGraph's own savers.
 
-Synchronous, for either face of a store; from async code `await store.run(lambda store: …)`. Every
-checkpoint comes with its id, parent, metadata, values and versions, and with what tasks wrote, in
-all namespaces: `LimpetSaver` then answers as the other saver does, and a graph goes on where it
-was left. What is there already is replaced by the same, so that an import may be repeated, or taken
-up again after it was stopped. What cannot be carried over is told, and does not stop the rest.
+Synchronous, for a `Store` or an `AsyncStore`; from async code `await store.run(lambda store: …)`.
+Every checkpoint is imported with its id, parent, metadata, values, versions and pending writes, in
+all namespaces: a graph continues where it stopped. An import may be repeated, also after it was
+interrupted. What cannot be imported is reported, and does not stop the rest.
 
-Nothing is changed in the tables, which may be in use: each thread is read as it is at one moment.
-One checkpoint is in memory at a time.
+The tables are only read and may be in use: each thread is read in one transaction.
 """
 
 import os
@@ -19,8 +17,8 @@ from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import check_prefix
 from limpet.compat.langgraph.allowed import Allow
 from limpet.compat.langgraph.migrate import sqlite
-from limpet.compat.langgraph.migrate.importing import Import, Tables
-from limpet.compat.langgraph.migrate.strict import strict
+from limpet.compat.langgraph.migrate.checked_serde import checked
+from limpet.compat.langgraph.migrate.importing import SaverTables, TableImport
 from limpet.compat.langgraph.saver import LimpetSaver
 from limpet.compat.wire import Transfer, folder_of
 from limpet.errors import Unsupported
@@ -37,17 +35,17 @@ def import_sqlite(
     """Bring the threads whose ids begin with `prefix` into a store; count the checkpoints.
 
     `path` is the file of a `SqliteSaver` or an `AsyncSqliteSaver`, of any version that has a table
-    of writes. As with `LimpetSaver`, classes of your own must be listed in `allow`: what the
-    file names is never imported or called otherwise. `serde` is the serializer that the values
-    were saved with, as one that encrypts; they are stored through it again.
+    of writes. As with `LimpetSaver`, your own classes must be listed in `allow`: no other class
+    that the file names is imported or called. `serde` is the serializer that the values were saved
+    with, such as one that encrypts; they are stored through it again.
 
-    A checkpoint that holds something refused is skipped, and told (`snapshot_skipped`), and so is
-    all that a task wrote if a part of it is refused (`writes_skipped`): LangGraph runs it again.
+    A checkpoint with a value that is refused is skipped and reported (`snapshot_skipped`). If a
+    write of a task is refused, all of that task are (`writes_skipped`): LangGraph runs it again.
 
     Raises:
-        NotFound: there is no such file, or none of the tables is in it.
-        InvalidInput: it is no database of SQLite.
-        Unsupported: the tables are those of another saver.
+        NotFound: the file does not exist, or a table is missing.
+        InvalidInput: the file is not a SQLite database.
+        Unsupported: the tables have another layout.
     """
     check_prefix(prefix)
     listed = list(allow)
@@ -65,14 +63,14 @@ def import_postgres(
 ) -> Transfer:
     """Do what `import_sqlite` does, for the tables of a `PostgresSaver`.
 
-    `url` is what that saver was given: `postgresql://user@host/database`, or what else libpq takes.
-    The store may be in the same database. The transactions cannot write, and the role need not.
+    `url` is `postgresql://user@host/database`, or another connection string of libpq. The store may
+    be in the same database. The transactions are read-only, and SELECT is all the role needs.
 
     Raises:
-        NotFound: none of the tables is in the database, or not on the search path.
-        InvalidInput: the URL is not understood.
+        NotFound: a table is missing, or not on the search path.
+        InvalidInput: the URL is not valid.
         Unavailable: the server did not answer.
-        Unsupported: the tables are those of another saver, or psycopg is not installed.
+        Unsupported: the tables have another layout, or psycopg is not installed.
     """
     check_prefix(prefix)
     listed = list(allow)
@@ -86,10 +84,10 @@ def import_postgres(
 
 def _imported(
     store: Store | AsyncStore,
-    tables: Tables,
+    tables: SaverTables,
     prefix: str,
     allow: Iterable[type | tuple[str, ...]],
     serde: SerializerProtocol | None,
 ) -> Transfer:
     saver = LimpetSaver(store, serde=serde, allow=allow)
-    return Import(tables, saver, strict(serde, allow)).threads(prefix)
+    return TableImport(tables, saver, checked(serde, allow)).threads(prefix)

@@ -1,4 +1,4 @@
-"""How a value that is not JSON stands in JSON: an object whose first key says what it is.
+"""How values that are not JSON are stored: as an object whose first key is a tag.
 
 | in Python                               | stored                                               |
 |-----------------------------------------|------------------------------------------------------|
@@ -19,7 +19,7 @@
 | dataclass, pydantic model, ...          | `{"$object": "module:Name", "fields": {...}}`        |
 | anything else                           | `{"$serde": ["msgpack", "<base64>", "module:Name"]}` |
 
-With a serializer that is not LangGraph's own, as one that encrypts, each value is
+With a serializer that is not LangGraph's own, such as one that encrypts, each value is
 `{"$sealed": [type, "<base64>"]}`, lists item by item.
 """
 
@@ -61,28 +61,24 @@ SEQUENCES: dict[type, str] = {
 UNORDERED = frozenset((set, frozenset))
 SEQUENCE_OF = {tag: kind for kind, tag in SEQUENCES.items()}
 
-MARK = b'{"$'
-"""What stands in encoded JSON exactly where such an object begins: in a text it is escaped."""
+TAG_PREFIX = b'{"$'
+"""Where a tagged object begins in encoded JSON, and nowhere else: in a string it is escaped."""
 
 
-def written_name(name: object) -> bytes:
-    """Return the name of a channel, or of another member, as JSON."""
+def encoded_name(name: object) -> bytes:
     try:
         if type(name) is str:
             return orjson.dumps(name)
     except TypeError:
-        pass  # it holds what no text can
-    raise InvalidInput(f"the name of a channel must be text. name=`{name!a}`")
+        pass  # lone surrogates
+    raise InvalidInput(f"the name of a channel must be valid text. name=`{name!a}`")
 
 
-def written_moment(value: Any) -> tuple[str, Any] | None:
-    """Return the tag and the text of a time or a Decimal; None if it is none of them.
-
-    Only of those very classes, and only what is read back as the same.
-    """
+def encoded_moment(value: Any) -> tuple[str, Any] | None:
+    """Return tag and text of a date, time or Decimal; None for others, also for subclasses."""
     kind = type(value)
-    if kind is datetime and _is_known(value.tzinfo):
-        return DATETIME, _written_datetime(value)
+    if kind is datetime and _is_known_zone(value.tzinfo):
+        return DATETIME, _encoded_datetime(value)
     if kind is date:
         return DATE, value.isoformat()
     if kind is time and value.tzinfo is None:
@@ -94,39 +90,44 @@ def written_moment(value: Any) -> tuple[str, Any] | None:
     return None
 
 
-def _is_known(zone: Any) -> bool:
+def _is_known_zone(zone: Any) -> bool:
     if type(zone) is ZoneInfo:
-        return isinstance(zone.key, str)  # one that was read from a file has no name
+        return isinstance(zone.key, str)  # a zone that was read from a file has no key
     return zone is None or type(zone) is timezone
 
 
-def _written_datetime(value: datetime) -> Any:
+def _encoded_datetime(value: datetime) -> Any:
     zone = value.tzinfo
     name = None
     if isinstance(zone, ZoneInfo):
         name = zone.key
     elif isinstance(zone, timezone):
-        _, *names = zone.__getinitargs__()  # type: ignore[attr-defined]
-        name = names[0] if names else None
+        name = _given_name(zone)
     if name is None and not value.fold:
         return value.isoformat()
     return [value.isoformat(), type(zone) is ZoneInfo, name, value.fold]
 
 
-def read_moment(tag: str, written: Any) -> Any:
-    """Return what `written_moment` wrote, or raise Corrupt."""
+def _given_name(zone: Any) -> str | None:
+    # `tzname` would make a name up where none was given.
+    _, *names = zone.__getinitargs__()
+    return names[0] if names else None
+
+
+def decoded_moment(tag: str, written: Any) -> Any:
+    """Return what `encoded_moment` wrote, or raise Corrupt."""
     try:
         return _READERS[tag](written)
     except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as cause:
-        raise Corrupt(f"a stored value makes no sense. tag=`{tag}`") from cause
+        raise Corrupt(f"a stored value is malformed. tag=`{tag}`") from cause
 
 
 def _read_datetime(written: Any) -> datetime:
     if isinstance(written, str):
         return datetime.fromisoformat(written)
-    text, is_place, name, fold = written
+    text, is_zone_info, name, fold = written
     moment = datetime.fromisoformat(text).replace(fold=fold)
-    if is_place:
+    if is_zone_info:
         return moment.replace(tzinfo=ZoneInfo(name))
     offset = moment.utcoffset()
     return (

@@ -1,0 +1,39 @@
+"""The private names of other packages that we use, in one place.
+
+`tests/compat/langgraph/test_upstream.py` says which of them moved, after an upgrade.
+"""
+
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel
+
+__all__ = ["DELTA_SNAPSHOT", "SAFE_MSGPACK_TYPES", "SETTERS", "allowed_modules", "allows_all"]
+
+DELTA_SNAPSHOT = ("langgraph.checkpoint.serde.types", "_DeltaSnapshot")
+"""Module and name of the class of values that a delta channel stores now and then."""
+
+
+def allowed_modules(serde: Any) -> set[tuple[str, ...]]:
+    """Return the classes that LangGraph's serializer was told to allow, as (module, name)."""
+    found = getattr(serde, "_allowed_msgpack_modules", None)
+    return found if isinstance(found, set) else set()
+
+
+def allows_all(serde: JsonPlusSerializer) -> bool:
+    """Return whether the serializer imports and calls whatever stored bytes name."""
+    return getattr(serde, "_allowed_msgpack_modules", None) is True
+
+
+class ModelSetters(NamedTuple):
+    """Set the parts of a pydantic model without validating them."""
+
+    fields: Any
+    fields_set: Any
+    extras: Any
+    private: Any
+
+
+_SLOTS = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+SETTERS = ModelSetters(*(BaseModel.__dict__[name].__set__ for name in _SLOTS))

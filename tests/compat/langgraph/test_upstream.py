@@ -1,0 +1,46 @@
+"""The private names of LangGraph and pydantic that we use are where we expect them."""
+
+import importlib
+
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel
+
+from limpet.compat.langgraph import upstream
+
+
+def test_the_allow_list_of_the_serializer_is_found() -> None:
+    hint = "JsonPlusSerializer._allowed_msgpack_modules moved: see upstream.allowed_modules"
+    listed = [("shop", "Order")]
+    assert upstream.allowed_modules(JsonPlusSerializer(allowed_msgpack_modules=listed)), hint
+    assert not upstream.allowed_modules(JsonPlusSerializer(allowed_msgpack_modules=None)), hint
+    assert upstream.allows_all(JsonPlusSerializer(allowed_msgpack_modules=True)), hint
+    assert not upstream.allows_all(JsonPlusSerializer(allowed_msgpack_modules=None)), hint
+
+
+def test_the_safe_types_are_pairs_of_names() -> None:
+    hint = "langgraph.checkpoint.serde._msgpack.SAFE_MSGPACK_TYPES has another form"
+    assert ("datetime", "datetime") in upstream.SAFE_MSGPACK_TYPES, hint
+    assert {len(each) for each in upstream.SAFE_MSGPACK_TYPES} == {2}, hint
+
+
+def test_the_class_of_delta_snapshots_is_found() -> None:
+    module, name = upstream.DELTA_SNAPSHOT
+    assert hasattr(importlib.import_module(module), name), f"{module}.{name} moved"
+
+
+def test_the_extension_codes_are_those_that_an_import_checks() -> None:
+    codes = {name: each for name, each in vars(jsonplus).items() if name.startswith("EXT_")}
+    assert sorted(codes.values()) == list(range(8)), f"migrate/checked_serde.py: {codes}"
+
+
+def test_a_model_is_made_of_its_parts() -> None:
+    class Model(BaseModel):
+        number: int
+
+    made = object.__new__(Model)
+    upstream.SETTERS.fields(made, {"number": 1})
+    upstream.SETTERS.fields_set(made, {"number"})
+    upstream.SETTERS.extras(made, None)
+    upstream.SETTERS.private(made, None)
+    assert made == Model(number=1), "pydantic keeps the parts of a model elsewhere"
