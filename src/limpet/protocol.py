@@ -7,7 +7,7 @@ and can be replayed. Each docstring below is a promise that `limpet.testing.conf
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from limpet.model import (
     ANY,
@@ -24,21 +24,19 @@ from limpet.model import (
     Stats,
 )
 
-# What can be watched, and how an engine tells that it may have changed.
-
 
 class Target(NamedTuple):
-    """One thing that can be watched: what a scope shows, or (with an id) one snapshot of it."""
+    """One thing that can be watched: the head of a scope or, with an id, one snapshot of it."""
 
     scope: ScopeKey
     id: str | None = None
 
 
 class Topic(NamedTuple):
-    """What somebody watches: one target, or everything in sessions.
+    """What a subscription watches: one target, or all heads in some sessions.
 
-    Without a target it is what all scopes show whose session is `session_id`, or begins with
-    `prefix`; with `id` it is the snapshot of that id, in whatever scope of them.
+    The sessions are `session_id`, or all that begin with `prefix`. With `id` it is the snapshot
+    with that id, in any scope of them.
     """
 
     target: Target | None = None
@@ -47,34 +45,38 @@ class Topic(NamedTuple):
     id: str | None = None
 
 
-class Listener(Protocol):
-    """Hears that something may have changed, in this process or another.
+T_contra = TypeVar("T_contra", contravariant=True)
 
-    One thread uses it; only `wake` may be called from others.
+
+class Listener(Protocol[T_contra]):
+    """Reports that something may have changed, in this process or another.
+
+    An engine's listener follows topics and reports session ids; a bucket's follows prefixes of keys
+    and reports keys. One thread uses it; only `wake` may be called from others.
     """
 
-    def follow(self, topics: Collection[Topic]) -> None:
+    def follow(self, topics: Collection[T_contra]) -> None:
         """Listen for these from now on: what changes after this returns ends a `wait`."""
         ...
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Wait until something may have changed; return the sessions in which it may have.
+    def wait(self, *, active: bool) -> frozenset[str] | None:
+        """Wait until something may have changed; return where.
 
-        None stands for all of them. No sessions: somebody called `wake`. It may be wrong in one
-        way only, by naming too much: whoever polls does so for ever. `lively` says that the last
-        look at the topics found something new.
+        None stands for everywhere; an empty set means that `wake` was called. It may report too
+        much, never too little: what it cannot observe it reports at intervals. `active` says that
+        the caller found a change after the last wait, so that a poller polls sooner.
 
         Raises:
-            Unavailable: nothing is heard any more; listen anew.
+            Unavailable: nothing more will be reported; call `listen` again.
         """
         ...
 
     def wake(self) -> None:
-        """End the wait that is under way, or the next one."""
+        """End the current wait, or the next one."""
         ...
 
     def close(self) -> None:
-        """Let go of everything held."""
+        """Release everything held. May be repeated."""
         ...
 
 
@@ -395,15 +397,15 @@ class Backend(Protocol):
         """
         ...
 
-    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
-        """Return the revision of each target, None where there is nothing: what a look costs.
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
+        """Return the revision of each target, None where there is none. This is what a poll costs.
 
-        Damage is not noticed here, and one target that cannot be told does not stop the others.
+        Damage need not be noticed here, and one damaged target does not stop the others.
         """
         ...
 
-    def listen(self) -> Listener:
-        """Begin to hear of changes."""
+    def listen(self) -> Listener[Topic]:
+        """Begin to listen for changes."""
         ...
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:

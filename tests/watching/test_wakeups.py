@@ -46,7 +46,7 @@ class StrictListener:
         self._topics = list(topics)
         self._scheduler.switch()
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
+    def wait(self, *, active: bool) -> frozenset[str] | None:
         said = self._said.get()
         return frozenset() if said is None else frozenset({said})
 
@@ -111,7 +111,7 @@ class Stepped:
         if self.is_flaky and fails and self._scheduler.chance.random() < 0.1:
             raise Unavailable("an outage")
 
-    def listen(self) -> Listener:
+    def listen(self) -> Listener[Topic]:
         clock = self._scheduler.clock
         self._step("listen")
         if self._kind == "told":
@@ -142,7 +142,7 @@ class Run:
             monkeypatch.setattr(queues, "SimpleQueue", lambda: FakeQueue(scheduler))
         self.backend = Stepped(scheduler, kind)
         tools = Tools(draw=draw, clock=scheduler.clock, state_bytes_max=10**6, workers=1)
-        opened = Opened(lambda: self.backend, tools)  # type: ignore[arg-type, return-value]
+        opened = Opened(lambda: self.backend, tools)
         opened.open()
         self.store = Store(opened)
         self.last: dict[str, str] = {}
@@ -233,16 +233,16 @@ def test_the_test_finds_topics_that_are_polled_before_they_are_followed(
 ) -> None:
     """What changes between the poll and `follow` would be missed."""
 
-    def follow_late(hub: Any) -> None:
-        for watched in hub._topics.values():
-            watched.is_followed = True
+    def follow_late(dispatcher: Any) -> None:
+        for state in dispatcher._topics.values():
+            state.is_followed = True
 
-    def wait(hub: Any, lively: bool) -> frozenset[str] | None:
-        hub._listener.follow(dict(hub._topics))
-        return hub._listener.wait(lively=lively)  # type: ignore[no-any-return]
+    def wait(dispatcher: Any, active: bool) -> frozenset[str] | None:
+        dispatcher._listener.follow(dict(dispatcher._topics))
+        return dispatcher._listener.wait(active=active)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(watching.Hub, "_follow", follow_late)
-    monkeypatch.setattr(watching.Hub, "_wait", wait)
+    monkeypatch.setattr(watching.Dispatcher, "_follow", follow_late)
+    monkeypatch.setattr(watching.Dispatcher, "_wait", wait)
     with pytest.raises(AssertionError, match="a change was missed"):
         _find("strict", monkeypatch)
 

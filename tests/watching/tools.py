@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from limpet import SnapshotInfo, Store
-from limpet.api.watching import Hub
+from limpet.api.watching import Dispatcher
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 
@@ -116,9 +116,9 @@ def handles() -> int:
 
 
 def watchers(store: Store) -> int:
-    """Return how many watch in this process, by this store."""
-    hubs = [each for each in store.driver.opened._companions.values() if isinstance(each, Hub)]
-    return sum(len(each.watchers) for hub in hubs for each in list(hub._topics.values()))
+    """Return how many subscriptions this store has."""
+    dispatcher = store.driver.opened.service(Dispatcher)
+    return sum(len(each.subscriptions) for each in list(dispatcher._topics.values()))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
-from limpet.api.opened import Address
+from limpet.api.opened import ScopeBase
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
@@ -26,7 +26,7 @@ from limpet.model import (
 from limpet.protocol import Claim, Target, Topic
 
 
-class AsyncScope(Address):
+class AsyncScope(ScopeBase):
     """Async twin of `Scope`."""
 
     def __init__(self, driver: AsyncDriver, key: ScopeKey) -> None:
@@ -281,7 +281,7 @@ class AsyncScope(Address):
     async def _claimed(
         self, claim: Claim, wait_s: float, patient: bool
     ) -> AsyncIterator["AsyncLease"]:
-        renewals = self.driver.opened.companion(leases.Renewals)
+        renewals = self.driver.opened.service(leases.Renewals)
         try:
             verb = leases.claim(self._tools, claim, wait_s, patient=patient)
             term = await self.driver.drive(verb)

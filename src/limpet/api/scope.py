@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import Driver
-from limpet.api.opened import Address
+from limpet.api.opened import ScopeBase
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
@@ -26,7 +26,7 @@ from limpet.model import (
 from limpet.protocol import Claim, Target, Topic
 
 
-class Scope(Address):
+class Scope(ScopeBase):
     """One line of state inside a session."""
 
     def __init__(self, driver: Driver, key: ScopeKey) -> None:
@@ -365,7 +365,7 @@ class Scope(Address):
 
     @contextmanager
     def _claimed(self, claim: Claim, wait_s: float, patient: bool) -> Iterator["Lease"]:
-        renewals = self.driver.opened.companion(leases.Renewals)
+        renewals = self.driver.opened.service(leases.Renewals)
         try:
             verb = leases.claim(self._tools, claim, wait_s, patient=patient)
             term = self.driver.drive(verb)

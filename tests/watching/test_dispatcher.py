@@ -1,4 +1,4 @@
-"""One hub for all who watch a store in one process: many of them, and those who behave badly."""
+"""One dispatcher for all who watch a store in one process: a thousand, and some that fail."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ import pytest
 
 import limpet
 from limpet import AsyncStore, Store
-from limpet.api.watching import Watcher
+from limpet.api.watching import Subscription
 from tests.waiting import until
 from tests.watching.tools import FACES, WAIT_S_MAX, Watching, nothing_left, on, watchers
 
@@ -22,14 +22,14 @@ ENGINES = ("sqlite", "directory", "postgres")
 def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often watchers were woken, by the session that they watch."""
     told: Counter[str] = Counter()
-    real = Watcher._call
+    real = Subscription._call
 
-    def call(watcher: Watcher) -> None:
-        assert watcher.topic.target is not None
-        told[watcher.topic.target.scope.session_id] += 1
-        real(watcher)
+    def call(subscription: Subscription) -> None:
+        assert subscription.topic.target is not None
+        told[subscription.topic.target.scope.session_id] += 1
+        real(subscription)
 
-    monkeypatch.setattr(Watcher, "_call", call)
+    monkeypatch.setattr(Subscription, "_call", call)
     return told
 
 
@@ -117,7 +117,7 @@ def test_the_thread_ends_when_nobody_watches_any_more(
     monkeypatch.setattr("limpet.api.watching._LINGER_S", 0.1)
     before = set(threading.enumerate())
     assert list(store.scope("s").watch(timeout_s=0.05)) == []
-    until(lambda: not [t for t in set(threading.enumerate()) - before if "hub" in t.name])
+    until(lambda: not [t for t in set(threading.enumerate()) - before if "watch" in t.name])
     saved = store.scope("s").save({"n": 1})
     assert list(store.scope("s").watch(timeout_s=0.3)) == [saved]
 
