@@ -66,8 +66,7 @@ class Scope(ScopeBase):
             head: make it the head. With `head=False` it is only kept.
             overwrite: replace an existing snapshot with this id. Its place in history, its
                 `created_at` and the head stay as they are.
-            status: a short text to filter by.
-            labels: short texts to filter by.
+            status, labels: short texts to filter by.
             metadata: any JSON to store with the state and list without it.
             created_at: when it was made, for imports; it does not affect the order of history.
             forked_from: the snapshot that this one was copied from.
