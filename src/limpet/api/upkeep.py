@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Walk, Work
+from limpet.api.verbs import Steps, Walk, Work, check_optional_id, each_scope
 from limpet.core import codec, ids, limits
 from limpet.core.retention import check_retention
 from limpet.errors import Corrupt
-from limpet.model import JSON, Finding, Pruned, ScopeKey, Stats
+from limpet.model import Finding, Pruned, ScopeKey, Stats
 from limpet.protocol import Backend, Query
 
 _LARGEST = 10
@@ -60,8 +60,7 @@ _Page = tuple[int, Pruned, int | None]
 
 def stats(session_id: str | None) -> Work[Stats]:
     """Count what a store or a session holds, and name its largest parts."""
-    if session_id is not None:
-        session_id = limits.check_id("session_id", session_id)
+    session_id = check_optional_id("session_id", session_id)
 
     def work(backend: Backend) -> Stats:
         found = backend.read_stats(session_id, limit=_LARGEST)
@@ -75,29 +74,20 @@ def stats(session_id: str | None) -> Work[Stats]:
 def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], ...]:
     """Return the largest top-level keys in the heads of a session."""
     largest: list[tuple[int, str]] = []
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id, kind=None, prefix="", after=after, limit=limits.PAGE_ITEMS_MAX
-        )
-        for scope in page:
-            for state in _head_states(backend, scope.key):
-                if isinstance(state, dict):
-                    sizes = [
-                        (len(codec.encode(value)), f"{scope.key.scope_id}:{key}")
-                        for key, value in state.items()
-                    ]
-                    largest = heapq.nlargest(_LARGEST, largest + sizes)
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return tuple((name, size) for size, name in largest)
-        after = page[-1].key
-
-
-def _head_states(backend: Backend, scope: ScopeKey) -> list[JSON]:
-    try:
-        return [codec.decode(body) for _, body in backend.read_snapshots(scope, [None])]
-    except Corrupt:
-        return []  # `check` reports it
+    for scope in each_scope(backend, session_id=session_id):
+        try:
+            found = backend.read_snapshots(scope.key, [None])
+        except Corrupt:
+            continue  # `check` reports it
+        for _, body in found:
+            state = codec.decode(body)
+            if isinstance(state, dict):
+                sizes = [
+                    (len(codec.encode(value)), f"{scope.key.scope_id}:{key}")
+                    for key, value in state.items()
+                ]
+                largest = heapq.nlargest(_LARGEST, largest + sizes)
+    return tuple((name, size) for size, name in largest)
 
 
 def check(*, repair: bool) -> Walk[Finding]:

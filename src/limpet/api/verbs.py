@@ -7,7 +7,7 @@ results is a *walk*: a generator of work, each of which returns one page. Nothin
 two steps or two pages.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -79,8 +79,7 @@ def snapshot_of(found: Found) -> Snapshot:
 
 def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
     """Read one snapshot with its state; None asks for the head."""
-    if snapshot_id is not None:
-        snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = check_optional_id("id", snapshot_id)
 
     def work(backend: Backend) -> Snapshot | None:
         found = backend.read_snapshots(scope, [snapshot_id])
@@ -108,8 +107,7 @@ def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
 
 def info(scope: ScopeKey, snapshot_id: str | None) -> Work[SnapshotInfo | None]:
     """Read one snapshot without its state; None asks for the head."""
-    if snapshot_id is not None:
-        snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = check_optional_id("id", snapshot_id)
     return lambda backend: backend.read_info(scope, snapshot_id)
 
 
@@ -128,6 +126,17 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
         last = page[-1]
         if remaining is not None:
             remaining -= len(page)
+
+
+def _text_pages(
+    fetch: Callable[[Backend, str, int], list[str]], after: str | None, limit: int | None
+) -> Walk[str]:
+    """Walk a listing in text order, from `after` on."""
+    start = "" if after is None else check_prefix(after, "after")
+    return pages(
+        lambda backend, last, count: fetch(backend, last or start, count),
+        limit=limits.check_count("limit", limit),
+    )
 
 
 def history(
@@ -161,21 +170,17 @@ def history(
 
 def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
     """Walk kept ids in text order."""
-    limit = limits.check_count("limit", limit)
-    start = "" if after is None else check_prefix(after, "after")
-    return pages(
-        lambda backend, last, count: backend.list_ids(scope, after=last or start, limit=count),
-        limit=limit,
+    return _text_pages(
+        lambda backend, last, count: backend.list_ids(scope, after=last, limit=count), after, limit
     )
 
 
 def noted_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
     """Walk the snapshot ids that have notes."""
-    limit = limits.check_count("limit", limit)
-    start = "" if after is None else check_prefix(after, "after")
-    return pages(
-        lambda backend, last, count: backend.list_noted(scope, after=last or start, limit=count),
-        limit=limit,
+    return _text_pages(
+        lambda backend, last, count: backend.list_noted(scope, after=last, limit=count),
+        after,
+        limit,
     )
 
 
@@ -233,34 +238,30 @@ def topic(session_id: str | None, snapshot_id: str | None, prefix: str) -> Topic
     if session_id is not None and snapshot_id is not None:
         raise InvalidInput("give session_id or snapshot_id, not both")
     return Topic(
-        session_id=None if session_id is None else limits.check_id("session_id", session_id),
-        id=None if snapshot_id is None else limits.check_id("snapshot_id", snapshot_id),
+        session_id=check_optional_id("session_id", session_id),
+        id=check_optional_id("snapshot_id", snapshot_id),
         prefix=check_prefix(prefix),
     )
 
 
 def scope_topic(scope: ScopeKey, snapshot_id: str | None) -> Topic:
     """Return the topic of `Scope.watch`: the head, or one snapshot."""
-    return Topic(Target(scope, None if snapshot_id is None else limits.check_id("id", snapshot_id)))
+    return Topic(Target(scope, check_optional_id("id", snapshot_id)))
 
 
 def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
     """Walk session ids in text order."""
-    limit = limits.check_count("limit", limit)
     prefix = check_prefix(prefix)
-    start = "" if after is None else check_prefix(after, "after")
-    return pages(
-        lambda backend, last, count: backend.list_sessions(
-            prefix=prefix, after=last or start, limit=count
-        ),
-        limit=limit,
+    return _text_pages(
+        lambda backend, last, count: backend.list_sessions(prefix=prefix, after=last, limit=count),
+        after,
+        limit,
     )
 
 
 def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[ScopeInfo]:
     """Walk scopes with their heads, by session, kind and scope id."""
-    if session_id is not None:
-        session_id = limits.check_id("session_id", session_id)
+    session_id = check_optional_id("session_id", session_id)
     if kind is not None:
         kind = limits.check_scope("s", "s", kind).kind
     prefix = check_prefix(prefix)
@@ -274,6 +275,25 @@ def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[Sco
         ),
         limit=None,
     )
+
+
+def each_scope(
+    backend: Backend, *, session_id: str | None, prefix: str = ""
+) -> Iterator[ScopeInfo]:
+    """Yield all scopes of a session, or of sessions with a prefix, inside one work."""
+    after: ScopeKey | None = None
+    while True:
+        page = backend.list_scopes(
+            session_id=session_id,
+            kind=None,
+            prefix=prefix,
+            after=after,
+            limit=limits.PAGE_ITEMS_MAX,
+        )
+        yield from page
+        if len(page) < limits.PAGE_ITEMS_MAX:
+            return
+        after = page[-1].key
 
 
 def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
@@ -350,6 +370,11 @@ def set_note(
 def _once(work: Work[T]) -> Steps[T]:
     result: T = yield work
     return result
+
+
+def check_optional_id(name: str, value: str | None) -> str | None:
+    """Check an id that may be None."""
+    return None if value is None else limits.check_id(name, value)
 
 
 def check_prefix(value: object, name: str = "prefix") -> str:

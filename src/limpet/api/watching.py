@@ -16,9 +16,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from limpet.api.opened import Opened, start_thread
+from limpet.api.verbs import each_scope
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
-from limpet.core import limits
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Listener, Query, Target, Topic
@@ -122,21 +122,10 @@ class Current(NamedTuple):
     error: LimpetError | None = None
 
 
-def read_target(backend: Backend, target: Target, revision: str | None) -> Current:
-    """Return the current state of a target whose revision was just read."""
+def _read(read: Callable[[], list[SnapshotInfo]]) -> Current:
+    """Return the result of a read; an error other than Unavailable concerns this topic alone."""
     try:
-        info = None if revision is None else backend.read_info(*target)
-    except Unavailable:
-        raise
-    except LimpetError as error:
-        return Current([], False, error)
-    return Current([], False) if info is None else Current([info], True)
-
-
-def find_snapshot(backend: Backend, prefix: str, snapshot_id: str) -> Current:
-    """Return the last saved snapshot with this id, in any scope."""
-    try:
-        infos = backend.list_snapshots(Query(prefix=prefix, id=snapshot_id), limit=1)
+        infos = read()
     except Unavailable:
         raise
     except LimpetError as error:
@@ -144,22 +133,20 @@ def find_snapshot(backend: Backend, prefix: str, snapshot_id: str) -> Current:
     return Current(infos, bool(infos))
 
 
-def list_heads(backend: Backend, *, session_id: str | None, prefix: str) -> Current:
+def _read_target(backend: Backend, target: Target, revision: str | None) -> Current:
+    """Return the current state of a target whose revision was just read."""
+
+    def read() -> list[SnapshotInfo]:
+        info = None if revision is None else backend.read_info(*target)
+        return [] if info is None else [info]
+
+    return _read(read)
+
+
+def _list_heads(backend: Backend, *, session_id: str | None, prefix: str) -> Current:
     """Return the heads of a session, or of all sessions that begin with a prefix."""
-    heads: list[SnapshotInfo] = []
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id,
-            kind=None,
-            prefix=prefix,
-            after=after,
-            limit=limits.PAGE_ITEMS_MAX,
-        )
-        heads += [scope.head for scope in page if scope.head is not None]
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return Current(heads, bool(page) or after is not None)
-        after = page[-1].key
+    scopes = list(each_scope(backend, session_id=session_id, prefix=prefix))
+    return Current([scope.head for scope in scopes if scope.head is not None], bool(scopes))
 
 
 class _TopicState:
@@ -377,7 +364,7 @@ class Dispatcher:
             for (topic, target, state), revision in zip(chunk, revisions, strict=True):
                 if topic in new or state.revisions.get(target.scope) != revision:
                     try:
-                        changed |= state.publish(read_target(backend, target, revision))
+                        changed |= state.publish(_read_target(backend, target, revision))
                     except Unavailable:
                         # It must not hold up the others: it is read again by the next poll.
                         failed.add(topic)
@@ -388,17 +375,18 @@ class Dispatcher:
     ) -> Current:
         backend = self._opened.backend
         if topic.id is not None:
-            return find_snapshot(backend, topic.prefix, topic.id)
+            query = Query(prefix=topic.prefix, id=topic.id)
+            return _read(lambda: backend.list_snapshots(query, limit=1))
         if topic.session_id is not None:
-            return list_heads(backend, session_id=topic.session_id, prefix=topic.prefix)
+            return _list_heads(backend, session_id=topic.session_id, prefix=topic.prefix)
         # Many sessions: only those are listed in which something may have changed.
         if sessions is None or state.has_new():
             state.heads = {}
-            for info in list_heads(backend, session_id=None, prefix=topic.prefix).infos:
+            for info in _list_heads(backend, session_id=None, prefix=topic.prefix).infos:
                 state.heads.setdefault(info.session_id, []).append(info)
         for each in sessions or ():
             if each.startswith(topic.prefix):
-                state.heads[each] = list_heads(backend, session_id=each, prefix="").infos
+                state.heads[each] = _list_heads(backend, session_id=each, prefix="").infos
                 if not state.heads[each]:
                     del state.heads[each]
         infos = [info for heads in state.heads.values() for info in heads]
