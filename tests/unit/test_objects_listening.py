@@ -61,7 +61,7 @@ def bucket(
         remote.close()
         return
     if request.param == "polled":
-        monkeypatch.setattr(directory, "can_notify", lambda: False)
+        monkeypatch.setattr(directory, "rust_notify", lambda: None)
     yield folder(tmp_path / "store")
 
 
@@ -281,14 +281,30 @@ def test_a_wake_does_not_lengthen_the_pause(monkeypatch: pytest.MonkeyPatch) -> 
 # Where the system does not tell
 
 
+def test_watchfiles_has_what_is_used_of_it(tmp_path: Path) -> None:
+    """It is a private class of another package: this fails when a release moves or changes it."""
+    notify = listen.rust_notify()
+    assert notify is not None, "watchfiles._rust_notify.RustNotify has moved: folders are polled"
+    watch = notify([str(tmp_path)], False, False, 0, True, True)
+    stop = threading.Event()
+    assert watch.watch(16, 8, 50, stop) == "timeout"
+    (tmp_path / "file").touch()
+    assert (watchfiles.Change.added, str(tmp_path / "file")) in watch.watch(16, 8, 5000, stop)
+    (tmp_path / "file").unlink()
+    assert (listen._DELETED, str(tmp_path / "file")) in watch.watch(16, 8, 5000, stop)
+    stop.set()
+    assert watch.watch(16, 8, 5000, stop) == "stop"
+    watch.close()
+    assert watchfiles.Change.deleted == listen._DELETED
+
+
 def test_a_watcher_that_cannot_be_had_is_done_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object, **options: object) -> Iterator[Any]:
+    def refuse(*_: object) -> None:
         raise OSError("no room for another watch")
-        yield
 
-    monkeypatch.setattr(watchfiles, "watch", refuse)
+    monkeypatch.setattr(listen, "rust_notify", lambda: refuse)
     backend = engine(folder(tmp_path), poll_s=0.1)
     backend.commit(commit())
     watcher = Watcher(backend, Topic(Target(SCOPE)))

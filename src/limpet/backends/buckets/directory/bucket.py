@@ -44,7 +44,7 @@ from limpet.backends.buckets.directory.folders import (
     locked,
     parts_of,
 )
-from limpet.backends.buckets.directory.listen import FIRST_S, DirectoryListener, can_notify
+from limpet.backends.buckets.directory.listen import FIRST_S, DirectoryListener, rust_notify
 from limpet.backends.buckets.directory.listing import Leftover, Page, Sweeper
 from limpet.backends.buckets.protocol import KeyPrefix, Listed, Moved, Stored
 from limpet.backends.support.polling import Poller
@@ -123,7 +123,7 @@ class DirectoryBucket:
 
     def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
         """Use the notifications of the operating system, if there are any."""
-        if can_notify():
+        if rust_notify() is not None:
             return DirectoryListener(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
         return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
 

@@ -8,7 +8,7 @@ is found by the full poll every few seconds.
 """
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -19,11 +19,11 @@ from limpet.errors import Unavailable
 from limpet.protocol import Clock
 
 if TYPE_CHECKING:
-    from watchfiles import Change
+    from watchfiles._rust_notify import RustNotify
 
 FIRST_S: Final = 0.02  # the shortest interval of a poller
 _FULL_POLL_S = 5.0  # everything is reported as changed this often
-_STEP_MS = 8  # changes are reported after a step without others, or two steps
+_STEP_MS = 8  # changes are reported after a step without others, or after two steps
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
 _REPORT_ALL_POLL_S = 0.05
 _REPORT_ALL_S = 0.25  # how often everything is reported while a `report_all` prefix exists
@@ -32,16 +32,22 @@ _SETTLE_S_MAX = 0.25
 _REST = 4  # times as long as it took to replace the watch, it is not replaced again
 _FOLDERS_MAX = 4096  # in a folder that is watched; one with more is polled instead
 
-_Changes = set[tuple["Change", str]]
+_DELETED = 3  # watchfiles.Change.deleted
 
 
-def can_notify() -> bool:
-    """Return whether `watchfiles` is installed."""
+def rust_notify() -> "type[RustNotify] | None":
+    """Return the class of `watchfiles` that does the work; None if it is not installed.
+
+    It is private, and used only here. The public `watch()` ends when it is woken, so every new
+    subscription would start another watch; and with timeouts short enough to do without waking
+    it, it drops changes that arrive while one ends. If a release moves the class, folders are
+    polled, and `test_watchfiles_has_what_is_used_of_it` fails.
+    """
     try:
-        import watchfiles  # noqa: F401
+        from watchfiles._rust_notify import RustNotify
     except ImportError:
-        return False
-    return True
+        return None
+    return RustNotify
 
 
 class DirectoryListener:
@@ -53,7 +59,7 @@ class DirectoryListener:
         self._clock = clock
         self._poller = Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
         self._pid = os.getpid()
-        self._watch: Generator[_Changes, None, None] | None = None
+        self._watch: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
         self._report_all: frozenset[str] = frozenset()
         self._existing: set[str] = set()  # of those, at the last poll
@@ -120,31 +126,17 @@ class DirectoryListener:
         self._replaced_s = self._clock.monotonic()
         self._replacing_took_s = self._replaced_s - begun_s
 
-    def _start(self, paths: list[str]) -> Generator[_Changes, None, None] | None:
-        import watchfiles
-
-        if not paths:
+    def _start(self, paths: list[str]) -> "RustNotify | None":
+        notify = rust_notify()
+        if not paths or notify is None:
             return None
-        watch = watchfiles.watch(
-            *paths,
-            watch_filter=None,
-            debounce=2 * _STEP_MS,
-            step=_STEP_MS,
-            rust_timeout=_STEP_MS,
-            yield_on_timeout=True,
-            debug=False,
-            force_polling=False,
-            ignore_permission_denied=True,
-        )
         try:
-            # The first step starts it. What it yields is found by the full poll that follows.
-            self._note_deleted(next(watch))
+            # Not: debug, force_polling, poll_delay_ms. Yes: recursive, ignore_permission_denied.
+            return notify(paths, False, False, 0, True, True)
         except FileNotFoundError:
             self._replace_soon()  # one of the folders was removed just now
         except (OSError, RuntimeError):
             self._polls = True  # the system allows no more watches
-        else:
-            return watch
         return None
 
     def _path(self, folder: str) -> str:
@@ -249,30 +241,23 @@ class DirectoryListener:
         if self._watch is None:
             self._poller.sleep(wait_s)
             return frozenset()
-        ends_s = self._clock.monotonic() + wait_s
+        wait_ms = max(1, int(wait_s * 1000))  # 0 would mean without end
         try:
-            while not (changes := next(self._watch)):
-                if self._poller.notifier.is_set() or self._clock.monotonic() >= ends_s:
-                    break
-        except (RuntimeError, StopIteration) as cause:
+            changes = self._watch.watch(2 * _STEP_MS, _STEP_MS, wait_ms, self._poller.notifier)
+        except RuntimeError as cause:
             raise Unavailable("the watch of the folders has ended: listen again") from cause
-        self._note_deleted(changes)
-        return frozenset(self._keys(changes))
+        if changes == "signal":
+            raise KeyboardInterrupt
+        return frozenset() if isinstance(changes, str) else frozenset(self._keys(changes))
 
-    def _keys(self, changes: Iterable[tuple["Change", str]]) -> Iterator[str]:
+    def _keys(self, changes: Collection[tuple[int, str]]) -> Iterator[str]:
         start = len(self._root) + 1
-        for _, path in changes:
+        for change, path in changes:
+            key = path[start:]
+            if change == _DELETED and key in self._watched:
+                self._replace_soon()
             if not os.path.basename(path).startswith(TEMPORARY):
-                yield path[start:]
-
-    def _note_deleted(self, changes: Iterable[tuple["Change", str]]) -> None:
-        from watchfiles import Change
-
-        start = len(self._root) + 1
-        if any(
-            change is Change.deleted and path[start:] in self._watched for change, path in changes
-        ):
-            self._replace_soon()
+                yield key
 
     def wake(self) -> None:
         self._poller.wake()
