@@ -190,9 +190,9 @@ def test_sql_has_no_clock_and_no_chance() -> None:
     assert offenders == []
 
 
-# The two faces.
+# The sync and async API.
 
-FACES: list[tuple[type, type]] = [(Store, AsyncStore), (Scope, AsyncScope), (Lease, AsyncLease)]
+APIS: list[tuple[type, type]] = [(Store, AsyncStore), (Scope, AsyncScope), (Lease, AsyncLease)]
 ONLY_ASYNC = {AsyncStore: {"run"}, AsyncScope: set[str](), AsyncLease: set[str]()}
 NOT_AWAITED = {"scope"}
 
@@ -204,9 +204,9 @@ def public(cls: type) -> dict[str, Any]:
 
 
 def twins() -> list[Any]:
-    """Return every verb that both faces have."""
+    """Return every verb that both APIs have."""
     found = []
-    for sync, aio in FACES:
+    for sync, aio in APIS:
         for name, member in public(sync).items():
             if inspect.isfunction(member) and name in public(aio):
                 pair = (member, public(aio)[name])
@@ -214,8 +214,8 @@ def twins() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize(("sync", "aio"), FACES)
-def test_the_faces_have_the_same_names(sync: type, aio: type) -> None:
+@pytest.mark.parametrize(("sync", "aio"), APIS)
+def test_both_apis_have_the_same_names(sync: type, aio: type) -> None:
     assert public(aio).keys() - public(sync).keys() == ONLY_ASYNC[aio]
     assert public(sync).keys() - public(aio).keys() == set()
     for name, member in public(sync).items():
@@ -231,7 +231,7 @@ def test_twins_take_the_same_and_give_the_same(sync: Any, aio: Any) -> None:
     given, given_async = (get_type_hints(verb)["return"] for verb in (sync, aio))
     if sync.__name__ in NOT_AWAITED:
         assert not inspect.iscoroutinefunction(aio)
-        assert (given, given_async) in FACES
+        assert (given, given_async) in APIS
     elif get_origin(given) is Iterator:
         assert not inspect.iscoroutinefunction(aio)
         assert get_origin(given_async) is AsyncIterator
@@ -239,10 +239,10 @@ def test_twins_take_the_same_and_give_the_same(sync: Any, aio: Any) -> None:
     elif get_origin(given) is AbstractContextManager:
         assert not inspect.iscoroutinefunction(aio)
         assert get_origin(given_async) is AbstractAsyncContextManager
-        assert (*get_args(given), *get_args(given_async)) in FACES
+        assert (*get_args(given), *get_args(given_async)) in APIS
     else:
         assert inspect.iscoroutinefunction(aio)
-        assert given_async == given or (given, given_async) in FACES
+        assert given_async == given or (given, given_async) in APIS
 
 
 @pytest.mark.parametrize(("sync", "aio"), twins())
@@ -250,8 +250,8 @@ def test_an_async_twin_points_to_its_sync_twin(sync: Any, aio: Any) -> None:
     assert (aio.__doc__ or "").startswith(f"Async twin of `{sync.__qualname__}`")
 
 
-def test_the_async_faces_point_to_the_sync_ones() -> None:
-    pairs: list[tuple[Any, Any]] = [*FACES, (limpet.open, limpet.open_async)]
+def test_the_async_classes_point_to_the_sync_ones() -> None:
+    pairs: list[tuple[Any, Any]] = [*APIS, (limpet.open, limpet.open_async)]
     for sync, aio in pairs:
         assert (aio.__doc__ or "").startswith(f"Async twin of `{sync.__name__}`")
     taken, taken_async = (
