@@ -5,7 +5,7 @@ of a scheduler. Whatever happens, each watcher learns of the last change.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -13,15 +13,19 @@ from limpet import ScopeKey, SnapshotInfo, Store, Unavailable
 from limpet.api import driver, watching
 from limpet.api.opened import Opened, Tools
 from limpet.backends import memory
+from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.memory import MemoryBackend
+from limpet.backends.objects.listen import ObjectListener
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.support import polling
 from limpet.backends.support.polling import Poller
+from limpet.core.layout import Layout
 from limpet.opening import draw
 from limpet.protocol import Commit, Listener, Topic
 from tests.watching.scheduler import FakeQueue, Scheduler, Stuck, Threading
 from tests.watching.tools import place
 
+LAYOUT = Layout()
 SESSIONS = ("a", "b", "c")
 SAVES = 6
 WRITERS = 2
@@ -29,19 +33,23 @@ WATCHERS = 4
 SOON_S = 60.0
 
 
-class StrictListener:
-    """Hears only what the contract promises: of what is followed, after `follow` has returned."""
+T = TypeVar("T")
 
-    def __init__(self, scheduler: Scheduler) -> None:
+
+class StrictListener(Generic[T]):
+    """Reports only what the contract promises: what is followed, after `follow` has returned."""
+
+    def __init__(self, scheduler: Scheduler, is_about: Callable[[T, str], bool]) -> None:
         self._scheduler = scheduler
+        self._is_about = is_about
         self._said = FakeQueue(scheduler)
-        self._topics: list[Topic] = []
+        self._topics: list[T] = []
 
-    def tell(self, session_id: str) -> None:
-        if any(_is_about(topic, session_id) for topic in self._topics):
-            self._said.put(session_id)
+    def tell(self, name: str) -> None:
+        if any(self._is_about(topic, name) for topic in self._topics):
+            self._said.put(name)
 
-    def follow(self, topics: Collection[Topic]) -> None:
+    def follow(self, topics: Collection[T]) -> None:
         self._scheduler.switch()
         self._topics = list(topics)
         self._scheduler.switch()
@@ -82,7 +90,8 @@ class Stepped:
         self._kind = kind
         self._real = MemoryBackend()
         self._file = Version()
-        self._strict: list[StrictListener] = []
+        self._strict: list[StrictListener[Topic]] = []
+        self._bucket: list[StrictListener[KeyPrefix]] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
@@ -96,6 +105,8 @@ class Stepped:
                 self._file.number += 1
                 for each in self._strict:
                     each.tell(answer.session_id)
+                for bucket in self._bucket:
+                    bucket.tell(LAYOUT.head_key(answer.scope))
             self._step("")
             return answer
 
@@ -104,7 +115,7 @@ class Stepped:
     def _step(self, name: str) -> None:
         self._scheduler.switch()
         fails = name.startswith(("read_", "list_", "listen"))
-        if name == "read_info" and self._kind in ("told", "strict"):
+        if name == "read_info" and self._kind in ("told", "strict", "objects"):
             # One target that fails is read again when everything is polled, which an engine that
             # can fail does every few seconds, and these listeners never.
             fails = False
@@ -117,8 +128,14 @@ class Stepped:
         if self._kind == "told":
             return self._real.listen()
         if self._kind == "strict":
-            self._strict.append(StrictListener(self._scheduler))
+            self._strict.append(StrictListener(self._scheduler, _is_about))
             return self._strict[-1]
+        if self._kind == "objects":
+            bucket = StrictListener[KeyPrefix](
+                self._scheduler, lambda keys, key: key.startswith(keys.prefix)
+            )
+            self._bucket.append(bucket)
+            return ObjectListener(bucket, LAYOUT)
         if self._kind == "sqlite":
             return SqliteListener(self._file, clock)  # type: ignore[arg-type]
         return Poller(first_s=0.1, poll_s=1.0, clock=clock)
@@ -127,7 +144,7 @@ class Stepped:
         self._real.close()
 
 
-KINDS = ("told", "strict", "sqlite", "polled")
+KINDS = ("told", "strict", "objects", "sqlite", "polled")
 
 
 class Run:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Ask, Steps, Walk, Work, contend, load, pages
+from limpet.api.verbs import Ask, Steps, Walk, Work, contend, load, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
@@ -189,7 +189,7 @@ def fork(
                 source=info.revision,
             )
             try:
-                yield lambda backend, commit=commit: backend.commit(commit)  # type: ignore[misc]
+                yield save(commit)
             except AlreadyExists:
                 if not left:
                     raise

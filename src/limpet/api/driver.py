@@ -51,7 +51,8 @@ class Driver:
             try:
                 step = advance(value)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+                result: T = done.value
+                return result
             try:
                 advance, value = verb.send, self._answer(step)
             except LimpetError as error:
@@ -135,7 +136,8 @@ class AsyncDriver:
             try:
                 step = advance(value)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+                result: T = done.value
+                return result
             try:
                 advance, value = verb.send, await self._answer(step)
             except LimpetError as error:

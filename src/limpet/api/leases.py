@@ -58,7 +58,7 @@ def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) 
     while True:
         begun_s = clock.monotonic()
         asked = wanted._replace(stamp=tools.draw())
-        held: Hold = yield lambda backend, asked=asked: backend.claim(asked)  # type: ignore[misc]
+        held: Hold = yield _claim(asked)
         if held.key == wanted.key:
             return Term(tools, asked, held, begun_s)
         held_s = held.left_us / 1_000_000
@@ -78,6 +78,10 @@ def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) 
         # Not much longer than it lasts; sooner, since it may be released.
         ends_s = max(_PAUSE_S_MIN, held_s)
         yield Pause(min(left_s, ends_s, backoff.pause_s() or 0.0))
+
+
+def _claim(asked: Claim) -> Work[Hold]:
+    return lambda backend: backend.claim(asked)
 
 
 def _seems_over(asked: Claim, held: Hold) -> Work[bool]:

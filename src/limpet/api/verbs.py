@@ -25,7 +25,7 @@ from limpet.model import (
     Snapshot,
     SnapshotInfo,
 )
-from limpet.protocol import Backend, Found, Query, Target, Topic
+from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Backend], T]
@@ -77,6 +77,11 @@ def snapshot_of(found: Found) -> Snapshot:
     return Snapshot(**facts, state=codec.decode(body))
 
 
+def save(commit: Commit) -> Work[SnapshotInfo]:
+    """Store a prepared commit."""
+    return lambda backend: backend.commit(commit)
+
+
 def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
     """Read one snapshot with its state; None asks for the head."""
     snapshot_id = check_optional_id("id", snapshot_id)
@@ -94,13 +99,12 @@ def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
         raise InvalidInput(f"ids must be an iterable of ids. type=`{type(snapshot_ids).__name__}`")
     remaining = iter(snapshot_ids)
 
+    def read(page: list[str]) -> Work[list[Snapshot]]:
+        return lambda backend: [snapshot_of(each) for each in backend.read_snapshots(scope, page)]
+
     def walk() -> Walk[Snapshot]:
-        while page := [
-            limits.check_id("id", each) for each in islice(remaining, limits.PAGE_STATES_MAX)
-        ]:
-            yield lambda backend, page=page: [  # type: ignore[misc]
-                snapshot_of(found) for found in backend.read_snapshots(scope, page)
-            ]
+        while page := list(islice(remaining, limits.PAGE_STATES_MAX)):
+            yield read([limits.check_id("id", each) for each in page])
 
     return walk()
 
@@ -113,14 +117,16 @@ def info(scope: ScopeKey, snapshot_id: str | None) -> Work[SnapshotInfo | None]:
 
 def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int | None) -> Walk[T]:
     """Walk a listing: each page begins after the last item of the previous one."""
+
+    def work(last: T | None, count: int) -> Work[Sequence[T]]:
+        return lambda backend: fetch(backend, last, count)
+
     remaining = limit
     last: T | None = None
     while remaining is None or remaining > 0:
         wanted = limits.PAGE_ITEMS_MAX if remaining is None else remaining
         wanted = min(wanted, limits.PAGE_ITEMS_MAX)
-        page = yield lambda backend, last=last, wanted=wanted: fetch(  # type: ignore[misc]
-            backend, last, wanted
-        )
+        page = yield work(last, wanted)
         if len(page) < wanted:
             return
         last = page[-1]
@@ -213,7 +219,7 @@ def update(
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )
-        stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
+        stored: SnapshotInfo = yield save(commit)
         return stored
 
     def changed(backend: Backend) -> bool:
