@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from limpet.backends.buckets.protocol import Bucket, Ear, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Listed, Moved, Stored
 from limpet.core import document
 from limpet.core.document import Header
 from limpet.core.layout import File, Layout
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ANY, Expect
-from limpet.protocol import Clock
+from limpet.protocol import Clock, Listener
 from simulation.bucket import version_of
 from simulation.world import LAYOUT
 
@@ -53,7 +53,7 @@ class Honest:
         """Pass it on."""
         return self.inner.fingerprints(known)
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
         """Pass it on."""
         return self.inner.listen(poll_s=poll_s, clock=clock)
 

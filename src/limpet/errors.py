@@ -1,39 +1,39 @@
-"""The error tree: one class for each way in which a caller reacts.
+"""The errors: one class for each way in which a caller reacts.
 
 Messages state a fact in lower case and end with the variables as ``name=`value` ``. They never
-hold a state or a secret. What a driver raised is chained as the cause and does not leak through.
+hold a state or a secret. The error of a driver is chained as the cause.
 """
 
 
 class LimpetError(Exception):
-    """The root of everything that Limpet raises on purpose."""
+    """The base class of all errors that Limpet raises on purpose."""
 
 
 class NotFound(LimpetError):
-    """The address names nothing. Treat it as absent."""
+    """There is nothing with this id. Treat it as absent."""
 
 
 class AlreadyExists(LimpetError):
-    """This id has another body, or this name is taken. Choose another."""
+    """The id exists with other content, or the name is taken. Choose another."""
 
 
 class Conflict(LimpetError):
-    """Somebody else moved what was compared. Nothing was stored: read, decide, retry."""
+    """Another writer changed what was compared. Nothing was stored: read, decide, retry."""
 
 
 class InvalidInput(LimpetError):
-    """The caller's value is not acceptable. Nothing was stored: fix the call."""
+    """An argument is not valid. Nothing was stored: fix the call."""
 
 
 class Unsupported(LimpetError):
-    """This engine cannot do it, and refuses rather than do it badly. Choose another engine."""
+    """This engine cannot do it. Choose another engine."""
 
 
 class Unavailable(LimpetError):
     """The storage did not answer. Retry later.
 
     `outcome_known` is True when the write certainly did not happen, and False when it may have
-    happened: re-issue it with the same id, which is harmless.
+    happened: repeating it with the same id is harmless.
     """
 
     outcome_known: bool
@@ -44,4 +44,4 @@ class Unavailable(LimpetError):
 
 
 class Corrupt(LimpetError):
-    """Stored bytes fail their check. Stop; nothing was overwritten."""
+    """Stored bytes fail their checksum. Stop and run `limpet check`; nothing was overwritten."""

@@ -1,4 +1,4 @@
-"""The public records: what the verbs take and give. Nothing in here does any work."""
+"""The public records: arguments and results of the methods."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -7,11 +7,11 @@ from reprlib import repr as short_repr
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 JSON: TypeAlias = Any
-"""Any JSON value: None, bool, int, float, str, list or dict with text keys, nested."""
+"""Any JSON value: None, bool, int, float, str, list, or dict with text keys, nested."""
 
 
 class Sentinel(Enum):
-    """Values that no caller's data can be mistaken for."""
+    """Default values that cannot be confused with a caller's data."""
 
     HEAD = "HEAD"
     ANY = "ANY"
@@ -22,7 +22,7 @@ class Sentinel(Enum):
 
 
 HEAD: Final = Sentinel.HEAD
-"""`parent=HEAD`: the parent is what the scope shows now (the default)."""
+"""`parent=HEAD`: the parent is the current head (the default)."""
 
 ANY: Final = Sentinel.ANY
 """`expect=ANY`: do not compare (the default)."""
@@ -35,7 +35,7 @@ Same: TypeAlias = Literal[Sentinel.SAME]
 
 
 class ScopeKey(NamedTuple):
-    """The address of a scope: `store.scope(*info.scope)` goes there."""
+    """The address of a scope: `store.scope(*info.scope)` opens it."""
 
     session_id: str
     scope_id: str = "main"
@@ -43,7 +43,7 @@ class ScopeKey(NamedTuple):
 
 
 class SnapshotRef(NamedTuple):
-    """The address of one snapshot, in whatever scope."""
+    """The address of one snapshot."""
 
     scope: ScopeKey
     id: str
@@ -53,8 +53,16 @@ class SnapshotRef(NamedTuple):
 class SnapshotInfo:
     """Everything about a snapshot except its state.
 
-    `revision` is opaque and names one written version; `kept` tells whether it stands in history;
-    `size` is the number of bytes of the encoded state. Times are aware and in UTC.
+    Attributes:
+        scope: the scope that it belongs to.
+        id: unique within the scope.
+        parent_id: the snapshot that it follows, which may have been deleted; None for a root.
+        forked_from: the snapshot that this one is a copy of, if it began a fork.
+        status, labels, metadata: as saved.
+        created_at, updated_at: aware times in UTC.
+        revision: opaque text that names this version; pass it as `expect`.
+        kept: whether it is in history; False for a draft.
+        size: the bytes of the encoded state.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # labels and metadata are dicts
@@ -80,7 +88,7 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(SnapshotInfo):
-    """A snapshot with its state, which is the reader's own copy."""
+    """A snapshot with its state, which is the caller's own copy."""
 
     __hash__: ClassVar[None] = None
 
@@ -94,7 +102,7 @@ class Snapshot(SnapshotInfo):
         labels: dict[str, str] | Same = SAME,
         metadata: dict[str, JSON] | Same = SAME,
     ) -> "Snapshot":
-        """Return a copy with what is given replaced whole; for use inside `update`."""
+        """Return a copy in which the given fields are replaced whole; for use inside `update`."""
         given = {"state": state, "status": status, "labels": labels, "metadata": metadata}
         changes: dict[str, Any] = {k: v for k, v in given.items() if v is not SAME}
         return replace(self, **changes)
@@ -102,7 +110,7 @@ class Snapshot(SnapshotInfo):
 
 @dataclass(frozen=True, slots=True)
 class ScopeInfo:
-    """A scope and what it shows now; `head` is None where there is no current state."""
+    """A scope and its head; `head` is None if there are only notes or a lease."""
 
     key: ScopeKey
     head: SnapshotInfo | None
@@ -110,7 +118,7 @@ class ScopeInfo:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A small named document beside a scope, or beside a snapshot id (`snapshot_id`)."""
+    """A small named document of a scope, or of one snapshot id (`snapshot_id`)."""
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -123,7 +131,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many snapshots went, or would go, and how many bytes their encoded states have."""
+    """How many snapshots were (or would be) deleted, and the bytes of their encoded states."""
 
     count: int
     bytes: int
@@ -131,11 +139,11 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a store or a session holds.
+    """The size of a store or a session.
 
     `logical_bytes` is the sum of the encoded states, `stored_bytes` what they take in the engine.
-    `largest` names what is biggest, with its bytes: sessions of a store by what is stored, or
-    top-level keys of a session's current states (`scope_id:key`) by their encoding.
+    `largest` names the largest parts with their bytes: sessions of a store by what is stored, or
+    top-level keys in the heads of a session (`scope_id:key`) by their encoding.
     """
 
     sessions: int
@@ -148,10 +156,10 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that `check` noticed.
+    """Something that `check` found.
 
-    `severity` is `error` (something cannot be read or is wrong), `warning` (it works, but should
-    not be so) or `info`; `code` is stable; `repaired` is True if `repair` has mended it.
+    `severity` is `error` (something is wrong or cannot be read), `warning` (it works, but should
+    not be so) or `info`. `code` never changes. `repaired` is True if `repair` has repaired it.
     """
 
     severity: str
@@ -166,10 +174,9 @@ class Finding:
 class Change:
     """One difference between two states, at a JSON Pointer.
 
-    `path` leads into the new state, except for "removed", where it leads into the old one.
-    "added" has no `before` and "removed" no `after` (None). For "moved" `before` and `after` are
-    not values but the old and the new pointer; both can be the same text, as when a member of an
-    object only takes another place in the order of its keys.
+    `path` points into the new state, for "removed" into the old one. "added" has no `before` and
+    "removed" no `after` (None). For "moved", `before` and `after` are not values but the old and
+    the new pointer; they are equal if only the order of an object's keys has changed.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
@@ -195,8 +202,7 @@ class Change:
 class Diff:
     """What changed from one state to another; falsy exactly when they are equal.
 
-    As text it has one short line for each change. Values in it are those of the two states, not
-    copies.
+    `str(diff)` has one short line for each change. The values are those of the states, not copies.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]

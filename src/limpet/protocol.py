@@ -1,13 +1,13 @@
-"""What an engine must do: the `Backend` protocol, and the values that cross it.
+"""What an engine must do: the `Backend` protocol, and its arguments and results.
 
 An engine stores bytes and decides atomically; it never sees a caller's objects. Every write
-carries the time and the chance it needs (`Stamp`), drawn before it, so that an engine has no clock
-and can be replayed. Each docstring below is a promise that `limpet.testing.conformance` tests.
+carries the time and the random bits that it needs (`Stamp`), so that an engine has no clock and can
+be replayed. Each docstring below is a promise that `limpet.testing.conformance` tests.
 """
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from limpet.model import (
     ANY,
@@ -24,21 +24,19 @@ from limpet.model import (
     Stats,
 )
 
-# What can be watched, and how an engine tells that it may have changed.
-
 
 class Target(NamedTuple):
-    """One thing that can be watched: what a scope shows, or (with an id) one snapshot of it."""
+    """One thing that can be watched: the head of a scope or, with an id, one snapshot of it."""
 
     scope: ScopeKey
     id: str | None = None
 
 
 class Topic(NamedTuple):
-    """What somebody watches: one target, or everything in sessions.
+    """What a subscription watches: one target, or all heads in some sessions.
 
-    Without a target it is what all scopes show whose session is `session_id`, or begins with
-    `prefix`; with `id` it is the snapshot of that id, in whatever scope of them.
+    The sessions are `session_id`, or all that begin with `prefix`. With `id` it is the snapshot
+    with that id, in any scope of them.
     """
 
     target: Target | None = None
@@ -47,39 +45,43 @@ class Topic(NamedTuple):
     id: str | None = None
 
 
-class Listener(Protocol):
-    """Hears that something may have changed, in this process or another.
+T_contra = TypeVar("T_contra", contravariant=True)
 
-    One thread uses it; only `wake` may be called from others.
+
+class Listener(Protocol[T_contra]):
+    """Reports that something may have changed, in this process or another.
+
+    An engine's listener follows topics and reports session ids; a bucket's follows prefixes of keys
+    and reports keys. One thread uses it; only `wake` may be called from others.
     """
 
-    def follow(self, topics: Collection[Topic]) -> None:
+    def follow(self, topics: Collection[T_contra]) -> None:
         """Listen for these from now on: what changes after this returns ends a `wait`."""
         ...
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Wait until something may have changed; return the sessions in which it may have.
+    def wait(self, *, active: bool) -> frozenset[str] | None:
+        """Wait until something may have changed; return where.
 
-        None stands for all of them. No sessions: somebody called `wake`. It may be wrong in one
-        way only, by naming too much: whoever polls does so for ever. `lively` says that the last
-        look at the topics found something new.
+        None stands for everywhere; an empty set means that `wake` was called. It may report too
+        much, never too little: what it cannot observe it reports at intervals. `active` says that
+        the caller found a change after the last wait, so that a poller polls sooner.
 
         Raises:
-            Unavailable: nothing is heard any more; listen anew.
+            Unavailable: nothing more will be reported; call `listen` again.
         """
         ...
 
     def wake(self) -> None:
-        """End the wait that is under way, or the next one."""
+        """End the current wait, or the next one."""
         ...
 
     def close(self) -> None:
-        """Let go of everything held."""
+        """Release everything held. May be repeated."""
         ...
 
 
 class Stamp(NamedTuple):
-    """The time and the chance that one write may use: microseconds, 16 hex digits, 80 bits."""
+    """The time and the random bits of one write: microseconds, 16 hex digits, 80 bits."""
 
     now: int
     nonce: str
@@ -87,7 +89,7 @@ class Stamp(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """How to wait: monotonic seconds, a pause, and a random number from 0 to 1 to vary it."""
+    """How to wait: monotonic seconds, sleep, and a random number from 0 to 1 to vary pauses."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
@@ -112,21 +114,24 @@ class Append:
 
 
 class Copy(NamedTuple):
-    """A body that is that of the snapshot in `forked_from`, as it stands when it is committed."""
+    """A body that is a copy of the snapshot in `forked_from`, as it is at the commit."""
 
 
 class Commit(NamedTuple):
-    """One write of one snapshot: the only way in which a snapshot comes into being or changes.
+    """One write of one snapshot: the only way to create or change a snapshot.
 
-    `labels` and `metadata` are encoded objects, labels in the order of their names.
-    `append_offsets` says where the lists of an encoded body end, for engines that append without
-    reading it.
-    `replaces` makes it an update in place: the revision that the snapshot `id` must still have.
-    `fence` is the lease that the scope must still carry. `new_scope` says that the scope must not
-    hold anything yet; `source` is the revision that the snapshot in `forked_from` must still have.
-    `again` says that the same commit may already be stored, its answer lost: an engine then looks
-    for its nonce before it stores anything. `past_damage` says that it may replace a head that
-    cannot be read; what is left of that is kept where `check` finds it.
+    Attributes:
+        labels, metadata: encoded objects, labels in the order of their names.
+        append_offsets: where the lists of an encoded body end, for engines that append without
+            reading it.
+        replaces: makes it an update in place: the revision that the snapshot `id` must still have.
+        fence: the key of the lease that the scope must still carry.
+        new_scope: the scope must not hold anything yet.
+        source: the revision that the snapshot in `forked_from` must still have.
+        again: the same commit may already be stored, its answer lost: the engine searches for its
+            nonce before it stores anything.
+        past_damage: it may replace a head that cannot be read; the rest of that is kept for
+            `check`.
     """
 
     scope: ScopeKey
@@ -156,9 +161,8 @@ class Commit(NamedTuple):
 class Query:
     """Which kept snapshots to list: of one scope, or of all whose session begins with `prefix`.
 
-    `labels` must all be there with these values. `leaves` leaves out what is the parent of a kept
-    snapshot of its scope, and needs a scope. `after` is the place (the `seq` of a revision)
-    of the last one seen; what is older follows.
+    All `labels` must match. `leaves` omits the parents of kept snapshots, and needs a scope.
+    `after` is the `seq` (of its revision) of the last one seen; older ones follow.
     """
 
     scope: ScopeKey | None = None
@@ -174,7 +178,7 @@ class Query:
 class NoteWrite:
     """One write of one note. `value` is encoded; `expect` compares the note's own revision.
 
-    `fence` is the lease that the scope must still carry.
+    `fence` is the key of the lease that the scope must still carry.
     """
 
     scope: ScopeKey
@@ -187,10 +191,7 @@ class NoteWrite:
 
 
 class Claim(NamedTuple):
-    """A wish to hold the lease of a scope for some time. `key` is unique and names the lease.
-
-    `owner` is for people to read.
-    """
+    """A request for the lease of a scope. `key` is unique; `owner` is for people to read."""
 
     scope: ScopeKey
     key: str
@@ -200,7 +201,7 @@ class Claim(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A lease as it stands: whose it is, and how long it lasts unless it is renewed."""
+    """A lease: whose it is, and how long it lasts unless it is renewed."""
 
     key: str
     owner: str
@@ -208,41 +209,41 @@ class Hold(NamedTuple):
 
 
 Found: TypeAlias = tuple[SnapshotInfo, bytes]
-"""A snapshot's facts and its encoded state."""
+"""A snapshot and its encoded state."""
 
 
 class Backend(Protocol):
     """An engine. Safe to call from many threads; every method is one atomic step.
 
-    All raise Unavailable when the storage does not answer and Corrupt when asked by id for bytes
-    that fail their check; listings leave such snapshots out. Text is ordered by code points.
+    All raise Unavailable when the storage does not answer, and Corrupt when what is read by id
+    fails its checksum; listings omit such snapshots. Text is ordered by code points.
     """
 
     @property
     def blocking(self) -> bool:
-        """Whether calls may wait for storage, so that an event loop must not make them itself."""
+        """Whether calls may wait for storage, so that an event loop must use a thread."""
         ...
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What this engine can do of what not every engine can; the rest raises Unsupported.
+        """What this engine can do that not every engine can; the rest raises Unsupported.
 
         `durable`: what was acknowledged survives the process. `index`: snapshots are found by id
-        and by labels across scopes. `atomic`: what removes many snapshots is one step, too.
+        and by labels across scopes. `atomic`: deleting many snapshots is one step, too.
         """
         ...
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         """Store a snapshot and, if asked, make it the head of its scope, as one step.
 
-        Durable when it returns. A new snapshot takes the last place in history; one that is
-        replaced keeps its place, its `created_at`, and its parent unless another is given. A head
-        that is not kept disappears when another one takes its place. Without an id the engine
-        mints one that is greater than all it minted before in this scope. Repeating a commit (same
-        id and same body, or `again`) changes nothing and succeeds, whatever `expect` says.
+        Durable when it returns. A new snapshot is the last in history; one that is replaced keeps
+        its place, its `created_at`, and its parent unless another is given. A head that is not kept
+        is gone when another snapshot becomes the head. Without an id the engine generates one that
+        is greater than all it generated before in this scope. Repeating a commit (same id and same
+        body, or `again`) succeeds and changes nothing, whatever `expect` is.
 
         Raises:
-            AlreadyExists: the id is there with another body, and `overwrite` is not set; or
+            AlreadyExists: the id exists with another body, and `overwrite` is not set; or
                 `new_scope` is set and the scope holds something.
             Conflict: the head is not `expect`, the snapshot is not `replaces`, its source is not
                 at `source`, or the scope does not carry `fence`. Nothing was stored.
@@ -252,15 +253,15 @@ class Backend(Protocol):
         ...
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        """Return the snapshots that exist, in the order asked; None asks for the head."""
+        """Return the snapshots that exist, in the order of `ids`; None asks for the head."""
         ...
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
-        """Return the facts of one snapshot (None: of the head), or None if there is none."""
+        """Return one snapshot without its state (None: the head), or None if there is none."""
         ...
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        """Return a page of kept snapshots, the last saved first. Fewer than `limit`: the end."""
+        """Return a page of kept snapshots, the last saved first; fewer than `limit` at the end."""
         ...
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
@@ -268,7 +269,7 @@ class Backend(Protocol):
         ...
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
-        """Return some kept snapshots of any scope whose id begins with a text, at most `limit`.
+        """Return kept snapshots of any scope whose id begins with `id_prefix`, in any order.
 
         Fewer than `limit`: there are no others.
         """
@@ -301,25 +302,25 @@ class Backend(Protocol):
         spare_head: bool = False,
         fence: str | None = None,
     ) -> Pruned:
-        """Remove snapshots and the notes on their ids, also where there is no such snapshot.
+        """Delete snapshots and the notes on their ids, also where there is no such snapshot.
 
-        No other snapshot changes. If the head was among them, the newest kept one becomes the
-        head; with `spare_head` it stays, and so do its notes.
+        No other snapshot changes. If the head is among them, the newest kept one becomes the head;
+        with `spare_head` the head and its notes stay.
         """
         ...
 
     def delete_scope(
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
     ) -> int:
-        """Remove a scope with its notes; return the number of snapshots removed.
+        """Delete a scope with its notes; return the number of snapshots.
 
         Raises:
-            Conflict: the head is not `expect`. Nothing was removed.
+            Conflict: the head is not `expect`. Nothing was deleted.
         """
         ...
 
     def delete_session(self, session_id: str) -> int:
-        """Remove everything of one session; return the number of snapshots removed."""
+        """Delete everything of one session; return the number of snapshots."""
         ...
 
     def list_notes(
@@ -331,30 +332,30 @@ class Backend(Protocol):
         after: str,
         limit: int,
     ) -> list[Note]:
-        """Return a page of notes: for each of `on` in the order asked, by the order of names.
+        """Return a page of notes: for each of `on` in their order, ordered by name.
 
-        None stands for the notes of the scope itself; the others are snapshot ids, each given
-        once. `name` asks for the notes of that name alone. Of the first of `on` only names greater
-        than `after` are returned, so that a listing can go on where it stopped.
+        None stands for the scope itself; the others are snapshot ids, each given once. `name` asks
+        for notes of that name only. Of the first of `on`, only names greater than `after` are
+        returned, so that a listing can be continued.
         """
         ...
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        """Return a page of the snapshot ids that have notes, whether or not there is a snapshot.
+        """Return a page of snapshot ids with notes, in text order, all greater than `after`.
 
-        In text order, all greater than `after`.
+        The snapshots need not exist.
         """
         ...
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        """Return what of a scope is so damaged that its listings leave it out.
+        """Return what is so damaged in a scope that its listings omit it.
 
-        Of the states themselves nothing is said: who asks for one is told.
+        The states themselves are not checked: reading a damaged one raises Corrupt.
         """
         ...
 
     def write_note(self, write: NoteWrite) -> Note:
-        """Store a note as one step; it needs no snapshot, and creates its scope.
+        """Store a note as one step; it needs no snapshot, and creates the scope.
 
         Raises:
             Conflict: the note is not at `expect` (None: it must not exist yet).
@@ -364,65 +365,65 @@ class Backend(Protocol):
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
     ) -> int:
-        """Remove a note; return 1, or 0 if there was none."""
+        """Delete a note; return 1, or 0 if there was none."""
         ...
 
     def claim(self, claim: Claim) -> Hold:
-        """Let a scope carry the key of a lease, unless it carries that of another which lasts.
+        """Give a scope the lease of this claim, unless it carries another that has not ended.
 
-        Return the lease that holds from now on: it is the caller's if it has the key of the claim.
-        It needs no snapshot, and creates its scope. Time is that of the server. Where there is no
-        server, a lease has ended when this engine has seen it unrenewed for as long as it lasts.
-        From then on no write under the old key has an effect. May be repeated.
+        Return the lease that the scope carries now: the caller's, if it has the key of the claim.
+        It needs no snapshot, and creates the scope. Time is that of the server; without a server, a
+        lease has ended when this engine has seen it unrenewed for as long as it lasts. From then on
+        no write under the old key has an effect. May be repeated.
         """
         ...
 
     def renew(self, claim: Claim) -> Hold:
-        """Let a lease last from now on, even if it ended and nobody has claimed the scope since.
+        """Renew a lease, even if it has ended, as long as the scope has not been claimed since.
 
         Raises:
-            Conflict: the scope does not carry its key any more.
+            Conflict: the scope no longer carries its key.
         """
         ...
 
     def release(self, claim: Claim) -> None:
-        """Give a lease back, unless the scope carries another: it then carries none."""
+        """Release a lease, unless the scope carries another."""
         ...
 
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
-        """Return the lease that a scope carries, ended or not; how much is left is a hint.
+        """Return the lease that a scope carries, ended or not; the time left is a hint.
 
-        `now` is the reader's own time, for engines that have none.
+        `now` is the caller's time, for engines without a clock.
         """
         ...
 
-    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
-        """Return the revision of each target, None where there is nothing: what a look costs.
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
+        """Return the revision of each target, None where there is none. This is what a poll costs.
 
-        Damage is not noticed here, and one target that cannot be told does not stop the others.
+        Damage need not be noticed here, and one damaged target does not stop the others.
         """
         ...
 
-    def listen(self) -> Listener:
-        """Begin to hear of changes."""
+    def listen(self) -> Listener[Topic]:
+        """Begin to listen for changes."""
         ...
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
-        """Return what the store or a session holds; `largest` only for the store."""
+        """Return the size of the store or of a session; `largest` only for the store."""
         ...
 
     def compact(self) -> int:
-        """Give unused space back to the operating system; return the bytes. Others go on."""
+        """Give unused space back to the system without blocking others; return the bytes."""
         ...
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        """Inspect a bounded part of the store, from a place on ("" is the beginning).
+        """Check a bounded part of the store, after a cursor ("" is the beginning).
 
-        Return what was found and the place to go on from, None at the end. With `repair` mend what
-        can be mended without losing anything that can still be read.
+        Return what was found and the next cursor, None at the end. With `repair`, repair what can
+        be repaired without losing anything that can still be read.
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything held. May be repeated; calls under way end as they would have."""
+        """Release everything held. May be repeated; calls that have begun end normally."""
         ...

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from limpet.backends.buckets.protocol import Bucket, Moved
+from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Moved
 from limpet.model import ANY
 from limpet.opening import CLOCK
 from limpet.testing.conformance._kit import together
@@ -108,34 +108,34 @@ class BucketFunctions:
         bucket.put(key, b"1", expect=ANY)
 
     def test_a_change_is_heard(self, bucket: Bucket) -> None:
-        ear = bucket.listen(poll_s=0.2, clock=CLOCK)
+        listener = bucket.listen(poll_s=0.2, clock=CLOCK)
         try:
-            ear.follow(["k/", "not/there/yet/"])
+            listener.follow([KeyPrefix("k/"), KeyPrefix("not/there/yet/")])
             for key in ("k/x", "k/x", "not/there/yet/y", "k/deeper/z", "not/there/yet/y"):
                 done = threading.Event()
                 writing = threading.Timer(0.05, self.write, (bucket, key, done))
                 writing.start()
                 while True:
-                    heard = ear.wait(lively=False)
+                    heard = listener.wait(active=False)
                     if done.is_set() and (heard is None or any(map(key.startswith, heard))):
                         break
                 writing.join()
         finally:
-            ear.close()
+            listener.close()
 
     def test_who_waits_is_woken(self, bucket: Bucket) -> None:
-        ear = bucket.listen(poll_s=60, clock=CLOCK)
+        listener = bucket.listen(poll_s=60, clock=CLOCK)
         try:
-            ear.follow(["k/"])
+            listener.follow([KeyPrefix("k/")])
             begun = time.monotonic()
             for pause_s in (0.0, 0.05):
-                threading.Timer(pause_s, ear.wake).start()
-                while ear.wait(lively=False) != frozenset():
+                threading.Timer(pause_s, listener.wake).start()
+                while listener.wait(active=False) != frozenset():
                     pass
             assert time.monotonic() - begun < 5
         finally:
-            ear.close()
-            ear.close()
+            listener.close()
+            listener.close()
 
     def test_an_object_is_created_once(self, bucket: Bucket) -> None:
         bucket.put("k/x", b"first", expect=None)

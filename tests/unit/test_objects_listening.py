@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import watchfiles
 
 from limpet import ScopeKey, Unavailable
 from limpet.backends.buckets.directory import bucket as directory
 from limpet.backends.buckets.directory import listen
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
-from limpet.backends.buckets.directory.listen import FolderEar
-from limpet.backends.buckets.protocol import Bucket
+from limpet.backends.buckets.directory.listen import DirectoryListener
+from limpet.backends.buckets.protocol import Bucket, KeyPrefix
 from limpet.backends.objects.backend import ObjectBackend
 from limpet.backends.objects.listen import ObjectListener
 from limpet.backends.support.polling import Poller
@@ -62,7 +63,7 @@ def bucket(
         remote.close()
         return
     if request.param == "polled":
-        monkeypatch.setattr(directory, "can_hear", lambda: False)
+        monkeypatch.setattr(directory, "rust_notify", lambda: None)
     yield folder(tmp_path / "store")
 
 
@@ -93,7 +94,7 @@ class Watcher:
         thread = threading.Timer(0.05, run)
         thread.start()
         while True:
-            heard = self.listener.wait(lively=False)
+            heard = self.listener.wait(active=False)
             if begun.is_set() and (heard is None or session_id in heard):
                 break
         heard_s = time.monotonic()
@@ -107,7 +108,7 @@ class Watcher:
         while time.monotonic() < ends:
             timer = threading.Timer(0.05, self.listener.wake)
             timer.start()
-            self.listener.wait(lively=False)
+            self.listener.wait(active=False)
             timer.join()
 
 
@@ -186,15 +187,15 @@ def test_more_topics_and_fewer(bucket: Bucket, watch: Callable[..., Watcher]) ->
 
 
 class Said:
-    """An ear that hears what it is told to."""
+    """The listener of a bucket that reports what it is given."""
 
     def __init__(self, *heard: frozenset[str] | None) -> None:
         self.heard = list(heard)
 
-    def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
+    def follow(self, topics: Collection[KeyPrefix]) -> None:
         pass
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
+    def wait(self, *, active: bool) -> frozenset[str] | None:
         return self.heard.pop(0)
 
     def wake(self) -> None:
@@ -206,7 +207,7 @@ class Said:
 
 def test_sessions_are_told_by_their_keys() -> None:
     long = ScopeKey("É" * 400)
-    ear = Said(
+    said = Said(
         frozenset({LAYOUT.lease_key(SCOPE), LAYOUT.note_key(SCOPE, "n")}),
         frozenset({LAYOUT.head_key(SCOPE), LAYOUT.copy_key(ScopeKey("t"), "x")}),
         frozenset({LAYOUT.session_prefix("s") + "scopes"}),
@@ -217,9 +218,9 @@ def test_sessions_are_told_by_their_keys() -> None:
         frozenset(),
         None,
     )
-    listener = ObjectListener(ear, LAYOUT)
+    listener = ObjectListener(said, LAYOUT)
     listener.follow([Topic(Target(long))])
-    heard = [listener.wait(lively=False) for _ in range(8)]
+    heard = [listener.wait(active=False) for _ in range(8)]
     assert heard == [{"s", "t"}, {"s"}, {long.session_id}, None, None, None, frozenset(), None]
 
 
@@ -234,7 +235,7 @@ def test_notes_and_leases_wake_nobody(tmp_path: Path) -> None:
     timer.start()
     backend.renew(Claim(SCOPE, "a", "me", 10**7, draw()))
     backend.write_note(NoteWrite(SCOPE, "n", None, b"1", draw()))
-    assert watcher.listener.wait(lively=False) == frozenset()
+    assert watcher.listener.wait(active=False) == frozenset()
     timer.join()
     watcher.listener.close()
 
@@ -263,8 +264,8 @@ def test_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch, jitter: fl
     poller = Poller(first_s=0.1, poll_s=1.0, clock=Hands(jitter).clock)
     pauses: list[float] = []
     monkeypatch.setattr(poller, "sleep", pauses.append)
-    for lively in (True, False, False, False, False, False, True, False):
-        assert poller.wait(lively=lively) is None
+    for active in (True, False, False, False, False, False, True, False):
+        assert poller.wait(active=active) is None
     whole = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 0.1, 0.2]
     assert pauses == pytest.approx([pause * (1 - jitter / 4) for pause in whole])
 
@@ -275,22 +276,37 @@ def test_a_wake_does_not_lengthen_the_pause(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(poller, "sleep", pauses.append)
     for _ in range(3):
         poller.wake()
-        assert poller.wait(lively=False) == frozenset()
+        assert poller.wait(active=False) == frozenset()
     assert pauses == [0.1] * 3
 
 
 # Where the system does not tell
 
 
+def test_watchfiles_has_what_is_used_of_it(tmp_path: Path) -> None:
+    """It is a private class of another package: this fails when a release moves or changes it."""
+    notify = listen.rust_notify()
+    assert notify is not None, "watchfiles._rust_notify.RustNotify has moved: folders are polled"
+    watch = notify([str(tmp_path)], False, False, 0, True, True)
+    stop = threading.Event()
+    assert watch.watch(16, 8, 50, stop) == "timeout"
+    (tmp_path / "file").touch()
+    assert (watchfiles.Change.added, str(tmp_path / "file")) in watch.watch(16, 8, 5000, stop)
+    (tmp_path / "file").unlink()
+    assert (listen._DELETED, str(tmp_path / "file")) in watch.watch(16, 8, 5000, stop)
+    stop.set()
+    assert watch.watch(16, 8, 5000, stop) == "stop"
+    watch.close()
+    assert watchfiles.Change.deleted == listen._DELETED
+
+
 def test_a_watcher_that_cannot_be_had_is_done_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from watchfiles import _rust_notify
-
     def refuse(*_: object) -> None:
         raise OSError("no room for another watch")
 
-    monkeypatch.setattr(_rust_notify, "RustNotify", refuse)
+    monkeypatch.setattr(listen, "rust_notify", lambda: refuse)
     backend = engine(folder(tmp_path), poll_s=0.1)
     backend.commit(commit())
     watcher = Watcher(backend, Topic(Target(SCOPE)))
@@ -313,13 +329,13 @@ def test_a_folder_that_is_too_large_is_looked_at(
 def test_everything_is_looked_at_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "_LOOK_S", 0.2)
+    monkeypatch.setattr(listen, "_FULL_POLL_S", 0.2)
     backend = engine(folder(tmp_path), poll_s=60)
     backend.commit(commit())
     watcher = Watcher(backend, Topic(Target(SCOPE)))
     watcher.settle()
     begun = time.monotonic()
-    while watcher.listener.wait(lively=False) is not None:
+    while watcher.listener.wait(active=False) is not None:
         pass
     assert time.monotonic() - begun < SOON_S
     watcher.listener.close()
@@ -376,7 +392,7 @@ def test_a_child_does_not_use_what_its_parent_hears_by(tmp_path: Path) -> None:
         code = 1
         try:
             try:
-                watcher.listener.wait(lively=False)
+                watcher.listener.wait(active=False)
             except Unavailable:
                 code = 2
             watcher.listener.close()
@@ -384,7 +400,7 @@ def test_a_child_does_not_use_what_its_parent_hears_by(tmp_path: Path) -> None:
             gc.collect()
             own = Watcher(backend, Topic(Target(SCOPE)))
             own.hears("s", lambda: backend.commit(commit()))
-            backend.read_marks([Target(SCOPE)])
+            backend.read_revisions([Target(SCOPE)])
             own.listener.close()
             code = 0 if code == 2 else 3
         finally:
@@ -395,21 +411,21 @@ def test_a_child_does_not_use_what_its_parent_hears_by(tmp_path: Path) -> None:
 
 
 def test_a_closed_watcher_says_so(tmp_path: Path) -> None:
-    ear = FolderEar(str(tmp_path), now=now_us, poll_s=1, clock=CLOCK)
-    ear.follow([""])
-    while ear._watcher is None:
-        ear.wait(lively=False)
-    ear._watcher.close()
+    listener = DirectoryListener(str(tmp_path), now=now_us, poll_s=1, clock=CLOCK)
+    listener.follow([KeyPrefix("")])
+    while listener._watch is None:
+        listener.wait(active=False)
+    listener._watch.close()
     with pytest.raises(Unavailable):
-        ear.wait(lively=False)
-    ear.close()
+        listener.wait(active=False)
+    listener.close()
 
 
 # What a look costs, and tells
 
 
 def marks(backend: ObjectBackend, *targets: Target) -> list[str | None]:
-    return backend.read_marks(targets)
+    return backend.read_revisions(targets)
 
 
 def test_marks_are_revisions(bucket: Bucket) -> None:
@@ -422,8 +438,8 @@ def test_marks_are_revisions(bucket: Bucket) -> None:
         infos = [writer.read_info(*target) for target in targets]
         expected = [None if info is None else info.revision for info in infos]
         for _ in range(2):
-            assert reader.read_marks(targets) == expected
-        assert engine(bucket).read_marks(targets) == expected
+            assert reader.read_revisions(targets) == expected
+        assert engine(bucket).read_revisions(targets) == expected
         seen.append(expected)
 
     def update(id: str, status: str) -> None:
@@ -463,13 +479,13 @@ def test_one_that_is_damaged_does_not_stop_the_others(bucket: Bucket) -> None:
     told: list[str | None] = []
     for damage in (b"", b"{", b'{"data":'):
         bucket.put(LAYOUT.head_key(SCOPE), damage, expect=ANY)
-        first, second, _ = reader.read_marks(targets)
+        first, second, _ = reader.read_revisions(targets)
         assert second == fine
         told.append(first)
     assert None not in told
     assert len(set(told)) == 3
     bucket.put(LAYOUT.copy_key(SCOPE, "x"), b"{", expect=ANY)
-    assert reader.read_marks(targets)[2] is not None
+    assert reader.read_revisions(targets)[2] is not None
 
 
 def test_a_look_at_what_has_not_changed_reads_nothing() -> None:
@@ -479,15 +495,15 @@ def test_a_look_at_what_has_not_changed_reads_nothing() -> None:
     for scope in scopes:
         backend.commit(commit(scope))
     targets = [Target(scope) for scope in scopes]
-    first = backend.read_marks(targets)
+    first = backend.read_revisions(targets)
     bucket.asked = Counter()
-    assert backend.read_marks(targets) == first
+    assert backend.read_revisions(targets) == first
     assert bucket.asked == {"GET": 50}  # by a condition, a byte of each
     bucket.asked = Counter()
     backend.commit(commit(scopes[7]))
     asked = bucket.asked.pop("GET", 0)
     bucket.asked = Counter()
-    moved = backend.read_marks(targets)
+    moved = backend.read_revisions(targets)
     assert [at for at in range(50) if moved[at] != first[at]] == [7]
     assert bucket.asked == {"GET": 51}
     assert asked <= 1

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(url: Any, **options: Any) -> str:
-    """Return how a URL is refused, which both faces do alike and without leaving a file."""
+    """Return how a URL is refused, which both APIs do alike and without leaving a file."""
     with pytest.raises(InvalidInput) as caught:
         limpet.open(url, **options)
     with pytest.raises(InvalidInput) as caught_async:

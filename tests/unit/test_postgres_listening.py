@@ -57,8 +57,8 @@ def listener(backend: PostgresBackend) -> Iterator[PostgresListener]:
 @pytest.fixture
 def _never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is heard was told: nobody looks by himself."""
-    monkeypatch.setattr(listening, "_FIRST_LOOK_S", 1000.0)
-    monkeypatch.setattr(listening, "_LOOK_S", 1000.0)
+    monkeypatch.setattr(listening, "_FIRST_POLL_S", 1000.0)
+    monkeypatch.setattr(listening, "_FULL_POLL_S", 1000.0)
 
 
 def wait(listener: PostgresListener | Poller) -> frozenset[str] | None:
@@ -66,7 +66,7 @@ def wait(listener: PostgresListener | Poller) -> frozenset[str] | None:
     watchdog = threading.Timer(SOON_S, listener.wake)
     watchdog.start()
     try:
-        return listener.wait(lively=False)
+        return listener.wait(active=False)
     finally:
         watchdog.cancel()
         watchdog.join()
@@ -356,7 +356,7 @@ def test_a_lost_connection_is_told_and_another_one_will_do(
     backend = open_backend(pg_proxy.url, schemas)
     listener = backend.listen()
     assert isinstance(listener, PostgresListener)
-    waiting = Background(lambda: [listener.wait(lively=False) for _ in range(100)])
+    waiting = Background(lambda: [listener.wait(active=False) for _ in range(100)])
     if how == "cut":
         pg_proxy.cut()
     else:
@@ -405,8 +405,8 @@ def test_wake_ends_the_wait_that_is_under_way_or_the_next(
     listener.follow([])
     listener.wake()
     listener.wake()
-    assert listener.wait(lively=False) == frozenset()
-    waiting = Background(lambda: listener.wait(lively=False))
+    assert listener.wait(active=False) == frozenset()
+    waiting = Background(lambda: listener.wait(active=False))
     waiting.join(0.1)
     assert waiting.is_alive()
     listener.wake()
@@ -419,10 +419,10 @@ def test_wake_ends_the_wait_that_is_under_way_or_the_next(
 
 def test_it_also_looks(listener: PostgresListener, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that was about to commit may not have seen that somebody listens."""
-    monkeypatch.setattr(listening, "_LOOK_S", 0.3)
+    monkeypatch.setattr(listening, "_FULL_POLL_S", 0.3)
     begin = time.monotonic()
     for latest_s in (0.5, 1.0, 1.5):
-        assert listener.wait(lively=False) is None
+        assert listener.wait(active=False) is None
         assert time.monotonic() - begin < latest_s + 0.5
     assert time.monotonic() - begin > 0.3
 
@@ -435,9 +435,9 @@ def test_one_who_only_looks_does_so_less_and_less(monkeypatch: pytest.MonkeyPatc
         waited.append(timeout)
         return False
 
-    monkeypatch.setattr(looks.bell, "wait", wait)
-    for lively in (False, True, False, False, False, False, True, True, False):
-        assert looks.wait(lively=lively) is None
+    monkeypatch.setattr(looks.notifier, "wait", wait)
+    for active in (False, True, False, False, False, False, True, True, False):
+        assert looks.wait(active=active) is None
     assert waited == [1.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.0, 2.0]
 
 
@@ -448,7 +448,7 @@ def test_who_cannot_listen_looks(postgres: Postgres, schemas: Schemas, option: s
     begin = time.monotonic()
     assert isinstance(listener, Poller)
     for _ in range(5):
-        assert listener.wait(lively=False) is None
+        assert listener.wait(active=False) is None
     assert 0.4 < time.monotonic() - begin < SOON_S
     backend.close()
 
@@ -481,7 +481,7 @@ def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
         if not pid:
             listener.wake()
             try:
-                listener.wait(lively=False)
+                listener.wait(active=False)
             except Unavailable:
                 pass
             else:
@@ -491,7 +491,7 @@ def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
             gc.collect()
             own = backend.listen()
             store.scope("s").save(1)
-            while own.wait(lively=False) is None:
+            while own.wait(active=False) is None:
                 pass
             own.close()
             store.close()
@@ -499,7 +499,7 @@ def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
         assert os.waitpid(pid, 0)[1] == 0
         heard = set()
         while not heard:
-            heard = listener.wait(lively=False) or set()
+            heard = listener.wait(active=False) or set()
         print(*heard)
         listener.close()
         store.close()

@@ -56,7 +56,7 @@ def go_on(worker: Worker) -> None:
     indirect=["url"],
 )
 def test_there_are_never_two_writers(url: str, store: Store, rounds: int) -> None:
-    """Eight processes contend by both faces; each finds what the one before it left, alone."""
+    """Eight processes contend by both APIs; each finds what the one before it left, alone."""
     names = [f"w{number}" for number in range(SIZE)]
     with hired(url, *names) as workers:
         for number, worker in enumerate(workers):

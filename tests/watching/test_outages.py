@@ -13,7 +13,7 @@ from limpet import Store, Unavailable
 from tests.concurrency.crew import Worker
 from tests.servers.postgres import PrivatePostgres
 from tests.waiting import until
-from tests.watching.tools import FACES, Remote, Watching
+from tests.watching.tools import APIS, Remote, Watching
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_a_server_that_restarts(server: PrivatePostgres, how: str) -> None:
     with limpet.open(url) as store, closing_remote(url) as remote:
         scope = store.scope("s")
         watching = [
-            *(Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES),
+            *(Watching(store, lambda store: store.scope("s").watch(), api=api) for api in APIS),
             remote,
         ]
         unborn = Watching(store, lambda store: store.scope("unborn").watch())
@@ -103,7 +103,7 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notified: 
             lambda store: store.watch(session_id="s"),
             lambda store: store.watch(prefix="s"),
         )
-        watching = [Watching(store, watch, face=face) for watch in watches for face in FACES]
+        watching = [Watching(store, watch, api=api) for watch in watches for api in APIS]
         for number in range(3):
             for scope, who in ((["s"], (0, 1)), (["s", "other", "graph"], (2, 3))):
                 asked = {"scope": scope, "count": 5, "keep": number % 2 == 0}

@@ -35,27 +35,27 @@ from tests.watching.soaker import (
     digest,
     own_scope,
 )
-from tests.watching.tools import FACES, nothing_left
+from tests.watching.tools import APIS, nothing_left
 
 TEMPORARY = ".limpet-"
 
 
 class Follower(threading.Thread):
-    """Watches a scope, by either face, and begins anew when it was deleted."""
+    """Watches a scope, by either API, and starts again when it was deleted."""
 
-    def __init__(self, store: Store, key: ScopeKey | None, face: str) -> None:
+    def __init__(self, store: Store, key: ScopeKey | None, api: str) -> None:
         super().__init__(daemon=True)
         self.key = key
         self.last: dict[ScopeKey, str] = {}
         self.errors: list[BaseException] = []
         self._store = store
-        self._face = face
+        self._api = api
         self.start()
 
     def run(self) -> None:
         try:
             while True:
-                if self._face == "sync":
+                if self._api == "sync":
                     for info in self._watch(self._store):
                         self.last[info.scope] = info.revision
                 else:
@@ -343,7 +343,7 @@ def test_soak(request: pytest.FixtureRequest, url: str, seconds: int, tmp_path: 
     try:
         with nothing_left(), limpet.open(named) as store:
             store.scope(SESSION, TALLY).save({"ops": []}, id=TALLY)
-            followers = [Follower(store, key, face) for key in [*keys(), None] for face in FACES]
+            followers = [Follower(store, key, api) for key in [*keys(), None] for api in APIS]
             soak.start()
             soak.run(seconds)
             soak.finish()

@@ -1,4 +1,4 @@
-"""Watches across processes, by both faces: the present first, and never without the last."""
+"""Watches across processes, by both APIs: the present first, and never without the last."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ import pytest
 from limpet import Store
 from tests.concurrency.crew import Worker
 from tests.waiting import until
-from tests.watching.tools import FACES, Remote, Watching, on, place
+from tests.watching.tools import APIS, Remote, Watching, on, place
 
 SCOPE = ["s", "main"]
 
@@ -22,17 +22,17 @@ def stack() -> Iterator[ExitStack]:
 
 
 class Crowd:
-    """The same watch four times: in this process and in two others, by both faces."""
+    """The same watch four times: in this process and in two others, by both APIs."""
 
     def __init__(self, stack: ExitStack, store: Store, url: str, asked: dict[str, Any]) -> None:
         def watch(store: Any) -> Any:
             options = {name: value for name, value in asked.items() if name != "scope"}
             return (store.scope(*asked["scope"]) if "scope" in asked else store).watch(**options)
 
-        remote = [Remote(url, dict(asked), face=face) for face in FACES]
+        remote = [Remote(url, dict(asked), api=api) for api in APIS]
         for each in remote:
             stack.callback(each.dismiss)
-        self.all = [Watching(store, watch, face=face) for face in FACES]
+        self.all = [Watching(store, watch, api=api) for api in APIS]
         self.all += remote
 
     def wait_for(self, revision: str) -> None:

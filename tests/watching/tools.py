@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from limpet import SnapshotInfo, Store
-from limpet.api.watching import Hub
+from limpet.api.watching import Dispatcher
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 
 ENGINES = ("sqlite", "directory", "postgres", "s3")
-FACES = ("sync", "async")
+APIS = ("sync", "async")
 WAIT_S_MAX = 30.0
 
 Watch = Callable[[Any], Any]
-"""Makes the watch of a store, or of its async face."""
+"""Makes the watch of a store, or of its async API."""
 
 
 def on(*engines: str) -> pytest.MarkDecorator:
@@ -39,20 +39,20 @@ def place(revision: str) -> tuple[int, int]:
 
 
 class Watching(threading.Thread):
-    """A watch in a thread of its own, by either face; `seen` is what it heard."""
+    """A watch in a thread of its own, by either API; `seen` is what it heard."""
 
-    def __init__(self, store: Store, watch: Watch, *, face: str = "sync") -> None:
+    def __init__(self, store: Store, watch: Watch, *, api: str = "sync") -> None:
         super().__init__(daemon=True)
         self.seen: list[Any] = []
         self.error: BaseException | None = None
         self._store = store
         self._watch = watch
-        self._face = face
+        self._api = api
         self.start()
 
     def run(self) -> None:
         try:
-            if self._face == "sync":
+            if self._api == "sync":
                 self._follow(self._watch(self._store))
             else:
                 asyncio.run(self._follow_async(self._watch(self._store.aio)))
@@ -86,10 +86,10 @@ class Watching(threading.Thread):
 class Remote(Watching):
     """A watch in another process."""
 
-    def __init__(self, url: str, asked: dict[str, Any], *, face: str = "sync") -> None:
+    def __init__(self, url: str, asked: dict[str, Any], *, api: str = "sync") -> None:
         self._worker = Worker("tests.watching.worker", url, "watcher")
         assert self._worker.hear() == "ready"
-        self._worker.tell(["watch", {"face": face, **asked}])
+        self._worker.tell(["watch", {"api": api, **asked}])
         super().__init__(None, lambda _: None)  # type: ignore[arg-type]
 
     def run(self) -> None:
@@ -116,9 +116,9 @@ def handles() -> int:
 
 
 def watchers(store: Store) -> int:
-    """Return how many watch in this process, by this store."""
-    hubs = [each for each in store.driver.opened._companions.values() if isinstance(each, Hub)]
-    return sum(len(each.watchers) for hub in hubs for each in list(hub._topics.values()))
+    """Return how many subscriptions this store has."""
+    dispatcher = store.driver.opened.service(Dispatcher)
+    return sum(len(each.subscriptions) for each in list(dispatcher._topics.values()))
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def contend(store: Store, name: str, rounds: int) -> int:
 
 
 def contend_async(store: Store, name: str, rounds: int) -> int:
-    """The same by the other face."""
+    """The same by the async API."""
 
     async def work() -> None:
         scope = store.aio.scope("s")
@@ -144,7 +144,7 @@ def report(store: Store, name: str, ttl_s: float) -> None:
 
 def watch(store: Store, name: str, asked: dict[str, Any]) -> None:
     """Say what a watch hears, and None in the end."""
-    if asked.pop("face") == "sync":
+    if asked.pop("api") == "sync":
         for info in watch_of(store, asked):
             tell(info)
     else:

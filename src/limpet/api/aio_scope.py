@@ -1,4 +1,4 @@
-"""The async face of a scope: the same verbs, awaited."""
+"""`AsyncScope` and `AsyncLease`: the async API of a scope. `scope.py` documents the methods."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
-from limpet.api.opened import Address
+from limpet.api.opened import ScopeBase
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
@@ -23,10 +23,10 @@ from limpet.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from limpet.protocol import Claim, Target, Topic
+from limpet.protocol import Claim
 
 
-class AsyncScope(Address):
+class AsyncScope(ScopeBase):
     """Async twin of `Scope`."""
 
     def __init__(self, driver: AsyncDriver, key: ScopeKey) -> None:
@@ -34,7 +34,7 @@ class AsyncScope(Address):
         super().__init__(key)
         self.driver = driver
         self._tools = driver.tools
-        self._fence: str | None = None  # the lease under which a `Lease` writes
+        self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     async def save(
         self,
@@ -159,9 +159,14 @@ class AsyncScope(Address):
         expect: Expect = ANY,
     ) -> SnapshotInfo:
         """Async twin of `Scope.restore`."""
-        facts = (labels, metadata)
         work = branching.restore(
-            self._tools, self._key, id, facts, expect=expect, fence=self._fence
+            self._tools,
+            self._key,
+            id,
+            labels=labels,
+            metadata=metadata,
+            expect=expect,
+            fence=self._fence,
         )
         return await self.driver.run(work)
 
@@ -259,9 +264,7 @@ class AsyncScope(Address):
         self, id: str | None = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.watch`."""
-        if id is not None:
-            id = limits.check_id("id", id)
-        return self.driver.watch(Topic(Target(self._key, id)), timeout_s)
+        return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
@@ -281,14 +284,16 @@ class AsyncScope(Address):
     async def _claimed(
         self, claim: Claim, wait_s: float, patient: bool
     ) -> AsyncIterator["AsyncLease"]:
-        renewals = self.driver.opened.companion(leases.Renewals)
+        renewals = self.driver.opened.service(leases.Renewals)
         try:
             verb = leases.claim(self._tools, claim, wait_s, patient=patient)
             term = await self.driver.drive(verb)
         except Conflict:
             raise
         except BaseException:
-            renewals.let_go(claim)  # a cancelled await does not stop what has begun
+            renewals.abandon(
+                claim
+            )  # it may still be granted: a cancelled await does not stop a call
             raise
         try:
             renewals.add(term)
@@ -296,11 +301,11 @@ class AsyncScope(Address):
         finally:
             renewals.remove(term)
             try:
-                await self.driver.run(leases.give_back(self._tools, term))
+                await self.driver.run(leases.release(self._tools, term))
             except (Unavailable, InvalidInput):
-                pass  # then it ends by itself
+                pass  # the lease ends by itself
             except BaseException:
-                renewals.let_go(claim)  # cancelled, perhaps before it had begun
+                renewals.abandon(claim)  # cancelled, perhaps before the call began
                 raise
 
 
@@ -311,7 +316,7 @@ def claim_patiently(
     return scope._claim(owner, ttl_s, wait_s, patient=True)
 
 
-class AsyncLease(leases.Held, AsyncScope):
+class AsyncLease(leases.LeaseProperties, AsyncScope):
     """Async twin of `Lease`."""
 
     def __init__(self, driver: AsyncDriver, term: leases.Term) -> None:

@@ -1,37 +1,36 @@
-"""The verbs about lines of snapshots: ancestors, leaves, differences, restores and forks."""
+"""The verbs about branches of snapshots: ancestors, leaves, diff, restore and fork."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Ask, Steps, Walk, Work, contend, load, pages
+from limpet.api.verbs import Ask, Steps, Walk, Work, contend, load, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
 from limpet.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query, Stamp
+from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query
 
 _NAME_TRIES_MAX = 8
 
 
 def ancestors(scope: ScopeKey, snapshot_id: str) -> Walk[SnapshotInfo]:
-    """Walk from a snapshot to its parent and on, until a parent is missing or met again."""
+    """Walk from a snapshot to its parent and on, until a parent is missing or was seen before."""
     snapshot_id = limits.check_id("id", snapshot_id)
 
     def walk() -> Walk[SnapshotInfo]:
-        climb = _Climb(scope, snapshot_id)
-        while not climb.ended:
-            yield climb.some
+        ancestry = _Ancestry(scope, snapshot_id)
+        while not ancestry.ended:
+            yield ancestry.read_page
 
     return walk()
 
 
-class _Climb:
+class _Ancestry:
     """A walk along parents that holds no more than a page.
 
-    Parents are older than their children, but for those that were saved later (a parent is only a
-    statement). Only behind such a step can a snapshot be met again, so only then is it remembered
-    which ones were.
+    Parents are older than their children, unless they were saved later (a parent need not exist).
+    Only after such a step can a snapshot be met again, so only then are those seen remembered.
     """
 
     def __init__(self, scope: ScopeKey, start: str) -> None:
@@ -39,56 +38,54 @@ class _Climb:
         self._start = start
         self._next: str | None = start
         self._last_seq = ids.SEQ_MAX
-        self._met: set[int] | None = None
+        self._seen: set[int] | None = None
         self.ended = False
 
-    def some(self, backend: Backend) -> list[SnapshotInfo]:
-        """Return the next page."""
+    def read_page(self, backend: Backend) -> list[SnapshotInfo]:
         page: list[SnapshotInfo] = []
         while self._next is not None and len(page) < limits.PAGE_ITEMS_MAX:
             info = backend.read_info(self._scope, self._next)
             if info is None:
                 if self._last_seq == ids.SEQ_MAX:
                     raise NotFound(f"there is no such snapshot. id=`{self._start}`")
+                self._next = None
                 break
             seq = ids.seq_of(info.revision)
-            if seq >= self._last_seq and self._met is None:
-                self._met = self._met_before(backend, self._last_seq)
-            if self._met is not None:
-                if seq in self._met:
+            if seq >= self._last_seq and self._seen is None:
+                self._seen = self._seen_before(backend)
+            if self._seen is not None:
+                if seq in self._seen:
+                    self._next = None
                     break
-                self._met.add(seq)
+                self._seen.add(seq)
             self._last_seq = seq
             self._next = info.parent_id
             page.append(info)
-        else:
-            self.ended = self._next is None
-            return page
-        self.ended = True
+        self.ended = self._next is None
         return page
 
-    def _met_before(self, backend: Backend, last_seq: int) -> set[int]:
-        """Go over the same way once more, up to the last one met."""
-        met: set[int] = set()
+    def _seen_before(self, backend: Backend) -> set[int]:
+        """Walk the same way again, up to the last snapshot seen."""
+        seen: set[int] = set()
         each: str | None = self._start
-        while each is not None and last_seq not in met:
+        while each is not None and self._last_seq not in seen:
             info = backend.read_info(self._scope, each)
             if info is None:
                 break
             seq = ids.seq_of(info.revision)
-            if seq in met:
-                break  # a circle that was closed since the walk came along here
-            met.add(seq)
+            if seq in seen:
+                break  # a cycle that was closed since
+            seen.add(seq)
             each = info.parent_id
-        return met
+        return seen
 
 
 def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
-    """Walk the kept snapshots that no other kept one of the scope follows, newest first."""
+    """Walk the kept snapshots without kept children in the scope, the last saved first."""
 
     def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
-        place = None if last is None else ids.seq_of(last.revision)
-        return backend.list_snapshots(Query(scope, leaves=True, after=place), limit=count)
+        seq = None if last is None else ids.seq_of(last.revision)
+        return backend.list_snapshots(Query(scope, leaves=True, after=seq), limit=count)
 
     return pages(fetch, limit=None)
 
@@ -113,17 +110,15 @@ def restore(
     tools: Tools,
     scope: ScopeKey,
     snapshot_id: str,
-    facts: tuple[Mapping[str, str] | None, Mapping[str, JSON] | None],
     *,
+    labels: Mapping[str, str] | None,
+    metadata: Mapping[str, JSON] | None,
     expect: Expect,
     fence: str | None,
 ) -> Work[SnapshotInfo]:
-    """Save the state of an earlier snapshot as a new head that follows it.
-
-    `facts` are labels and metadata, None for those of the snapshot.
-    """
+    """Save the state of an earlier snapshot as a new head that follows it."""
     snapshot_id = limits.check_id("id", snapshot_id)
-    labels, metadata = _encoded(tools, *facts)
+    facts = _encoded(tools, labels, metadata)
     expect = prepare.check_expect(expect)
 
     def work(backend: Backend) -> SnapshotInfo:
@@ -135,8 +130,8 @@ def restore(
             scope=scope,
             body=body,
             status=origin.status,
-            labels=codec.encode(origin.labels) if labels is None else labels,
-            metadata=codec.encode(origin.metadata) if metadata is None else metadata,
+            labels=facts.labels_of(origin),
+            metadata=facts.metadata_of(origin),
             stamp=tools.draw(),
             parent=origin.id if origin.kept else HEAD,  # a draft is gone when the head moves
             expect=expect,
@@ -148,6 +143,7 @@ def restore(
 
 
 _State = tuple[bytes | Copy, AppendOffsets | None]
+_Patch = Mapping[str, JSON] | Callable[[JSON], Any]
 
 
 def fork(
@@ -157,7 +153,7 @@ def fork(
     *,
     to: str | None,
     scope_id: str | None,
-    patch: Mapping[str, JSON] | Callable[[JSON], Any] | None,
+    patch: _Patch | None,
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
 ) -> Steps[ScopeKey]:
@@ -167,21 +163,33 @@ def fork(
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):
         raise InvalidInput(f"patch must be a mapping or a function. type=`{type(patch).__name__}`")
     facts = _encoded(tools, labels, metadata)
-    minted = scope_id is None and session_id == source.session_id
-    named = source.scope_id if scope_id is None else scope_id
-    limits.check_scope(session_id, named, source.kind)
+    is_generated = scope_id is None and session_id == source.session_id
+    given_name = source.scope_id if scope_id is None else scope_id
+    limits.check_scope(session_id, given_name, source.kind)
     seen: list[str] = []
 
     def attempt() -> Steps[ScopeKey]:
         info, state = yield from _origin(source, snapshot_id, patch, tools.state_bytes_max)
         seen[:] = [info.revision]
-        for left in reversed(range(_NAME_TRIES_MAX if minted else 1)):
+        for left in reversed(range(_NAME_TRIES_MAX if is_generated else 1)):
             stamp = tools.draw()
-            name = ids.fork_name(named, stamp.bits) if minted else named
+            name = ids.fork_name(given_name, stamp.bits) if is_generated else given_name
             scope = limits.check_scope(session_id, name, source.kind)
-            commit = _first(scope, info, state, facts, stamp)
+            commit = Commit(
+                scope=scope,
+                body=state[0],
+                append_offsets=state[1],
+                status=info.status,
+                labels=facts.labels_of(info),
+                metadata=facts.metadata_of(info),
+                stamp=stamp,
+                parent=None,
+                forked_from=SnapshotRef(info.scope, info.id),
+                new_scope=True,
+                source=info.revision,
+            )
             try:
-                yield lambda backend, commit=commit: backend.commit(commit)  # type: ignore[misc]
+                yield save(commit)
             except AlreadyExists:
                 if not left:
                     raise
@@ -196,48 +204,33 @@ def fork(
     return contend(tools, attempt, changed)
 
 
+class _Encoded(NamedTuple):
+    """Encoded labels and metadata, which are copied from the origin where they are not given."""
+
+    labels: bytes | None
+    metadata: bytes | None
+
+    def labels_of(self, origin: SnapshotInfo) -> bytes:
+        return codec.encode(origin.labels) if self.labels is None else self.labels
+
+    def metadata_of(self, origin: SnapshotInfo) -> bytes:
+        return codec.encode(origin.metadata) if self.metadata is None else self.metadata
+
+
 def _encoded(
     tools: Tools, labels: Mapping[str, str] | None, metadata: Mapping[str, JSON] | None
-) -> tuple[bytes | None, bytes | None]:
-    """Return labels and metadata encoded, where they are given."""
-    return (
+) -> _Encoded:
+    return _Encoded(
         None if labels is None else prepare.encode_labels(labels),
         None if metadata is None else prepare.encode_metadata(metadata, tools.state_bytes_max),
     )
 
 
-def _first(
-    scope: ScopeKey,
-    source: SnapshotInfo,
-    state: _State,
-    facts: tuple[bytes | None, bytes | None],
-    stamp: Stamp,
-) -> Commit:
-    """Return the first commit of a fork; its labels and metadata are copied unless given."""
-    labels, metadata = facts
-    return Commit(
-        scope=scope,
-        body=state[0],
-        append_offsets=state[1],
-        status=source.status,
-        labels=codec.encode(source.labels) if labels is None else labels,
-        metadata=codec.encode(source.metadata) if metadata is None else metadata,
-        stamp=stamp,
-        parent=None,
-        forked_from=SnapshotRef(source.scope, source.id),
-        new_scope=True,
-        source=source.revision,
-    )
-
-
 def _origin(
-    source: ScopeKey,
-    snapshot_id: str,
-    patch: Mapping[str, JSON] | Callable[[JSON], Any] | None,
-    bytes_max: int,
+    source: ScopeKey, snapshot_id: str, patch: _Patch | None, bytes_max: int
 ) -> Steps[tuple[SnapshotInfo, _State]]:
-    """Read where a fork begins, and patch the state; without a patch it need not be read."""
-    if patch is None:
+    """Read the snapshot that a fork begins with, and patch its state."""
+    if patch is None:  # then the state need not be read
         info: SnapshotInfo | None = yield lambda backend: backend.read_info(source, snapshot_id)
         found: list[Found] = [] if info is None else [(info, b"")]
     else:
@@ -247,18 +240,13 @@ def _origin(
     ((origin, body),) = found
     if patch is None:
         return origin, (Copy(), None)
-    return origin, (yield from _patched(body, patch, bytes_max))
-
-
-def _patched(
-    body: bytes, patch: Mapping[str, JSON] | Callable[[JSON], Any], bytes_max: int
-) -> Steps[_State]:
-    """Return the encoded state that a patch makes: of a mapping's keys, or of a function."""
     state = codec.decode(body)
     if callable(patch):
         state = yield Ask(patch, state)
     elif isinstance(state, dict):
         state |= patch
     else:
-        raise InvalidInput(f"a mapping patches only objects. type=`{type(state).__name__}`")
-    return prepare.encode_state(state, bytes_max)
+        raise InvalidInput(
+            f"a mapping can patch only an object: give a function. type=`{type(state).__name__}`"
+        )
+    return origin, prepare.encode_state(state, bytes_max)

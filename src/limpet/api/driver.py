@@ -1,4 +1,4 @@
-"""Runs verbs over an opened backend: the seam below the public API that facades may use.
+"""Runs verbs over an opened backend: the layer below the public API that integrations may use.
 
 A verb is *work* (one backend call), *steps* (several calls, written once as a generator) or a
 *walk* (a listing, one page a call); `verbs.py` has the types. `store.driver` and `scope.driver` run
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpet.api.opened import Opened, Tools
 from limpet.api.verbs import Ask, Pause, Steps, Walk, Work
-from limpet.api.watching import Hub, Watcher
+from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import limits
 from limpet.errors import InvalidInput, LimpetError
 from limpet.model import SnapshotInfo
@@ -36,7 +36,7 @@ class Driver:
 
     @property
     def tools(self) -> Tools:
-        """Time, chance and limits."""
+        """Clock, randomness and limits."""
         return self.opened.tools
 
     def run(self, work: Work[T]) -> T:
@@ -44,14 +44,15 @@ class Driver:
         return work(self.opened.backend)
 
     def drive(self, verb: Steps[T]) -> T:
-        """Carry out a verb of several steps; errors of the backend are raised inside it."""
+        """Run a verb of several steps; errors of the backend are raised inside it."""
         advance: Callable[[Any], Any] = verb.send
         value: Any = None
         while True:
             try:
                 step = advance(value)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+                result: T = done.value
+                return result
             try:
                 advance, value = verb.send, self._answer(step)
             except LimpetError as error:
@@ -68,7 +69,7 @@ class Driver:
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()  # or Python would warn that it was never awaited
-            raise InvalidInput("an async function needs the async API: use store.aio")
+            raise InvalidInput("an async function needs the async API: call it on store.aio")
         return answer
 
     def stream(self, walk: Walk[T]) -> Iterator[T]:
@@ -83,28 +84,30 @@ class Driver:
             yield from page
 
     def watch(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
-        """Yield what a topic shows now, and again after each change."""
+        """Yield the current state of a topic, and again after each change."""
         if timeout_s is not None:
             timeout_s = limits.check_seconds("timeout_s", timeout_s)
         return self._changes(topic, timeout_s)
 
     def _changes(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
-        hub = self.opened.companion(Hub)
-        told = threading.Event()
-        watcher = Watcher(topic, told.set)
+        dispatcher = self.opened.service(Dispatcher)
+        notified = threading.Event()
+        subscription = Subscription(topic, notified.set)
         try:
             while True:
-                if watcher.pid != os.getpid():  # the thread that tells us stayed in the parent
-                    told = threading.Event()
-                    watcher = watcher.again(told.set)
-                hub.join(watcher)
-                told.clear()
-                news, is_over = watcher.take()
-                yield from news
-                if is_over or (not news and not told.wait(watcher.patience_s(timeout_s))):
+                if subscription.pid != os.getpid():  # the dispatcher's thread is in the parent
+                    notified = threading.Event()
+                    subscription = subscription.resumed(notified.set)
+                dispatcher.add(subscription)
+                notified.clear()
+                changes, is_over = subscription.take()
+                yield from changes
+                if is_over:
+                    return
+                if not changes and not notified.wait(subscription.wait_s(timeout_s)):
                     return
         finally:
-            hub.leave(watcher)
+            dispatcher.remove(subscription)
 
 
 class AsyncDriver:
@@ -118,7 +121,7 @@ class AsyncDriver:
 
     @property
     def tools(self) -> Tools:
-        """Time, chance and limits."""
+        """Clock, randomness and limits."""
         return self.opened.tools
 
     async def run(self, work: Work[T]) -> T:
@@ -133,7 +136,8 @@ class AsyncDriver:
             try:
                 step = advance(value)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+                result: T = done.value
+                return result
             try:
                 advance, value = verb.send, await self._answer(step)
             except LimpetError as error:
@@ -172,26 +176,26 @@ class AsyncDriver:
     async def _changes(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
         import asyncio
 
-        hub = self.opened.companion(Hub)
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        watcher = Watcher(topic, lambda: loop.call_soon_threadsafe(told.set))
+        dispatcher = self.opened.service(Dispatcher)
+        loop, notified = asyncio.get_running_loop(), asyncio.Event()
+        subscription = Subscription(topic, lambda: loop.call_soon_threadsafe(notified.set))
         try:
-            hub.join(watcher)
+            dispatcher.add(subscription)
             while True:
-                told.clear()
-                news, is_over = watcher.take()
-                for info in news:
+                notified.clear()
+                changes, is_over = subscription.take()
+                for info in changes:
                     yield info
                 if is_over:
                     return
-                if not news:
+                if not changes:
                     # Not `wait_for`, which may swallow a cancellation.
-                    async with asyncio.timeout(watcher.patience_s(timeout_s)):
-                        await told.wait()
+                    async with asyncio.timeout(subscription.wait_s(timeout_s)):
+                        await notified.wait()
         except TimeoutError:
             return
         finally:
-            hub.leave(watcher)
+            dispatcher.remove(subscription)
 
     async def offload(self, fn: Callable[..., T], *args: Any) -> T:
         """Call a function: in the pool if the backend may block, else here."""
@@ -203,12 +207,12 @@ class AsyncDriver:
 
         loop = asyncio.get_running_loop()
         try:
-            under_way = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
+            future = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
         except RuntimeError:
-            if self.opened.closed:  # by another thread, since it was asked
+            if self.opened.closed:  # by another thread, since it was checked
                 raise InvalidInput("the store is closed") from None
             raise
-        return await under_way
+        return await future
 
     def _threads(self) -> "ThreadPoolExecutor":
         # Threads do not survive a fork, so a child makes a pool of its own.

@@ -1,7 +1,7 @@
-"""The verbs about leases, and the threads that keep them from ending.
+"""Leases: how they are claimed and released, and the threads that renew them.
 
-A lease is a key that a scope carries. Whoever holds it writes under it, and a write under a key
-that the scope carries no longer is Conflict: so a worker that was paused past its lease changes
+A lease is a key that a scope carries. Its holder sends the key with every write, and a write with a
+key that the scope no longer carries is Conflict: so a worker that was paused past its lease changes
 nothing, whatever its own clock says.
 """
 
@@ -13,6 +13,7 @@ from datetime import datetime
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
+from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import limits, times
 from limpet.errors import Conflict, InvalidInput, LimpetError
@@ -22,18 +23,18 @@ from limpet.protocol import Backend, Claim, Hold
 _TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
 _PAUSE_S_MAX = 0.5
-_RENEWALS = 3  # of a lease, while it lasts
-_RETRIES = 10  # as many attempts, if they fail
-_LETTING_GO_S = (0.05, 0.5, 5.0)  # when a lease that may yet be granted is given back
+_RENEWALS = 3  # per `ttl_s`
+_RETRIES = 10  # per `ttl_s`, if a renewal fails
+_RELEASE_PAUSES_S = (0.05, 0.5, 5.0)  # between the releases of a lease that may yet be granted
 _JOIN_S_MAX = 5.0
 _THREADS_MAX = 4
-_IDLE_S = 1.0  # after which a thread sees that what it waited for has gone
+_IDLE_S = 1.0  # after which a thread notices that the lease it waited for is gone
 
 
 def prepare(
     tools: Tools, scope: ScopeKey, *, owner: str, ttl_s: float, wait_s: float
 ) -> "tuple[Claim, float]":
-    """Return the claim that a caller asks for, and how long it may take, both checked."""
+    """Check the arguments of `Scope.claim`; return the claim and `wait_s`."""
     owner = limits.check_id("owner", owner)
     ttl_s = limits.check_seconds("ttl_s", ttl_s)
     wait_s = limits.check_seconds("wait_s", wait_s)
@@ -45,35 +46,42 @@ def prepare(
 
 
 def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) -> "Steps[Term]":
-    """Ask for a lease until it is granted, or for as long as the caller is willing to wait.
+    """Claim a lease until it is granted, or for `wait_s`.
 
-    With `patient` also for as long as it takes to see that a holder is dead who seems to be: where
-    there is no clock that all trust, one look is not enough.
+    With `patient` it also waits for as long as it takes to be sure that a holder is dead which
+    seems to be: where there is no clock that all trust, one read is not enough.
     """
     clock = tools.clock
     deadline = patience = clock.monotonic() + wait_s
-    pause_s = _PAUSE_S_MIN
-    met: Hold | None = None
+    backoff = Backoff(clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX)
+    before: Hold | None = None
     while True:
         begun_s = clock.monotonic()
         asked = wanted._replace(stamp=tools.draw())
-        held: Hold = yield lambda backend, asked=asked: backend.claim(asked)  # type: ignore[misc]
+        held: Hold = yield _claim(asked)
         if held.key == wanted.key:
             return Term(tools, asked, held, begun_s)
-        if patient and met is None and (yield _seems_over(asked, held)):
-            patience = clock.monotonic() + held.left_us / 1_000_000 + 1.0
-        if met is not None and held.left_us > met.left_us:
-            patience = deadline  # it was renewed, or is another one: somebody lives
-        met = held
+        held_s = held.left_us / 1_000_000
+        if patient and before is None and (yield _seems_over(asked, held)):
+            patience = clock.monotonic() + held_s + 1.0
+        if before is not None and held.left_us > before.left_us:
+            patience = deadline  # it was renewed, or is another one: its holder is alive
+        before = held
         left_s = max(deadline, patience) - clock.monotonic()
         if left_s <= 0:
             session_id, scope_id, kind = wanted.scope
-            where = f"session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
-            raise Conflict(f"somebody else holds the lease. owner=`{held.owner}` {where}")
-        # Not much longer than it lasts; sooner, since it may be given back.
-        ends_s = max(_PAUSE_S_MIN, held.left_us / 1_000_000)
-        yield Pause(min(left_s, ends_s, pause_s * (0.5 + clock.jitter())))
-        pause_s = min(1.5 * pause_s, _PAUSE_S_MAX)
+            raise Conflict(
+                f"another worker holds the lease, for {max(0.0, held_s):.1f} s unless it is "
+                "renewed: claim it later, or with a longer wait_s. "
+                f"owner=`{held.owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
+            )
+        # Not much longer than it lasts; sooner, since it may be released.
+        ends_s = max(_PAUSE_S_MIN, held_s)
+        yield Pause(min(left_s, ends_s, backoff.pause_s() or 0.0))
+
+
+def _claim(asked: Claim) -> Work[Hold]:
+    return lambda backend: backend.claim(asked)
 
 
 def _seems_over(asked: Claim, held: Hold) -> Work[bool]:
@@ -84,26 +92,21 @@ def _seems_over(asked: Claim, held: Hold) -> Work[bool]:
     return work
 
 
-def release(tools: Tools, held: Claim) -> Work[None]:
-    """Give a lease back."""
-    asked = held._replace(stamp=tools.draw())
+def release(tools: Tools, term: "Term") -> Work[None]:
+    """Release a lease; a child that was forked meanwhile leaves it to its parent."""
+    if term.pid != os.getpid():
+        return lambda backend: None
+    asked = term.claim._replace(stamp=tools.draw())
     return lambda backend: backend.release(asked)
 
 
-def give_back(tools: Tools, term: "Term") -> Work[None]:
-    """Give a lease back at the end; a child that was forked meanwhile leaves it to its parent."""
-    if term.pid == os.getpid():
-        return release(tools, term.claim)
-    return lambda backend: None
-
-
-def is_lost(lease: "Held") -> bool:
+def is_lost(lease: "LeaseProperties") -> bool:
     """Return whether a lease is known to have passed to another holder."""
     return lease._term.is_lost
 
 
 class Term:
-    """A lease that is held, and until when. Shared by the two faces."""
+    """A lease that is held, and until when."""
 
     def __init__(self, tools: Tools, asked: Claim, held: Hold, begun_s: float) -> None:
         self.claim = asked
@@ -113,55 +116,50 @@ class Term:
         self.extend(asked, held, begun_s)
 
     def extend(self, asked: Claim, held: Hold, begun_s: float) -> None:
-        """Take note that it lasts anew, from when it was asked for: never longer than it does."""
+        """Count from when it was asked for, so that it never seems to last longer than it does."""
         self.until = asked.stamp.now + held.left_us
         self.due = begun_s + asked.ttl_us / 1_000_000 / _RENEWALS
 
     def retry(self) -> None:
-        """Try again soon."""
+        """Try again soon after a failed renewal."""
         self.due = self._tools.clock.monotonic() + self.claim.ttl_us / 1_000_000 / _RETRIES
 
-    @property
-    def expires_at(self) -> datetime:
-        """When it ends unless it is renewed, by the clock of this machine."""
-        return times.from_us(self.until)
 
-
-class Held:
-    """What both faces show of a lease."""
+class LeaseProperties:
+    """The properties that `Lease` and `AsyncLease` add to a scope."""
 
     _term: Term
 
     @property
     def token(self) -> str:
-        """The key of the lease, which is unique."""
+        """The unique key of the lease."""
         return self._term.claim.key
 
     @property
     def expires_at(self) -> datetime:
-        """When it ends unless it is renewed, by the clock of this machine."""
-        return self._term.expires_at
+        """When the lease ends unless it is renewed, by the clock of this machine."""
+        return times.from_us(self._term.until)
 
 
-class _Unwanted(Term):
-    """A lease that nobody wants any more, though it may yet be granted: it is given back often."""
+class _Abandoned(Term):
+    """A lease whose caller has gone, though it may yet be granted: it is released repeatedly."""
 
     def __init__(self, tools: Tools, claim: Claim) -> None:
         super().__init__(tools, claim, Hold(claim.key, claim.owner, 0), 0.0)
-        self._pauses_s = iter(_LETTING_GO_S)
-        self.is_over()
+        self._pauses_s = iter(_RELEASE_PAUSES_S)
+        self.schedule()
 
-    def is_over(self) -> bool:
-        """Tell whether that was the last time; if not, set the next."""
+    def schedule(self) -> bool:
+        """Set when it is released next; return False if that was the last time."""
         pause_s = next(self._pauses_s, None)
         self.due = self._tools.clock.monotonic() + (pause_s or 0.0)
-        return pause_s is None
+        return pause_s is not None
 
 
 class Renewals:
-    """Renews the leases that are held over one engine, while somebody holds them.
+    """Renews the leases that are held through one store.
 
-    A few threads, so that one scope that is long in use does not keep the others from it.
+    It has a few threads, so that a slow scope does not keep the others from being renewed.
     """
 
     def __init__(self, opened: Opened) -> None:
@@ -169,12 +167,12 @@ class Renewals:
         self.after_fork()
         renew_after_fork(self)
 
-    def after_fork(self) -> None:  # noqa: D102
-        # After a fork it is the parent who goes on to renew: threads stay there.
+    def after_fork(self) -> None:
+        """Forget all leases: the parent has the threads, and goes on to renew them."""
         self._changed = threading.Condition()
-        # What nobody has any more is not renewed, however that came about.
+        # Weak: a lease that is garbage is not renewed any more.
         self._terms: weakref.WeakSet[Term] = weakref.WeakSet()
-        self._unwanted: set[Term] = set()
+        self._abandoned: set[Term] = set()
         self._busy: set[Term] = set()
         self._threads: set[threading.Thread] = set()
         self._closed = False
@@ -183,9 +181,9 @@ class Renewals:
         """Renew a lease from now on."""
         self._add(term, self._terms)
 
-    def let_go(self, claim: Claim) -> None:
-        """Give back a lease that may still be granted to somebody who has gone away."""
-        self._add(_Unwanted(self._opened.tools, claim), self._unwanted)
+    def abandon(self, claim: Claim) -> None:
+        """Release a lease that may still be granted, though its caller has gone."""
+        self._add(_Abandoned(self._opened.tools, claim), self._abandoned)
 
     def _add(self, term: Term, to: "set[Term] | weakref.WeakSet[Term]") -> None:
         with self._changed:
@@ -198,28 +196,28 @@ class Renewals:
             self._changed.notify_all()
 
     def remove(self, term: Term) -> None:
-        """Renew it no longer."""
+        """Stop renewing a lease."""
         with self._changed:
             self._terms.discard(term)
-            self._unwanted.discard(term)
+            self._abandoned.discard(term)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give back what is still held; nobody can write under it any more."""
+        """Release all leases and end the threads."""
         with self._changed:
             self._closed = True
             terms, threads = self._all(), list(self._threads)
             self._terms.clear()
-            self._unwanted.clear()
+            self._abandoned.clear()
             self._changed.notify_all()
         for term in terms:
             with suppress(LimpetError):
-                release(self._opened.tools, term.claim)(self._opened.backend)
+                release(self._opened.tools, term)(self._opened.backend)
         for thread in threads:
             thread.join(_JOIN_S_MAX)
 
     def _all(self) -> list[Term]:
-        return [*self._terms, *self._unwanted]
+        return [*self._terms, *self._abandoned]
 
     def _run(self) -> None:
         while True:
@@ -231,10 +229,10 @@ class Renewals:
             finally:
                 with self._changed:
                     self._busy.discard(term)
-            del term  # not to be kept by this thread while it waits for another
+            del term  # this thread must not keep it alive while it waits for the next
 
     def _next(self) -> Term | None:
-        """Wait for a lease that is due; None if this thread is not needed any more."""
+        """Wait for a lease that is due; return None if this thread can end."""
         while True:
             with self._changed:
                 terms = self._all()
@@ -249,25 +247,23 @@ class Renewals:
                     if left_s <= 0:
                         self._busy.add(term)
                         return term
-                del terms, free, term  # not to be kept by this thread while it waits
+                del terms, free, term  # as above
                 self._changed.wait(left_s)
 
     def _renew(self, term: Term) -> None:
+        tools = self._opened.tools
+        if isinstance(term, _Abandoned):
+            with suppress(Exception):  # tried again, if it is not the last time
+                release(tools, term)(self._opened.backend)
+            if not term.schedule():
+                self.remove(term)
+            return
         try:
-            if isinstance(term, _Unwanted):
-                release(self._opened.tools, term.claim)(self._opened.backend)
-                if term.is_over():
-                    self.remove(term)
-                return
-            begun_s = self._opened.tools.clock.monotonic()
-            asked = term.claim._replace(stamp=self._opened.tools.draw())
+            begun_s = tools.clock.monotonic()
+            asked = term.claim._replace(stamp=tools.draw())
             term.extend(asked, self._opened.backend.renew(asked), begun_s)
         except (Conflict, InvalidInput):
-            term.is_lost = True  # it has passed to somebody else, or the store is closed
+            term.is_lost = True  # it has passed to another worker, or the store is closed
             self.remove(term)
         except Exception:
-            # What is wrong may pass; if not, the lease ends, and every write tells.
-            if not isinstance(term, _Unwanted):
-                term.retry()
-            elif term.is_over():
-                self.remove(term)
+            term.retry()  # if it keeps failing, the lease ends, and every write is Conflict

@@ -1,10 +1,10 @@
-"""What the two faces of one opened store share: the engine, its life, and its tools."""
+"""An opened store: the backend, its life cycle, and what its sync and async API share."""
 
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.errors import InvalidInput, Unavailable
@@ -14,7 +14,7 @@ from limpet.protocol import Backend, Clock, Stamp
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Time, chance and limits, injected by the composition point."""
+    """Clock, randomness and limits, injected by `opening.py`."""
 
     draw: Callable[[], Stamp]
     clock: Clock
@@ -23,28 +23,28 @@ class Tools:
 
 
 def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
-    """Return a thread that runs, or raise Unavailable if there can be no more."""
+    """Start a daemon thread; raise Unavailable if the system allows no more."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as cause:
-        raise Unavailable("no thread can be started") from cause
+        raise Unavailable(f"no thread can be started. name=`{name}`") from cause
     return thread
 
 
-class Companion(Protocol):
-    """What works beside an engine, with a thread of its own."""
+class Service(Protocol):
+    """Something that works for an opened store in the background, with threads of its own."""
 
     def close(self) -> None:
-        """Come to an end. May be repeated."""
+        """End. May be repeated."""
         ...
 
 
-C = TypeVar("C", bound=Companion)
+S = TypeVar("S", bound=Service)
 
 
 class Opened:
-    """A backend that is opened once, by its first use, and closed once for both faces."""
+    """A backend that is opened by its first use, and closed once for both APIs."""
 
     def __init__(self, opener: Callable[[], Backend], tools: Tools) -> None:
         self.tools = tools
@@ -53,12 +53,13 @@ class Opened:
         self._closed = False
         self.after_fork()
         self._at_close: list[Callable[[], None]] = []
-        self._companions: dict[object, Companion] = {}
+        self._services: dict[object, Any] = {}
         renew_after_fork(self)
 
-    def after_fork(self) -> None:  # noqa: D102
+    def after_fork(self) -> None:
+        """Replace the locks, which a thread of the parent may have held."""
         self._lock = threading.Lock()
-        self._gathering = threading.Lock()  # apart, since opening may take long
+        self._services_lock = threading.Lock()  # its own, since opening may take long
 
     @property
     def backend(self) -> Backend:
@@ -76,7 +77,7 @@ class Opened:
 
     @property
     def is_open(self) -> bool:
-        """Whether the backend is open: until then, whoever asks for it may have to wait."""
+        """Whether the backend is open; if not, its first use may have to wait."""
         return self._backend is not None
 
     @property
@@ -93,21 +94,21 @@ class Opened:
                 self._backend = self._opener()
             return self._backend
 
-    def companion(self, kind: Callable[["Opened"], C]) -> C:
-        """Return the one of its kind that works for this engine, made when it is first needed.
+    def service(self, factory: Callable[["Opened"], S]) -> S:
+        """Return the one service that `factory` makes for this store, made by its first use.
 
         It is closed before the backend is.
         """
-        with self._gathering:
+        with self._services_lock:
             if self._closed:
                 raise InvalidInput("the store is closed")
-            found = self._companions.get(kind)
+            found: S | None = self._services.get(factory)
             if found is None:
-                found = self._companions[kind] = kind(self)
-            return found  # type: ignore[return-value]
+                found = self._services[factory] = factory(self)
+            return found
 
     def at_close(self, action: Callable[[], None]) -> None:
-        """Have something else let go when the engine is closed: at once if it is closed already."""
+        """Call `action` when the backend is closed; now, if it is closed already."""
         with self._lock:
             if not self._closed:
                 self._at_close.append(action)
@@ -115,14 +116,14 @@ class Opened:
         action()
 
     def close(self) -> None:
-        """Close the backend and whatever joined it. May be repeated."""
-        with self._gathering:
+        """Close the services and the backend. May be repeated."""
+        with self._services_lock:
             self._closed = True
-            companions, self._companions = list(self._companions.values()), {}
-        with ExitStack() as stack:  # whatever fails, the rest is closed
+            services, self._services = list(self._services.values()), {}
+        with ExitStack() as stack:  # if one fails, the rest is closed all the same
             stack.callback(self._close_backend)
-            for companion in companions:
-                stack.callback(companion.close)
+            for service in services:
+                stack.callback(service.close)
 
     def _close_backend(self) -> None:
         with self._lock:
@@ -134,8 +135,8 @@ class Opened:
             action()
 
 
-class Address:
-    """The names of a scope, which both of its faces show."""
+class ScopeBase:
+    """The address of a scope, for the sync and the async API."""
 
     def __init__(self, key: ScopeKey) -> None:
         self._key = key
@@ -150,15 +151,15 @@ class Address:
 
     @property
     def session_id(self) -> str:
-        """The session that it belongs to."""
+        """The session that the scope belongs to."""
         return self._key.session_id
 
     @property
     def scope_id(self) -> str:
-        """Its name inside the session."""
+        """The name of the scope inside its session."""
         return self._key.scope_id
 
     @property
     def kind(self) -> str:
-        """What sort of state it holds."""
+        """What sort of state the scope holds."""
         return self._key.kind

@@ -1,4 +1,4 @@
-"""The synchronous face of a scope. The full promise of each verb stands here."""
+"""`Scope` and `Lease`: the sync API of a scope."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import Driver
-from limpet.api.opened import Address
+from limpet.api.opened import ScopeBase
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
@@ -23,18 +23,18 @@ from limpet.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from limpet.protocol import Claim, Target, Topic
+from limpet.protocol import Claim
 
 
-class Scope(Address):
-    """One line of state inside a session."""
+class Scope(ScopeBase):
+    """One line of state inside a session, with its history. Made by `Store.scope`."""
 
     def __init__(self, driver: Driver, key: ScopeKey) -> None:
         """Made by `Store.scope`, which checks the key."""
         super().__init__(key)
         self.driver = driver
         self._tools = driver.tools
-        self._fence: str | None = None  # the lease under which a `Lease` writes
+        self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     def save(
         self,
@@ -52,21 +52,30 @@ class Scope(Address):
         forked_from: SnapshotRef | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Save a state, durably, as one step.
+        """Save a state as a new snapshot. Atomic, and durable when it returns.
 
-        It is kept in history and becomes the head; with `keep=False` it only becomes the head (a
-        draft, gone when the head moves); with `head=False` it is only kept. Without `id` one is
-        minted. `parent` is by default the newest that stays: the head if kept, else the draft's
-        parent, else the newest kept one; None makes a root. `created_at` is for imports.
+        Saving the same id with the same content again succeeds and changes nothing.
 
-        The same id with the same body again succeeds and changes nothing. With another body,
-        `overwrite=True` replaces it in place: its place in history, its `created_at` and the head
-        stay as they are.
+        Args:
+            state: any JSON value.
+            id: the id of the snapshot, unique in the scope. By default a new one is generated.
+            parent: the id of the snapshot that this one follows; None for a root. By default the
+                head if it is kept, else the draft's parent, else the newest kept snapshot.
+            keep: keep it in history. With `keep=False` it is a draft: it becomes the head, and is
+                gone when the head moves.
+            head: make it the head. With `head=False` it is only kept.
+            overwrite: replace an existing snapshot with this id. Its place in history, its
+                `created_at` and the head stay as they are.
+            status, labels: short texts to filter by.
+            metadata: any JSON to store with the state and list without it.
+            created_at: when it was made, for imports; it does not affect the order of history.
+            forked_from: the snapshot that this one was copied from.
+            expect: the revision that the head must have; None: there must be no head yet.
 
         Raises:
-            AlreadyExists: the id is there with another body.
-            Conflict: the head's revision is not `expect` (None: there must be no head yet).
-            InvalidInput: a value is not JSON (the message has its path), too large or misplaced.
+            AlreadyExists: the id exists with other content.
+            Conflict: the head does not have the revision `expect`. Nothing was stored.
+            InvalidInput: a value is not JSON (the message has its path) or is too large.
         """
         commit = prepare.save(
             self._key,
@@ -99,13 +108,15 @@ class Scope(Address):
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Save the head's state with `items` added to the list under a top-level `key`.
+        """Save the head's state with `items` appended to the list under the top-level `key`.
 
-        Creates the list, and the scope. Appends at the same time all take effect.
+        The list and the scope are created if they do not exist. Concurrent appends all take
+        effect. On SQL engines it costs what is appended, not the size of the state. `keep`,
+        `status`, `labels`, `metadata` and `expect` are as in `save`.
 
         Raises:
-            Conflict: the head's revision is not `expect`.
-            InvalidInput: the head's state is no object, or the value under `key` is no list.
+            Conflict: the head does not have the revision `expect`.
+            InvalidInput: the head's state is not an object, or the value is not a list.
         """
         commit = prepare.append(
             self._key,
@@ -123,15 +134,15 @@ class Scope(Address):
         return self.driver.run(lambda backend: backend.commit(commit))
 
     def load(self, id: str | None = None) -> Snapshot | None:
-        """Return a snapshot with its state, the head without an id; None if there is none."""
+        """Return a snapshot with its state, by default the head; None if there is none."""
         return self.driver.run(verbs.load(self._key, id))
 
     def load_many(self, ids: Iterable[str]) -> Iterator[Snapshot]:
-        """Yield snapshots with their states in the order asked; missing ones are left out."""
+        """Yield snapshots with their states in the order of `ids`; missing ones are skipped."""
         return self.driver.stream(verbs.load_many(self._key, ids))
 
     def info(self, id: str | None = None) -> SnapshotInfo | None:
-        """Return the facts of a snapshot without its state; the head's without an id."""
+        """Return a snapshot without its state, by default the head; None if there is none."""
         return self.driver.run(verbs.info(self._key, id))
 
     def history(
@@ -142,12 +153,16 @@ class Scope(Address):
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> Iterator[SnapshotInfo]:
-        """Yield kept snapshots, the last saved first. Lazy; holds nothing between pages.
+        """Yield kept snapshots, the last saved first. Lazy: one query per page.
 
-        `after` is the last one seen: an id, or its info, even if deleted. All `labels` must match.
+        Args:
+            limit: at most so many; by default all.
+            after: continue after this snapshot: its id, or its info even if it was deleted.
+            labels: only snapshots that have all of these labels.
+            status: only snapshots with this status.
 
         Raises:
-            NotFound: `after` is an id that is not there.
+            NotFound: `after` is the id of a snapshot that does not exist.
         """
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
@@ -157,20 +172,21 @@ class Scope(Address):
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     def update(self, id: str, fn: Callable[[Snapshot], Snapshot | None]) -> SnapshotInfo | None:
-        """Change one snapshot in place, atomically: read, `fn`, compare-and-set.
+        """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
 
         `fn` gets the snapshot and returns it with another state, status, labels or metadata (see
-        `Snapshot.with_`), or None to leave it. It may run several times, and nothing is locked
-        while it runs. Neither the head nor the order of history moves.
+        `Snapshot.with_`), or None to change nothing. It is called again if another writer changed
+        the snapshot meanwhile; no lock is held while it runs. The head and the order of history
+        stay as they are.
 
         Raises:
             NotFound: there is no such snapshot.
-            InvalidInput: `fn` returned something else, or changed what cannot be changed.
+            InvalidInput: `fn` returned something else, or changed another field.
         """
         return self.driver.drive(verbs.update(self._tools, self._key, id, fn, fence=self._fence))
 
     def ancestors(self, id: str) -> Iterator[SnapshotInfo]:
-        """Yield a snapshot, its parent, and so on, until a parent is missing.
+        """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
 
         Raises:
             NotFound: there is no such snapshot.
@@ -178,14 +194,14 @@ class Scope(Address):
         return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> Iterator[SnapshotInfo]:
-        """Yield the kept snapshots that no other kept one follows, the last saved first."""
+        """Yield the kept snapshots without kept children, the last saved first."""
         return self.driver.stream(branching.leaves(self._key))
 
     def diff(self, a: str, b: str) -> Diff:
-        """Return what changed from the state of `a` to that of `b`; falsy if nothing did.
+        """Return the changes from the state of `a` to that of `b`; falsy if there are none.
 
         Raises:
-            NotFound: one of them is not there.
+            NotFound: one of the snapshots does not exist.
         """
         return self.driver.run(branching.difference(self._key, a, b))
 
@@ -197,17 +213,22 @@ class Scope(Address):
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Go back: save the state of an earlier snapshot as a new head, with that one as parent.
+        """Save the state of an earlier snapshot as a new head, with that snapshot as parent.
 
-        Status, labels and metadata are those of that snapshot unless given.
+        Status, labels and metadata are copied from it unless given; `expect` is as in `save`.
 
         Raises:
             NotFound: there is no such snapshot.
-            Conflict: the head's revision is not `expect`.
+            Conflict: the head does not have the revision `expect`.
         """
-        facts = (labels, metadata)
         work = branching.restore(
-            self._tools, self._key, id, facts, expect=expect, fence=self._fence
+            self._tools,
+            self._key,
+            id,
+            labels=labels,
+            metadata=metadata,
+            expect=expect,
+            fence=self._fence,
         )
         return self.driver.run(work)
 
@@ -221,16 +242,23 @@ class Scope(Address):
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
     ) -> "Scope":
-        """Begin a new line at an existing snapshot, in this session or in the session `to`.
+        """Begin a new scope with the state of an existing snapshot.
 
-        Its first snapshot has no parent and says in `forked_from` where it came from. In the same
-        session its scope is called `<scope_id>~<8 letters and digits>`, in another one as here,
-        unless `scope_id` is given. A mapping as `patch` replaces top-level keys, a function maps
-        the state. Status, labels and metadata are those of the source unless given.
+        Its first snapshot has no parent; its `forked_from` names the source.
+
+        Args:
+            id: the snapshot to begin with.
+            to: the session of the new scope; by default this session.
+            scope_id: the name of the new scope. By default `<scope_id>~<8 letters and digits>` in
+                the same session, and the same name in another session.
+            patch: a mapping that replaces top-level keys, or a function from state to state, which
+                may be called again.
+            labels: replace those of the source.
+            metadata: replace that of the source.
 
         Raises:
             NotFound: there is no such snapshot.
-            AlreadyExists: there is something under that name already.
+            AlreadyExists: the new scope already holds something.
         """
         verb = branching.fork(
             self._tools,
@@ -251,9 +279,10 @@ class Scope(Address):
         older_than: timedelta | None = None,
         dry_run: bool = False,
     ) -> Pruned:
-        """Drop what is outside the newest `keep_last` **and** older than `older_than`.
+        """Delete snapshots outside the newest `keep_last` **and** older than `older_than`.
 
-        At least one must be given. Never the head. With `dry_run` only counts.
+        At least one of the two must be given. The head is never deleted. With `dry_run` nothing is
+        deleted, only counted.
         """
         verb = upkeep.prune(
             self._tools,
@@ -266,10 +295,10 @@ class Scope(Address):
         return self.driver.drive(verb)
 
     def delete_snapshot(self, id: str) -> int:
-        """Remove one snapshot and the notes on its id; return 1, or 0 if there was none.
+        """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
 
         No other snapshot changes, not even its children. If it was the head, the newest kept
-        snapshot is uncovered.
+        snapshot becomes the head.
         """
         id = limits.check_id("id", id)
         return self.driver.run(
@@ -277,10 +306,10 @@ class Scope(Address):
         )
 
     def delete(self, *, expect: Expect = ANY) -> int:
-        """Remove the whole scope with its notes; return how many snapshots that were.
+        """Delete the whole scope with its notes; return the number of snapshots.
 
         Raises:
-            Conflict: the head's revision is not `expect`. Nothing was removed.
+            Conflict: the head does not have the revision `expect`. Nothing was deleted.
         """
         expect = prepare.check_expect(expect)
         return self.driver.run(
@@ -288,15 +317,15 @@ class Scope(Address):
         )
 
     def note(self, name: str, *, on: str | None = None) -> Note | None:
-        """Return a note of the scope, or on a snapshot id; None if there is none."""
+        """Return a note of the scope, or of the snapshot id `on`; None if there is none."""
         return self.driver.run(verbs.note(self._key, name, on))
 
     def notes(self, *, on: str | Iterable[str] | None = None) -> Iterator[Note]:
-        """Yield the notes of the scope, or on one or several ids in the order asked, by name."""
+        """Yield the notes of the scope, or of the snapshot ids `on` in their order, by name."""
         return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
-        """Yield the snapshot ids that have notes, as `ids`; there need be no such snapshots."""
+        """Yield the snapshot ids that have notes, as `ids` does. The snapshots need not exist."""
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     def set_note(
@@ -307,13 +336,13 @@ class Scope(Address):
         on: str | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note beside the scope, or beside a snapshot id, which need not exist yet.
+        """Write a note of the scope, or of the snapshot id `on`, which need not exist yet.
 
-        A function gets the present value (None if there is none) and returns the next one, or None
-        to leave it; it may run several times. The value None is stored as null.
+        A function gets the current value (None if there is none) and returns the next one, or None
+        to change nothing; it may be called again. The value None is stored as null.
 
         Raises:
-            Conflict: the note's revision is not `expect` (None: it must not exist yet).
+            Conflict: the note does not have the revision `expect` (None: it must not exist yet).
         """
         verb = verbs.set_note(
             self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
@@ -321,7 +350,7 @@ class Scope(Address):
         return self.driver.drive(verb)
 
     def delete_note(self, name: str, *, on: str | None = None) -> int:
-        """Remove a note; return 1, or 0 if there was none."""
+        """Delete a note; return 1, or 0 if there was none."""
         name, on = prepare.note_address(name, on)
         return self.driver.run(
             lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
@@ -330,28 +359,32 @@ class Scope(Address):
     def watch(
         self, id: str | None = None, *, timeout_s: float | None = None
     ) -> Iterator[SnapshotInfo]:
-        """Yield what the scope shows, and again whenever it shows something else; or one snapshot.
+        """Yield the head, or the snapshot `id`, and again after each change by any process.
 
-        The present one comes first, and need not exist yet. Whatever process made it, the last
-        change is never missed; of several in a short time, those before may be. Ends when what is
-        watched is deleted, when `timeout_s` has passed without a change, or with the store. A loop
-        that is left lets go of everything.
+        The current one comes first; it need not exist yet. The last change is never missed; of
+        several in a short time, earlier ones may be. The iterator ends when the watched snapshot
+        or scope is deleted, when `timeout_s` has passed without a change, and when the store is
+        closed. Leaving the loop releases everything.
         """
-        target = Target(self._key, None if id is None else limits.check_id("id", id))
-        return self.driver.watch(Topic(target), timeout_s)
+        return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
     ) -> AbstractContextManager["Lease"]:
         """Hold the lease of this scope: `with scope.claim(owner="worker-1") as lease:`.
 
-        A lease is a scope whose every write carries it. It is renewed in the background and given
-        back at the end; if this process stops, it ends `ttl_s` later. While it lasts nobody else
-        can claim the scope; it does not shut out those who write without one. When it has passed to
-        somebody else, everything written to the scope under it is Conflict and changes nothing.
+        The lease is renewed in the background and released at the end; if this process stops, it
+        ends `ttl_s` later. Only one caller holds it at a time, but writes without a lease are still
+        possible. Once another caller holds it, every write through this lease raises Conflict and
+        changes nothing.
+
+        Args:
+            owner: a name for people to read.
+            ttl_s: how long the lease lasts without renewal.
+            wait_s: how long to wait for another holder.
 
         Raises:
-            Conflict: somebody else holds it, also after `wait_s`.
+            Conflict: another caller still holds it after `wait_s`.
         """
         return self._claim(owner, ttl_s, wait_s)
 
@@ -365,14 +398,14 @@ class Scope(Address):
 
     @contextmanager
     def _claimed(self, claim: Claim, wait_s: float, patient: bool) -> Iterator["Lease"]:
-        renewals = self.driver.opened.companion(leases.Renewals)
+        renewals = self.driver.opened.service(leases.Renewals)
         try:
             verb = leases.claim(self._tools, claim, wait_s, patient=patient)
             term = self.driver.drive(verb)
         except Conflict:
             raise
         except BaseException:
-            renewals.let_go(claim)  # it may have been granted, or may still be
+            renewals.abandon(claim)  # it may have been granted, or may still be granted
             raise
         try:
             renewals.add(term)
@@ -380,11 +413,11 @@ class Scope(Address):
         finally:
             renewals.remove(term)
             try:
-                self.driver.run(leases.give_back(self._tools, term))
+                self.driver.run(leases.release(self._tools, term))
             except (Unavailable, InvalidInput):
-                pass  # then it ends by itself
+                pass  # the lease ends by itself
             except BaseException:
-                renewals.let_go(claim)  # interrupted, perhaps before it had begun
+                renewals.abandon(claim)  # interrupted, perhaps before the call began
                 raise
 
 
@@ -395,8 +428,8 @@ def claim_patiently(
     return scope._claim(owner, ttl_s, wait_s, patient=True)
 
 
-class Lease(leases.Held, Scope):
-    """A scope that is held: whatever is written through it carries the lease."""
+class Lease(leases.LeaseProperties, Scope):
+    """A scope whose every write carries a lease. Made by `Scope.claim`."""
 
     def __init__(self, driver: Driver, term: leases.Term) -> None:
         """Made by `Scope.claim`."""

@@ -1,4 +1,4 @@
-"""A store, sync and async. The full promise of each verb stands with the sync one."""
+"""`Store` and `AsyncStore`. The methods are documented on `Store`."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import TracebackType
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class Store:
-    """An opened engine: the one object that everything starts from. A context manager.
+    """An opened store: the object that everything starts from. A context manager.
 
-    May be shared between threads. After a fork both processes may go on using it.
+    It may be shared between threads, and used on both sides of a fork.
     """
 
     def __init__(self, opened: Opened) -> None:
@@ -49,30 +49,40 @@ class Store:
         return self._aio
 
     def close(self) -> None:
-        """Close the engine, and end the threads of the async API. May be repeated."""
+        """Close the engine and end all threads: watches end, leases are released. Repeatable."""
         self.driver.opened.close()
 
     def scope(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "Scope":
-        """Return one line of state. Checks the ids; touches no storage and creates nothing."""
+        """Return a scope. Checks the ids, does no I/O and creates nothing.
+
+        Args:
+            session_id: the conversation or workflow; the unit of deletion.
+            scope_id: the name of this line of state inside the session.
+            kind: what sort of state it is, such as `agent`, `graph` or `thread`.
+        """
         return Scope(self.driver, limits.check_scope(session_id, scope_id, kind))
 
     def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
-        """Find a kept snapshot by its id in any scope: the last saved match, or None.
+        """Return the last saved kept snapshot with this id in any scope, or None.
 
-        Only sessions whose id begins with `prefix` are seen.
+        Only sessions whose id begins with `prefix` are searched.
         """
         return self.driver.run(verbs.find(snapshot_id, prefix))
 
     def sessions(
         self, *, limit: int | None = None, after: str | None = None, prefix: str = ""
     ) -> Iterator[str]:
-        """Yield session ids in text order, those greater than `after`, which need not exist."""
+        """Yield session ids in text order that begin with `prefix` and are greater than `after`."""
         return self.driver.stream(verbs.sessions(limit=limit, after=after, prefix=prefix))
 
     def scopes(
         self, session_id: str | None = None, *, kind: str | None = None, prefix: str = ""
     ) -> Iterator[ScopeInfo]:
-        """Yield the scopes that hold anything, with their heads, by session, kind and scope id."""
+        """Yield scopes with their heads, ordered by session, kind and scope id.
+
+        A scope is listed if it holds a snapshot, a note or a lease. Limited to one session, to one
+        kind, or to sessions whose id begins with `prefix`, if given.
+        """
         return self.driver.stream(verbs.scopes(session_id, kind=kind, prefix=prefix))
 
     def history(
@@ -86,7 +96,8 @@ class Store:
     ) -> Iterator[SnapshotInfo]:
         """Yield kept snapshots of all sessions whose id begins with `prefix`, newest first.
 
-        Strictly so within a scope; across scopes as well as the clocks agree.
+        The order is exact within a scope; across scopes it is as good as the clocks of the writers.
+        `after`, `labels` and `status` are as in `Scope.history`.
         """
         walk = verbs.history(
             None, limit=limit, after=after, labels=labels, status=status, prefix=prefix
@@ -94,26 +105,26 @@ class Store:
         return self.driver.stream(walk)
 
     def compact(self) -> int:
-        """Give unused space back to the operating system; return the bytes. Others go on."""
+        """Give unused space back to the system without blocking others; return the bytes."""
         return self.driver.run(lambda backend: backend.compact())
 
     def stats(self, session_id: str | None = None) -> Stats:
-        """Count what the store, or one session, holds, and name what is biggest in it."""
+        """Return the size of the store, or of one session, and its largest parts."""
         return self.driver.run(upkeep.stats(session_id))
 
     def check(self) -> Iterator[Finding]:
-        """Read everything stored and yield what is wrong with it. Changes nothing."""
+        """Read everything stored and yield what is damaged. Changes nothing."""
         return self.driver.stream(upkeep.check(repair=False))
 
     def repair(self) -> Iterator[Finding]:
-        """Check, and mend what can be mended without losing anything that can still be read.
+        """Check, and repair what can be repaired without losing anything that can still be read.
 
-        Lazy as every listing: what is not asked for is not mended.
+        Lazy, as every listing: iterate to the end, or not everything is repaired.
         """
         return self.driver.stream(upkeep.check(repair=True))
 
     def delete_session(self, session_id: str) -> int:
-        """Remove everything of one session; return how many snapshots that were. Idempotent."""
+        """Delete everything of one session; return the number of snapshots. May be repeated."""
         session_id = limits.check_id("session_id", session_id)
         return self.driver.run(lambda backend: backend.delete_session(session_id))
 
@@ -125,17 +136,20 @@ class Store:
         prefix: str = "",
         timeout_s: float | None = None,
     ) -> Iterator[SnapshotInfo]:
-        """Yield what the scopes of a session show, and again whenever one shows something else.
+        """Yield the heads of many scopes, and again after each change, as `Scope.watch` does.
 
-        With `snapshot_id` it is a kept snapshot, in whatever scope it is or will be saved; without
-        either, all sessions. Only those whose id begins with `prefix` are seen. Otherwise as
-        `Scope.watch`; ends when the session or the snapshot is deleted.
+        Args:
+            session_id: only the scopes of this session; ends when it is deleted.
+            snapshot_id: instead of heads, the kept snapshot with this id, in any scope, as soon as
+                it exists; ends when it is deleted.
+            prefix: only sessions whose id begins with this.
+            timeout_s: ends when so much time has passed without a change.
         """
         return self.driver.watch(verbs.topic(session_id, snapshot_id, prefix), timeout_s)
 
 
 class AsyncStore:
-    """Async twin of `Store`. An async context manager; one engine, one close."""
+    """Async twin of `Store`, over the same engine. An async context manager."""
 
     def __init__(self, sync: Store) -> None:
         """Made by `limpet.open_async` and `Store.aio`."""
@@ -170,16 +184,16 @@ class AsyncStore:
             return
         import asyncio
 
-        # Not behind the work in the pool, and not stopped by a cancelled await.
+        # Not in the pool, behind other work; and a cancelled await must not stop it.
         closing = asyncio.get_running_loop().run_in_executor(None, self.driver.opened.close)
         await asyncio.shield(closing)
 
     async def run(self, fn: Callable[[Store], T]) -> T:
-        """Run a function of several synchronous calls with the sync API, in the pool."""
+        """Call `fn` with the sync API in a thread of the pool: for several calls at once."""
         return await self.driver.in_pool(fn, self._sync)
 
     def scope(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "AsyncScope":
-        """Async twin of `Store.scope`; not awaited, since it touches no storage."""
+        """Async twin of `Store.scope`; not awaited, since it does no I/O."""
         return AsyncScope(self.driver, limits.check_scope(session_id, scope_id, kind))
 
     async def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:

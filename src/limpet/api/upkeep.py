@@ -1,14 +1,15 @@
-"""The verbs that keep a store in order: prune, stats, check and repair."""
+"""The verbs of maintenance: prune, stats, check and repair."""
 
 import heapq
+from dataclasses import replace
 from datetime import timedelta
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Walk, Work
+from limpet.api.verbs import Steps, Walk, Work, check_optional_id, each_scope
 from limpet.core import codec, ids, limits
 from limpet.core.retention import check_retention
 from limpet.errors import Corrupt
-from limpet.model import JSON, Finding, Pruned, ScopeKey, Stats
+from limpet.model import Finding, Pruned, ScopeKey, Stats
 from limpet.protocol import Backend, Query
 
 _LARGEST = 10
@@ -23,31 +24,31 @@ def prune(
     dry_run: bool,
     fence: str | None,
 ) -> Steps[Pruned]:
-    """Drop what is outside `keep_last` and older than `older_than`, a page of history at a time."""
+    """Delete snapshots outside `keep_last` and older than `older_than`, a page at a time."""
     policy = check_retention(keep_last, older_than, now_us=tools.draw().now)
     dry_run = limits.check_flag("dry_run", dry_run)
 
     def steps() -> Steps[Pruned]:
         seen, count, size = 0, 0, 0
-        place: int | None = None
+        after: int | None = None
         while True:
 
-            def some(backend: Backend, place: int | None = place, seen: int = seen) -> _Page:
-                query = Query(scope, after=place)
+            def prune_page(backend: Backend, after: int | None = after, seen: int = seen) -> _Page:
+                query = Query(scope, after=after)
                 page = backend.list_snapshots(query, limit=limits.PAGE_ITEMS_MAX)
                 head = backend.read_info(scope, None) if page else None
                 head_id = None if head is None else head.id
                 doomed = list(policy.droppable(page, seen=seen, head_id=head_id))
-                gone = Pruned(len(doomed), sum(info.size for info in doomed))
+                pruned = Pruned(len(doomed), sum(info.size for info in doomed))
                 if doomed and not dry_run:
-                    gone = backend.delete_snapshots(
+                    pruned = backend.delete_snapshots(
                         scope, [info.id for info in doomed], spare_head=True, fence=fence
                     )
                 last = ids.seq_of(page[-1].revision) if page else None
-                return len(page), gone, last
+                return len(page), pruned, last
 
-            length, gone, place = yield some
-            seen, count, size = seen + length, count + gone.count, size + gone.bytes
+            length, pruned, after = yield prune_page
+            seen, count, size = seen + length, count + pruned.count, size + pruned.bytes
             if length < limits.PAGE_ITEMS_MAX:
                 return Pruned(count, size)
 
@@ -58,64 +59,45 @@ _Page = tuple[int, Pruned, int | None]
 
 
 def stats(session_id: str | None) -> Work[Stats]:
-    """Count what a store or a session holds, and name what is biggest in it."""
-    if session_id is not None:
-        session_id = limits.check_id("session_id", session_id)
+    """Count what a store or a session holds, and name its largest parts."""
+    session_id = check_optional_id("session_id", session_id)
 
     def work(backend: Backend) -> Stats:
         found = backend.read_stats(session_id, limit=_LARGEST)
         if session_id is None:
             return found
-        return Stats(
-            found.sessions,
-            found.scopes,
-            found.snapshots,
-            found.logical_bytes,
-            found.stored_bytes,
-            _largest_keys(backend, session_id),
-        )
+        return replace(found, largest=_largest_keys(backend, session_id))
 
     return work
 
 
 def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], ...]:
-    """Return the biggest top-level keys of what a session's scopes show now."""
+    """Return the largest top-level keys in the heads of a session."""
     largest: list[tuple[int, str]] = []
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id, kind=None, prefix="", after=after, limit=limits.PAGE_ITEMS_MAX
-        )
-        for scope in page:
-            for state in _shown(backend, scope.key):
-                if isinstance(state, dict):
-                    sizes = [
-                        (len(codec.encode(value)), f"{scope.key.scope_id}:{key}")
-                        for key, value in state.items()
-                    ]
-                    largest = heapq.nlargest(_LARGEST, largest + sizes)
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return tuple((name, size) for size, name in largest)
-        after = page[-1].key
-
-
-def _shown(backend: Backend, scope: ScopeKey) -> list[JSON]:
-    """Return the state that a scope shows now, if it shows one that can be read."""
-    try:
-        return [codec.decode(body) for _, body in backend.read_snapshots(scope, [None])]
-    except Corrupt:
-        return []  # `check` tells
+    for scope in each_scope(backend, session_id=session_id):
+        try:
+            found = backend.read_snapshots(scope.key, [None])
+        except Corrupt:
+            continue  # `check` reports it
+        for _, body in found:
+            state = codec.decode(body)
+            if isinstance(state, dict):
+                sizes = [
+                    (len(codec.encode(value)), f"{scope.key.scope_id}:{key}")
+                    for key, value in state.items()
+                ]
+                largest = heapq.nlargest(_LARGEST, largest + sizes)
+    return tuple((name, size) for size, name in largest)
 
 
 def check(*, repair: bool) -> Walk[Finding]:
-    """Walk over everything stored and tell what is wrong; with `repair`, mend it."""
-    place: str | None = ""
-    while place is not None:
-        here = place
+    """Walk over everything stored and report damage; with `repair`, repair it."""
+    after: str | None = ""
+    while after is not None:
 
-        def some(backend: Backend, here: str = here) -> list[Finding]:
-            nonlocal place
-            findings, place = backend.check(here, repair=repair, limit=limits.PAGE_ITEMS_MAX)
+        def check_page(backend: Backend, start: str = after) -> list[Finding]:
+            nonlocal after
+            findings, after = backend.check(start, repair=repair, limit=limits.PAGE_ITEMS_MAX)
             return findings
 
-        yield some
+        yield check_page

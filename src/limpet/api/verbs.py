@@ -1,10 +1,10 @@
-"""The verbs, written once for both faces.
+"""The verbs, written once for the sync and the async API.
 
-A verb with one call to the engine is prepared here and returned as *work*: a function that both
-faces call with the engine, the one in the caller's thread, the other in its pool. A verb of several
-calls is a generator of *steps*: work, a question to the caller's function, or a pause; a face sends
-the answer of each step back in. A verb with many answers is a *walk*: a generator of work, each of
-which gives one page. Nothing is held between two steps or two pages.
+A verb with one backend call is *work*: a function of the backend, which `driver.py` calls in the
+caller's thread or in a pool. A verb of several calls is a generator of *steps*: work, a call of the
+caller's function, or a pause; the driver sends the result of each step back in. A verb with many
+results is a *walk*: a generator of work, each of which returns one page. Nothing is held between
+two steps or two pages.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ from limpet.model import (
     Snapshot,
     SnapshotInfo,
 )
-from limpet.protocol import Backend, Found, Query, Topic
+from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Backend], T]
 
 
 class Ask(NamedTuple):
-    """A question to a function of the caller's; the answer may be awaited by the async face."""
+    """A call of the caller's function, whose result the async API may await."""
 
     function: Callable[[Any], Any]
     argument: Any
@@ -49,10 +49,10 @@ Walk: TypeAlias = Generator[Work[Sequence[T]], Sequence[T], None]
 
 
 def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) -> Steps[T]:
-    """Make an attempt again and again while others get in first, with jitter, for 30 seconds.
+    """Repeat an attempt while other writers get in first, with jitter, for 30 seconds.
 
-    A Conflict counts as contention only if `changed` says that what was compared has moved since;
-    otherwise another condition failed (a lease), which waiting does not mend.
+    A Conflict counts as contention only if `changed` returns True: what was compared has changed
+    since. Otherwise another condition failed (a lease), and a retry would not help.
     """
     wait_s = limits.CONTENTION_WAIT_S_MAX
     backoff = Backoff(tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
@@ -64,21 +64,27 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
                 raise
             pause_s = backoff.pause_s()
             if pause_s is None:
-                raise Unavailable(f"others kept getting in first. waited_s=`{wait_s:g}`") from None
+                raise Unavailable(
+                    f"other writers kept getting in first: retry later. waited_s=`{wait_s:g}`"
+                ) from None
         yield Pause(pause_s)
 
 
 def snapshot_of(found: Found) -> Snapshot:
-    """Return a snapshot with its state, from what an engine read."""
+    """Return a snapshot with its decoded state."""
     info, body = found
     facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
     return Snapshot(**facts, state=codec.decode(body))
 
 
+def save(commit: Commit) -> Work[SnapshotInfo]:
+    """Store a prepared commit."""
+    return lambda backend: backend.commit(commit)
+
+
 def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
     """Read one snapshot with its state; None asks for the head."""
-    if snapshot_id is not None:
-        snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = check_optional_id("id", snapshot_id)
 
     def work(backend: Backend) -> Snapshot | None:
         found = backend.read_snapshots(scope, [snapshot_id])
@@ -88,46 +94,55 @@ def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
 
 
 def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
-    """Read many snapshots with their states, in the order asked."""
+    """Read many snapshots with their states, in the order of the ids."""
     if isinstance(snapshot_ids, str) or not isinstance(snapshot_ids, Iterable):
-        raise InvalidInput(f"ids must be several ids. type=`{type(snapshot_ids).__name__}`")
+        raise InvalidInput(f"ids must be an iterable of ids. type=`{type(snapshot_ids).__name__}`")
     remaining = iter(snapshot_ids)
 
+    def read(page: list[str]) -> Work[list[Snapshot]]:
+        return lambda backend: [snapshot_of(each) for each in backend.read_snapshots(scope, page)]
+
     def walk() -> Walk[Snapshot]:
-        while asked := [limits.check_id("id", i) for i in _chunk(remaining)]:
-            yield lambda backend, asked=asked: [  # type: ignore[misc]
-                snapshot_of(found) for found in backend.read_snapshots(scope, asked)
-            ]
+        while page := list(islice(remaining, limits.PAGE_STATES_MAX)):
+            yield read([limits.check_id("id", each) for each in page])
 
     return walk()
 
 
-def _chunk(items: Iterator[T]) -> list[T]:
-    return list(islice(items, limits.PAGE_STATES_MAX))
-
-
 def info(scope: ScopeKey, snapshot_id: str | None) -> Work[SnapshotInfo | None]:
-    """Read the facts of one snapshot; None asks for the head."""
-    if snapshot_id is not None:
-        snapshot_id = limits.check_id("id", snapshot_id)
+    """Read one snapshot without its state; None asks for the head."""
+    snapshot_id = check_optional_id("id", snapshot_id)
     return lambda backend: backend.read_info(scope, snapshot_id)
 
 
 def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int | None) -> Walk[T]:
-    """Walk a listing: each page begins behind the last item of the one before."""
+    """Walk a listing: each page begins after the last item of the previous one."""
+
+    def work(last: T | None, count: int) -> Work[Sequence[T]]:
+        return lambda backend: fetch(backend, last, count)
+
     remaining = limit
     last: T | None = None
     while remaining is None or remaining > 0:
         wanted = limits.PAGE_ITEMS_MAX if remaining is None else remaining
         wanted = min(wanted, limits.PAGE_ITEMS_MAX)
-        page = yield lambda backend, last=last, wanted=wanted: fetch(  # type: ignore[misc]
-            backend, last, wanted
-        )
+        page = yield work(last, wanted)
         if len(page) < wanted:
             return
         last = page[-1]
         if remaining is not None:
             remaining -= len(page)
+
+
+def _text_pages(
+    fetch: Callable[[Backend, str, int], list[str]], after: str | None, limit: int | None
+) -> Walk[str]:
+    """Walk a listing in text order, from `after` on."""
+    start = "" if after is None else check_prefix(after, "after")
+    return pages(
+        lambda backend, last, count: fetch(backend, last or start, count),
+        limit=limits.check_count("limit", limit),
+    )
 
 
 def history(
@@ -147,13 +162,13 @@ def history(
     prefix = check_prefix(prefix)
 
     def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
-        behind = last or cursor
-        if isinstance(behind, str) and scope is not None:
-            behind = backend.read_info(scope, behind)
-            if behind is None:
-                raise NotFound(f"there is no such snapshot to go on from. id=`{cursor}`")
-        place = ids.seq_of(behind.revision) if isinstance(behind, SnapshotInfo) else None
-        query = Query(scope, prefix=prefix, labels=wanted, status=status, after=place)
+        previous = last or cursor
+        if isinstance(previous, str) and scope is not None:
+            previous = backend.read_info(scope, previous)
+            if previous is None:
+                raise NotFound(f"there is no such snapshot to continue after. id=`{cursor}`")
+        seq = ids.seq_of(previous.revision) if isinstance(previous, SnapshotInfo) else None
+        query = Query(scope, prefix=prefix, labels=wanted, status=status, after=seq)
         return backend.list_snapshots(query, limit=count)
 
     return pages(fetch, limit=limit)
@@ -161,21 +176,17 @@ def history(
 
 def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
     """Walk kept ids in text order."""
-    limit = limits.check_count("limit", limit)
-    start = "" if after is None else check_prefix(after, "after")
-    return pages(
-        lambda backend, last, count: backend.list_ids(scope, after=last or start, limit=count),
-        limit=limit,
+    return _text_pages(
+        lambda backend, last, count: backend.list_ids(scope, after=last, limit=count), after, limit
     )
 
 
 def noted_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
     """Walk the snapshot ids that have notes."""
-    limit = limits.check_count("limit", limit)
-    start = "" if after is None else check_prefix(after, "after")
-    return pages(
-        lambda backend, last, count: backend.list_noted(scope, after=last or start, limit=count),
-        limit=limit,
+    return _text_pages(
+        lambda backend, last, count: backend.list_noted(scope, after=last, limit=count),
+        after,
+        limit,
     )
 
 
@@ -187,9 +198,9 @@ def update(
     *,
     fence: str | None,
 ) -> Steps[SnapshotInfo | None]:
-    """Read, ask the caller's function, and compare-and-set, until nobody came in between."""
+    """Read, call the caller's function, and compare-and-set, until no writer came in between."""
     if not callable(function):
-        raise InvalidInput(f"update takes a function. type=`{type(function).__name__}`")
+        raise InvalidInput(f"update needs a function. type=`{type(function).__name__}`")
     read = load(scope, limits.check_id("id", snapshot_id))
     seen: list[str] = []
 
@@ -208,7 +219,7 @@ def update(
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )
-        stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
+        stored: SnapshotInfo = yield save(commit)
         return stored
 
     def changed(backend: Backend) -> bool:
@@ -219,7 +230,7 @@ def update(
 
 
 def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
-    """Find the last saved snapshot of this id."""
+    """Find the last saved snapshot with this id in any scope."""
     query = Query(prefix=check_prefix(prefix), id=limits.check_id("id", snapshot_id))
 
     def work(backend: Backend) -> SnapshotInfo | None:
@@ -229,33 +240,34 @@ def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
 
 
 def topic(session_id: str | None, snapshot_id: str | None, prefix: str) -> Topic:
-    """Return what a caller wants to watch: a session, a snapshot wherever it is, or everything."""
+    """Return the topic of `Store.watch`: a session, a snapshot in any scope, or everything."""
     if session_id is not None and snapshot_id is not None:
-        raise InvalidInput("watch a session, or a snapshot wherever it is, not both")
+        raise InvalidInput("give session_id or snapshot_id, not both")
     return Topic(
-        session_id=None if session_id is None else limits.check_id("session_id", session_id),
-        id=None if snapshot_id is None else limits.check_id("snapshot_id", snapshot_id),
+        session_id=check_optional_id("session_id", session_id),
+        id=check_optional_id("snapshot_id", snapshot_id),
         prefix=check_prefix(prefix),
     )
 
 
+def scope_topic(scope: ScopeKey, snapshot_id: str | None) -> Topic:
+    """Return the topic of `Scope.watch`: the head, or one snapshot."""
+    return Topic(Target(scope, check_optional_id("id", snapshot_id)))
+
+
 def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
     """Walk session ids in text order."""
-    limit = limits.check_count("limit", limit)
     prefix = check_prefix(prefix)
-    start = "" if after is None else check_prefix(after, "after")
-    return pages(
-        lambda backend, last, count: backend.list_sessions(
-            prefix=prefix, after=last or start, limit=count
-        ),
-        limit=limit,
+    return _text_pages(
+        lambda backend, last, count: backend.list_sessions(prefix=prefix, after=last, limit=count),
+        after,
+        limit,
     )
 
 
 def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[ScopeInfo]:
     """Walk scopes with their heads, by session, kind and scope id."""
-    if session_id is not None:
-        session_id = limits.check_id("session_id", session_id)
+    session_id = check_optional_id("session_id", session_id)
     if kind is not None:
         kind = limits.check_scope("s", "s", kind).kind
     prefix = check_prefix(prefix)
@@ -271,6 +283,25 @@ def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[Sco
     )
 
 
+def each_scope(
+    backend: Backend, *, session_id: str | None, prefix: str = ""
+) -> Iterator[ScopeInfo]:
+    """Yield all scopes of a session, or of sessions with a prefix, inside one work."""
+    after: ScopeKey | None = None
+    while True:
+        page = backend.list_scopes(
+            session_id=session_id,
+            kind=None,
+            prefix=prefix,
+            after=after,
+            limit=limits.PAGE_ITEMS_MAX,
+        )
+        yield from page
+        if len(page) < limits.PAGE_ITEMS_MAX:
+            return
+        after = page[-1].key
+
+
 def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
     """Read one note."""
     name, on = prepare.note_address(name, on)
@@ -283,11 +314,11 @@ def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
 
 
 def notes(scope: ScopeKey, on: str | Iterable[str] | None) -> Walk[Note]:
-    """Walk the notes of a scope, or on snapshot ids in the order asked, each by name."""
-    places = prepare.note_places(on)
+    """Walk the notes of a scope, or of snapshot ids in their order, by name."""
+    owners = prepare.note_places(on)
 
     def fetch(backend: Backend, last: Note | None, count: int) -> list[Note]:
-        rest = places if last is None else places[places.index(last.snapshot_id) :]
+        rest = owners if last is None else owners[owners.index(last.snapshot_id) :]
         after = "" if last is None else last.name
         return backend.list_notes(scope, on=rest, name=None, after=after, limit=count)
 
@@ -304,7 +335,7 @@ def set_note(
     expect: Expect,
     fence: str | None,
 ) -> Steps[Note | None]:
-    """Write a note, or read, ask the caller's function for the next value, and compare-and-set."""
+    """Write a note; with a function: read, call it for the next value, and compare-and-set."""
     name, on = prepare.note_address(name, on)
     expect = prepare.check_expect(expect)
     read = note(scope, name, on)
@@ -328,12 +359,12 @@ def set_note(
         revision = None if before is None else before.revision
         seen[:] = [revision]
         if expect is not ANY and expect != revision:
-            raise Conflict(f"the note has changed. name=`{name}` found=`{revision}`")
+            raise Conflict(f"the note has another revision. name=`{name}` found=`{revision}`")
         after = yield Ask(value, None if before is None else before.value)
         return None if after is None else (yield write(after, revision))
 
     def changed(backend: Backend) -> bool:
-        # With an `expect` of the caller's own, a Conflict is the caller's to resolve.
+        # If the caller gave `expect`, a Conflict is the caller's to resolve.
         now = read(backend)
         return expect is ANY and [None if now is None else now.revision] != seen
 
@@ -343,10 +374,15 @@ def set_note(
 
 
 def _once(work: Work[T]) -> Steps[T]:
-    answer: T = yield work
-    return answer
+    result: T = yield work
+    return result
+
+
+def check_optional_id(name: str, value: str | None) -> str | None:
+    """Check an id that may be None."""
+    return None if value is None else limits.check_id(name, value)
 
 
 def check_prefix(value: object, name: str = "prefix") -> str:
-    """Return a text to begin with, which may be empty and need not be an id."""
+    """Check a prefix or cursor, which may be empty and need not be an id."""
     return limits.check_text(name, value, chars_max=limits.ID_CHARS_MAX)

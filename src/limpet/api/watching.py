@@ -1,15 +1,14 @@
-"""The hub: one thread that looks after all who watch a store.
+"""Watching: one background thread per store polls for all subscriptions.
 
-An engine says that something may have changed, and where (`listening.Listener`). The hub then looks
-at what is watched there, compares revisions, and tells those for whom there is something new: so a
-thousand watchers cost what one does, and one for whom nothing changed is never woken. What cannot
-be reached is tried again until it can; nobody is told of that, and nothing is missed, since it is
-always the present that is looked at.
+An engine reports that something may have changed, and in which sessions (`protocol.Listener`). The
+dispatcher then reads the revisions of what is watched there and notifies the subscriptions for
+which something is new: a thousand of them cost what one does, and one for which nothing changed is
+never woken. Storage that does not answer is asked again until it does. Nothing is missed by that,
+since it is always the current state that is compared.
 """
 
 import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -17,96 +16,105 @@ from itertools import islice
 from typing import NamedTuple
 
 from limpet.api.opened import Opened, start_thread
-from limpet.core import limits
+from limpet.api.verbs import each_scope
+from limpet.backends.support.backoff import Backoff
+from limpet.backends.support.forks import renew_after_fork
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Listener, Query, Target, Topic
 
-# One who watches, as the hub sees it.
+_FIRST_POLL_S_MAX = 10.0
+_LINGER_S = 2.0  # without subscriptions: the next one may be about to come
+_RETRY_S_MIN = 0.05
+_RETRY_S_MAX = 1.0
+_JOIN_S_MAX = 5.0
+_TARGETS_MAX = 500  # in one call of the backend
 
-_FIRST_LOOK_S_MAX = 10.0
 
+class Subscription:
+    """What is new in one topic, for one caller."""
 
-class Watcher:
-    """One who watches: what is new for it. `tell` is called when there is, in another thread."""
+    def __init__(self, topic: Topic, notify: Callable[[], object], *, exists: bool = False) -> None:
+        """`notify` is called in another thread when `take` has something to return.
 
-    def __init__(self, topic: Topic, tell: Callable[[], object], *, exists: bool = False) -> None:
-        """`exists` says that what is watched is known to be there: if it is not, it was deleted."""
+        `exists` says that the topic is known to exist: if it is not found, it was deleted.
+        """
         self.topic = topic
         self.pid = os.getpid()
-        self.is_new = True  # and is told of what there is, changed or not
-        self.is_seen = False
-        self._tell = tell
+        self.is_new = True  # and gets the current state, changed or not
+        self._is_polled = False
+        self._notify = notify
         self._lock = threading.Lock()
-        self._told: dict[ScopeKey, str] = {}
-        self._news: dict[ScopeKey, SnapshotInfo] = {}
-        self._knows = exists
-        self._ended = False
+        self._revisions: dict[ScopeKey, str] = {}
+        self._changes: dict[ScopeKey, SnapshotInfo] = {}
+        self._existed = exists
+        self._closed = False
         self._error: Exception | None = None
 
-    def again(self, tell: Callable[[], object]) -> "Watcher":
+    def resumed(self, notify: Callable[[], object]) -> "Subscription":
         """Return one that goes on where this one is, in a child that was forked meanwhile."""
-        other = Watcher(self.topic, tell)
-        other._told, other._news = dict(self._told), dict(self._news)
-        other._knows = self._knows
+        other = Subscription(self.topic, notify, exists=self._existed)
+        other._revisions, other._changes = dict(self._revisions), dict(self._changes)
         return other
 
-    def see(self) -> None:
-        """Take note that it was looked at: if nothing was offered, there is nothing."""
-        self.is_new = False
-        if not self.is_seen:
-            self.is_seen = True
-            self._call()
-
-    def patience_s(self, timeout_s: float | None) -> float | None:
-        """Return how long to wait for news: at first also for the look, which may take long."""
-        if timeout_s is None or self.is_seen:
+    def wait_s(self, timeout_s: float | None) -> float | None:
+        """Return how long to wait for a change: longer for the first poll, which may be slow."""
+        if timeout_s is None or self._is_polled:
             return timeout_s
-        return max(timeout_s, _FIRST_LOOK_S_MAX)
+        return max(timeout_s, _FIRST_POLL_S_MAX)
 
     def take(self) -> tuple[list[SnapshotInfo], bool]:
-        """Return what is new, the latest of each scope, and whether that was the last of it."""
+        """Return what is new, the latest of each scope, and whether nothing more will come."""
         with self._lock:
-            news, self._news = list(self._news.values()), {}
-            if self._error is not None and not news:
+            changes, self._changes = list(self._changes.values()), {}
+            if self._error is not None and not changes:
                 raise self._error
-            return news, self._ended and self._error is None
+            return changes, self._closed and self._error is None
 
-    def offer(self, present: Collection[SnapshotInfo]) -> None:
-        """Hand over what there is now; what was handed over before is left out."""
+    # Called by the dispatcher.
+
+    def set_polled(self) -> None:
+        """Note that the topic was polled: if nothing was published, there is nothing."""
+        self.is_new = False
+        if not self._is_polled:
+            self._is_polled = True
+            self._call()
+
+    def publish(self, current: Collection[SnapshotInfo]) -> None:
+        """Take over what differs from what was published before."""
         with self._lock:
-            self._knows = self._knows or bool(present)
-            for info in present:
-                if self._told.get(info.scope) != info.revision:
-                    self._told[info.scope] = info.revision
-                    self._news.pop(info.scope, None)
-                    self._news[info.scope] = info
-            for scope in self._told.keys() - {info.scope for info in present}:
-                del self._told[scope]
-            if not self._news:
+            self._existed = self._existed or bool(current)
+            for info in current:
+                if self._revisions.get(info.scope) != info.revision:
+                    self._revisions[info.scope] = info.revision
+                    self._changes.pop(info.scope, None)
+                    self._changes[info.scope] = info
+            for scope in self._revisions.keys() - {info.scope for info in current}:
+                del self._revisions[scope]
+            if not self._changes:
                 return
         self._call()
 
-    def end(self, error: Exception | None = None, *, if_known: bool = False) -> None:
-        """Let it end, when it has taken what is new; `if_known`: only if there was anything."""
+    def publish_absent(self) -> None:
+        """Close it if the topic existed before: it was deleted."""
+        if self._existed:
+            self.close()
+
+    def close(self, error: Exception | None = None) -> None:
+        """Let `take` report the end, or raise the error, once all changes are taken."""
         with self._lock:
-            if if_known and not self._knows:
-                return
-            self._ended, self._error = True, error
+            self._closed, self._error = True, error
         self._call()
 
     def _call(self) -> None:
-        with suppress(RuntimeError):  # an event loop that is closed: nobody waits there any more
-            self._tell()
+        with suppress(RuntimeError):  # the event loop is closed: no task waits there any more
+            self._notify()
 
 
-# What the hub looks at: what a topic shows at this moment.
+class Current(NamedTuple):
+    """What a topic holds now; `exists` is False if it was deleted or never existed.
 
-
-class Present(NamedTuple):
-    """What there is now; `exists` is False if it was deleted, or never there.
-
-    `error` is why it cannot be told: for this topic, while others can.
+    `error` says why this topic alone cannot be read.
     """
 
     infos: list[SnapshotInfo]
@@ -114,144 +122,124 @@ class Present(NamedTuple):
     error: LimpetError | None = None
 
 
-def shown(backend: Backend, target: Target, mark: str | None) -> Present:
-    """Return what a target is now, of which the mark was read."""
+def _read(read: Callable[[], list[SnapshotInfo]]) -> Current:
+    """Return the result of a read; an error other than Unavailable concerns this topic alone."""
     try:
-        info = None if mark is None else backend.read_info(*target)
+        infos = read()
     except Unavailable:
         raise
     except LimpetError as error:
-        return Present([], False, error)
-    return Present([], False) if info is None else Present([info], True)
+        return Current([], False, error)
+    return Current(infos, bool(infos))
 
 
-def found(backend: Backend, prefix: str, snapshot_id: str) -> Present:
-    """Return the snapshot of an id, wherever it is."""
-    try:
-        infos = backend.list_snapshots(Query(prefix=prefix, id=snapshot_id), limit=1)
-    except Unavailable:
-        raise
-    except LimpetError as error:
-        return Present([], False, error)
-    return Present(infos, bool(infos))
+def _read_target(backend: Backend, target: Target, revision: str | None) -> Current:
+    """Return the current state of a target whose revision was just read."""
+
+    def read() -> list[SnapshotInfo]:
+        info = None if revision is None else backend.read_info(*target)
+        return [] if info is None else [info]
+
+    return _read(read)
 
 
-def listed(backend: Backend, *, session_id: str | None, prefix: str) -> Present:
-    """Return what the scopes of a session show, or of all below a prefix."""
-    heads: list[SnapshotInfo] = []
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id,
-            kind=None,
-            prefix=prefix,
-            after=after,
-            limit=limits.PAGE_ITEMS_MAX,
-        )
-        heads += [scope.head for scope in page if scope.head is not None]
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return Present(heads, bool(page) or after is not None)
-        after = page[-1].key
+def _list_heads(backend: Backend, *, session_id: str | None, prefix: str) -> Current:
+    """Return the heads of a session, or of all sessions that begin with a prefix."""
+    scopes = list(each_scope(backend, session_id=session_id, prefix=prefix))
+    return Current([scope.head for scope in scopes if scope.head is not None], bool(scopes))
 
 
-def by_session(infos: Iterable[SnapshotInfo]) -> dict[str, list[SnapshotInfo]]:
-    """Return what scopes show, by their sessions."""
-    sessions: dict[str, list[SnapshotInfo]] = {}
-    for info in infos:
-        sessions.setdefault(info.session_id, []).append(info)
-    return sessions
-
-
-_LINGER_S = 2.0  # with nobody to look after: the next one may be about to come
-_PAUSE_S_MIN = 0.05
-_PAUSE_S_MAX = 1.0
-_JOIN_S_MAX = 5.0
-_CHUNK = 500  # targets looked at in one question
-
-
-class _Watched:
-    """A topic and all who watch it."""
+class _TopicState:
+    """A topic, its subscriptions, and what the last poll found."""
 
     def __init__(self) -> None:
-        self.watchers: set[Watcher] = set()
-        self.marks: dict[ScopeKey, str] = {}
-        self.heads: dict[str, list[SnapshotInfo]] = {}  # by session, where there are many
-        self.is_followed = False  # before, there is no use in looking: changes would be missed
+        self.subscriptions: set[Subscription] = set()
+        self.revisions: dict[ScopeKey, str] = {}
+        self.heads: dict[str, list[SnapshotInfo]] = {}  # by session, for topics of many sessions
+        self.is_followed = False  # polled only then: a change before `follow` would be missed
 
     def has_new(self) -> bool:
-        return any(each.is_new for each in self.watchers)
+        return any(each.is_new for each in self.subscriptions)
+
+    def publish(self, current: Current) -> bool:
+        """Hand the current state to all subscriptions; return whether it has changed."""
+        revisions = {info.scope: info.revision for info in current.infos}
+        changed, self.revisions = revisions != self.revisions, revisions
+        for subscription in list(self.subscriptions):
+            if current.error is not None:
+                subscription.close(current.error)
+            elif current.exists:
+                subscription.publish(current.infos)
+            else:
+                subscription.publish_absent()
+        return changed
 
 
-class Hub:
-    """Looks after the watchers of one engine. Its thread runs while there are any."""
+class Dispatcher:
+    """Polls for all subscriptions of one store. Its thread runs while there are any."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
-        self._listener: Listener | None = None
+        self._listener: Listener[Topic] | None = None
         self._closed = False
-        self._begin_anew()
-        _hubs.add(self)
+        self.after_fork()
+        renew_after_fork(self)
 
-    def _begin_anew(self) -> None:
-        """Forget everybody: also after a fork, since threads stay in the parent."""
+    def after_fork(self) -> None:
+        """Forget all subscriptions: the thread is still in the parent."""
         if self._listener is not None:
-            _left_alone.append(self._listener)  # to end it here might end it there
+            _parents_listeners.append(self._listener)
         self._changed = threading.Condition()
-        self._topics: dict[Topic, _Watched] = {}
+        self._topics: dict[Topic, _TopicState] = {}
         self._thread: threading.Thread | None = None
         self._listener = None
-        self._leaving: deque[Watcher] = deque()
-        self._has_left = False  # somebody whose topic need not be followed any more
+        self._leaving: deque[Subscription] = deque()
+        self._has_unfollowed = False  # a topic that the listener need not follow any more
 
-    def join(self, watcher: Watcher) -> None:
-        """Look after a watcher from now on; it is told first of what there is. May be repeated."""
+    def add(self, subscription: Subscription) -> None:
+        """Begin to poll for a subscription; it gets the current state first. May be repeated."""
         with self._changed:
             if self._closed:
-                watcher.end()
+                subscription.close()
                 return
-            watched = self._topics.get(watcher.topic)
-            if watched is not None and watcher in watched.watchers:
+            state = self._topics.get(subscription.topic)
+            if state is not None and subscription in state.subscriptions:
                 return
             if self._thread is None or not self._thread.is_alive():
-                self._thread = start_thread(self._run, "limpet-hub")
-            watcher.is_new = True
-            self._topics.setdefault(watcher.topic, _Watched()).watchers.add(watcher)
+                self._thread = start_thread(self._run, "limpet-watch")
+            subscription.is_new = True
+            self._topics.setdefault(subscription.topic, _TopicState()).subscriptions.add(
+                subscription
+            )
             self._wake()
 
-    def leave(self, watcher: Watcher) -> None:
-        """Look after it no longer. May be repeated.
+    def remove(self, subscription: Subscription) -> None:
+        """Stop polling for a subscription. May be repeated.
 
-        The garbage collector may call this in any thread, at any moment, also in that of the hub:
-        so no lock is taken and nothing is changed that somebody may be going through.
+        The garbage collector may call this in any thread at any moment, also in the dispatcher's:
+        so it takes no lock, and changes nothing that another frame may be iterating over.
         """
-        self._leaving.append(watcher)
+        self._leaving.append(subscription)
         listener = self._listener
         if listener is not None:
             listener.wake()
 
-    def _let_go(self) -> None:
-        """Forget those who have left."""
-        while self._leaving:
-            watcher = self._leaving.popleft()
-            watched = self._topics.get(watcher.topic)
-            if watched is not None:
-                watched.watchers.discard(watcher)
-                if not watched.watchers:
-                    del self._topics[watcher.topic]
-                    self._has_left = True
-
     def close(self) -> None:
-        """Let all watchers end, and the thread. May be repeated."""
+        """End all subscriptions, and the thread. May be repeated."""
         with self._changed:
             self._closed = True
-            watchers = [each for watched in self._topics.values() for each in watched.watchers]
-            self._topics.clear()
+            subscriptions = self._take_all()
             thread = self._thread
             self._wake()
-        for watcher in watchers:
-            watcher.end()
+        for subscription in subscriptions:
+            subscription.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_JOIN_S_MAX)
+
+    def _take_all(self) -> list[Subscription]:
+        found = [each for state in self._topics.values() for each in state.subscriptions]
+        self._topics.clear()
+        return found
 
     def _wake(self) -> None:
         self._changed.notify_all()
@@ -261,49 +249,56 @@ class Hub:
     # The thread
 
     def _run(self) -> None:
-        pause_s = _PAUSE_S_MIN
-        heard: frozenset[str] | None = None
-        while self._is_wanted():
+        backoff = Backoff(self._opened.tools.clock, first_s=_RETRY_S_MIN, longest_s=_RETRY_S_MAX)
+        sessions: frozenset[str] | None = None  # in which something may have changed; None: in all
+        while self._is_needed():
             try:
                 if self._listener is None:
-                    heard = None
+                    sessions = None
                     self._listen()
                 self._follow()
-                lively = self._look(heard)
-                heard = self._wait(lively)
-                pause_s = _PAUSE_S_MIN
+                active = self._poll(sessions)
+                sessions = self._wait(active)
+                backoff.reset()
             except Unavailable:
                 self._stop_listening()
                 with self._changed:
-                    self._changed.wait(pause_s * (0.5 + self._opened.tools.clock.jitter()))
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+                    self._changed.wait(backoff.pause_s())
             except Exception as error:
                 self._give_up(error)
 
-    def _is_wanted(self) -> bool:
-        """Wait until there is somebody to look after; tell whether there is."""
+    def _is_needed(self) -> bool:
+        """Wait until there are subscriptions; return False if the thread can end."""
         with self._changed:
             if self._thread is not threading.current_thread():
-                return False  # another one has taken its place
-            self._let_go()
+                return False  # it was replaced
+            self._drop_removed()
             if not self._closed and not self._topics:
                 self._changed.wait_for(lambda: self._topics or self._closed, _LINGER_S)
             if self._topics and not self._closed:
                 return True
             self._thread = None
-            listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.close()
+        self._stop_listening()
         return False
+
+    def _drop_removed(self) -> None:
+        while self._leaving:
+            subscription = self._leaving.popleft()
+            state = self._topics.get(subscription.topic)
+            if state is not None:
+                state.subscriptions.discard(subscription)
+                if not state.subscriptions:
+                    del self._topics[subscription.topic]
+                    self._has_unfollowed = True
 
     def _listen(self) -> None:
         listener = self._opened.backend.listen()
         with self._changed:
             self._listener = listener
-            for watched in self._topics.values():
-                watched.is_followed = False
+            for state in self._topics.values():
+                state.is_followed = False
             if self._closed or self._leaving or not self._topics:
-                listener.wake()  # whoever closed or left meanwhile had nothing to wake
+                listener.wake()  # `close` or `remove` found no listener to wake meanwhile
 
     def _stop_listening(self) -> None:
         with self._changed:
@@ -314,94 +309,88 @@ class Hub:
     def _follow(self) -> None:
         with self._changed:
             listener, topics = self._listener, dict(self._topics)
-            is_same = all(watched.is_followed for watched in topics.values())
-            if listener is None or (is_same and not self._has_left):
+            is_same = all(state.is_followed for state in topics.values())
+            if listener is None or (is_same and not self._has_unfollowed):
                 return
-            self._has_left = False
+            self._has_unfollowed = False
         listener.follow(topics)
-        for watched in topics.values():
-            watched.is_followed = True
+        for state in topics.values():
+            state.is_followed = True
 
-    def _wait(self, lively: bool) -> frozenset[str] | None:
+    def _wait(self, active: bool) -> frozenset[str] | None:
         listener = self._listener
-        return frozenset() if listener is None else listener.wait(lively=lively)
+        return frozenset() if listener is None else listener.wait(active=active)
 
     def _give_up(self, error: Exception) -> None:
-        """Tell everybody why nothing more comes: the store is closed, or there is a fault."""
+        """End all subscriptions with an error: the store is closed, or this is a bug."""
         if not isinstance(error, LimpetError):
-            fault, error = error, Unavailable("watching has ended by a fault")
-            error.__cause__ = fault
+            bug, error = error, Unavailable("watching ended by an unexpected error: see its cause")
+            error.__cause__ = bug
         with self._changed:
-            watchers = [each for watched in self._topics.values() for each in watched.watchers]
-            self._topics.clear()
-        for watcher in watchers:
-            watcher.end(error)
+            subscriptions = self._take_all()
+        for subscription in subscriptions:
+            subscription.close(error)
 
-    # Looking
+    # Polling
 
-    def _look(self, heard: frozenset[str] | None) -> bool:
-        """Look at what may have changed, and at what is watched anew; tell whether it had."""
+    def _poll(self, sessions: frozenset[str] | None) -> bool:
+        """Poll the topics of these sessions and the new ones; return whether one has changed."""
         with self._changed:
             due = [
-                (topic, watched)
-                for topic, watched in self._topics.items()
-                if watched.is_followed
-                and (heard is None or watched.has_new() or _is_about(topic, heard))
+                (topic, state)
+                for topic, state in self._topics.items()
+                if state.is_followed
+                and (sessions is None or state.has_new() or _is_about(topic, sessions))
             ]
-            new = [each for _, watched in due for each in watched.watchers if each.is_new]
-        found = self._look_at_targets(iter(due), {each.topic for each in new})
-        for topic, watched in due:
+            new = [each for _, state in due for each in state.subscriptions if each.is_new]
+        changed, failed = self._poll_targets(due, {each.topic for each in new})
+        for topic, state in due:
             if topic.target is None:
-                found |= self._tell(watched, self._present(topic, watched, heard))
-        for watcher in new:
-            watcher.see()
-        return found
+                changed |= state.publish(self._read_topic(topic, state, sessions))
+        for subscription in new:
+            if subscription.topic not in failed:
+                subscription.set_polled()
+        return changed
 
-    def _look_at_targets(
-        self, due: Iterable[tuple[Topic, _Watched]], new: Collection[Topic]
-    ) -> bool:
-        backend, found = self._opened.backend, False
-        targets = ((topic, topic.target, watched) for topic, watched in due if topic.target)
-        while chunk := list(islice(targets, _CHUNK)):
-            marks = backend.read_marks([target for _, target, _ in chunk])
-            for (topic, target, watched), mark in zip(chunk, marks, strict=True):
-                if topic in new or watched.marks.get(target.scope) != mark:
-                    # One that does not answer now is looked at again, and keeps nobody waiting.
-                    with suppress(Unavailable):
-                        found |= self._tell(watched, shown(backend, target, mark))
-        return found
+    def _poll_targets(
+        self, due: Iterable[tuple[Topic, _TopicState]], new: Collection[Topic]
+    ) -> tuple[bool, set[Topic]]:
+        """Return whether a target has changed, and the topics that could not be read."""
+        backend, changed = self._opened.backend, False
+        failed: set[Topic] = set()
+        targets = ((topic, topic.target, state) for topic, state in due if topic.target)
+        while chunk := list(islice(targets, _TARGETS_MAX)):
+            revisions = backend.read_revisions([target for _, target, _ in chunk])
+            for (topic, target, state), revision in zip(chunk, revisions, strict=True):
+                if topic in new or state.revisions.get(target.scope) != revision:
+                    try:
+                        changed |= state.publish(_read_target(backend, target, revision))
+                    except Unavailable:
+                        # It must not hold up the others: it is read again by the next poll.
+                        failed.add(topic)
+        return changed, failed
 
-    def _present(self, topic: Topic, watched: _Watched, heard: frozenset[str] | None) -> Present:
-        """Return what all scopes of a topic show now."""
+    def _read_topic(
+        self, topic: Topic, state: _TopicState, sessions: frozenset[str] | None
+    ) -> Current:
         backend = self._opened.backend
         if topic.id is not None:
-            return found(backend, topic.prefix, topic.id)
+            query = Query(prefix=topic.prefix, id=topic.id)
+            return _read(lambda: backend.list_snapshots(query, limit=1))
         if topic.session_id is not None:
-            return listed(backend, session_id=topic.session_id, prefix=topic.prefix)
-        # Many sessions: only those are listed of which something was heard.
-        if heard is None or watched.has_new():
-            everything = listed(backend, session_id=None, prefix=topic.prefix)
-            watched.heads = by_session(everything.infos)
-        for each in heard or ():
+            return _list_heads(backend, session_id=topic.session_id, prefix=topic.prefix)
+        # Many sessions: only those are listed in which something may have changed.
+        if sessions is None or state.has_new():
+            state.heads = {}
+            for info in _list_heads(backend, session_id=None, prefix=topic.prefix).infos:
+                state.heads.setdefault(info.session_id, []).append(info)
+        for each in sessions or ():
             if each.startswith(topic.prefix):
-                watched.heads[each] = listed(backend, session_id=each, prefix="").infos
-                if not watched.heads[each]:
-                    del watched.heads[each]
-        infos = [info for heads in watched.heads.values() for info in heads]
-        return Present(infos, exists=True)  # they come and go: only a single one can be gone
-
-    def _tell(self, watched: _Watched, present: Present) -> bool:
-        """Tell all who watch a topic what there is; return whether that is something new."""
-        marks = {info.scope: info.revision for info in present.infos}
-        changed, watched.marks = marks != watched.marks, marks
-        for watcher in list(watched.watchers):
-            if present.error is not None:
-                watcher.end(present.error)
-            elif present.exists:
-                watcher.offer(present.infos)
-            else:
-                watcher.end(if_known=True)
-        return changed
+                state.heads[each] = _list_heads(backend, session_id=each, prefix="").infos
+                if not state.heads[each]:
+                    del state.heads[each]
+        infos = [info for heads in state.heads.values() for info in heads]
+        return Current(infos, exists=True)  # sessions come and go: this topic is never deleted
 
 
 def _is_about(topic: Topic, sessions: frozenset[str]) -> bool:
@@ -412,13 +401,5 @@ def _is_about(topic: Topic, sessions: frozenset[str]) -> bool:
     return any(each.startswith(topic.prefix) for each in sessions)
 
 
-_hubs: "weakref.WeakSet[Hub]" = weakref.WeakSet()
-_left_alone: list[Listener] = []
-
-
-def _after_fork_in_child() -> None:
-    for hub in list(_hubs):
-        hub._begin_anew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+# Kept alive in a forked child: to close a listener there could close the parent's connection.
+_parents_listeners: list[Listener[Topic]] = []

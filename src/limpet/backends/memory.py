@@ -131,7 +131,7 @@ class MemoryListener:
     def follow(self, topics: Collection[Topic]) -> None:
         """Nothing: everything is heard."""
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
+    def wait(self, *, active: bool) -> frozenset[str] | None:
         """Wait until somebody says something."""
         heard = {self._said.get()}
         with suppress(Empty):
@@ -425,7 +425,7 @@ class MemoryBackend:
             lease = (self._scopes.get(scope) or MemoryScope()).lease
             return None if lease is None else lease.hold(now)
 
-    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
         with self._open():
             rows = [(self._scopes.get(key) or MemoryScope()).row(id) for key, id in targets]
             return [None if row is None else row.revision for row in rows]

@@ -16,7 +16,7 @@ from limpet.api.opened import Opened
 from limpet.api.scope import Lease, claim_patiently
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import info as read_info
-from limpet.api.watching import Hub, Watcher
+from limpet.api.watching import Dispatcher, Subscription
 from limpet.errors import Conflict, LimpetError
 from limpet.model import JSON, SnapshotInfo
 from limpet.protocol import Target, Topic
@@ -25,25 +25,25 @@ from limpet.runs.model import Aborted
 
 
 class _AbortWatch:
-    """Notices that a run was aborted, without a thread of its own."""
+    """Hears that a run was aborted. The dispatcher fills it, so it needs no thread of its own."""
 
     def __init__(self, opened: Opened, plan: Plan, attempt: Attempt) -> None:
-        self._hub = opened.companion(Hub)
+        self._dispatcher = opened.service(Dispatcher)
         self._attempt = attempt
-        self._watcher = Watcher(Topic(Target(plan.scope)), lambda: None, exists=True)
+        self._subscription = Subscription(Topic(Target(plan.scope)), lambda: None, exists=True)
         self.is_over = False  # the run was deleted, or the store is closed
 
     def __enter__(self) -> "_AbortWatch":
-        self._hub.join(self._watcher)
+        self._dispatcher.add(self._subscription)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._hub.leave(self._watcher)
+        self._dispatcher.remove(self._subscription)
 
     def poll(self) -> None:
         """Report new heads of the run to the attempt."""
         with suppress(LimpetError):  # the watch has failed: the next step will raise why
-            news, is_over = self._watcher.take()
+            news, is_over = self._subscription.take()
             for info in news:
                 self._attempt.observe(info)
             self.is_over = self.is_over or is_over

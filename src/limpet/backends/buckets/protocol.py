@@ -5,11 +5,11 @@ one step: a reader gets the bytes before or those after, never a mixture. What w
 by every later `get` and `list`, in any process.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from limpet.model import Expect
-from limpet.protocol import Clock
+from limpet.protocol import Clock, Listener
 
 
 class Moved(Exception):
@@ -61,32 +61,15 @@ class Listed(NamedTuple):
     modified: int
 
 
-class Ear(Protocol):
-    """Hears that objects may have changed. One thread uses it; others may call `wake`."""
+class KeyPrefix(NamedTuple):
+    """Keys to listen for: those that begin with `prefix`, a folder that need not exist.
 
-    def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
-        """Listen below these folders from now on: what changes after this returns ends a `wait`.
+    With `report_all` everything is reported as changed as long as one of them exists, and once more
+    when they are gone.
+    """
 
-        A folder is given as the text that its keys begin with, and need not exist. As long as one
-        of `awaited` exists, and once more when it is gone, everything is said to have changed.
-        """
-        ...
-
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Wait until something may have changed; return the keys, or folders, of what has.
-
-        None stands for everything, no keys for `wake`. It may be wrong by naming too much.
-        `lively` says that there was something new the last time.
-        """
-        ...
-
-    def wake(self) -> None:
-        """End the wait that is under way, or the next one."""
-        ...
-
-    def close(self) -> None:
-        """Let go of everything held. May be repeated."""
-        ...
+    prefix: str
+    report_all: bool = False
 
 
 class Bucket(Protocol):
@@ -135,8 +118,8 @@ class Bucket(Protocol):
         """
         ...
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
-        """Begin to hear of changes. Who hears nothing looks, at least once in `poll_s`."""
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
+        """Begin to listen for changes; without notifications, by polling once in `poll_s`."""
         ...
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from limpet.backends.objects.heads import Head, Heads
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index
 from limpet.backends.objects.leases import Leases
-from limpet.backends.objects.listen import Marks, ObjectListener
+from limpet.backends.objects.listen import ObjectListener, Revisions
 from limpet.backends.objects.notes import Notes
 from limpet.backends.objects.queries import Queries
 from limpet.backends.objects.roll_forward import Writer
@@ -78,7 +78,7 @@ class ObjectBackend:
         writer = Writer(self._files, pointers, self._heads, self._history, clock=clock, draw=draw)
         self._notes = Notes(writer)
         self._leases = Leases(writer)
-        self._marks = Marks(self._files, self._heads, self._history)
+        self._revisions = Revisions(self._files, self._heads, self._history)
         self._saver = Saver(writer)
         self._deleter = Deleter(writer, self._notes, self._leases)
         self._places = Places(self._files, self._heads)
@@ -273,14 +273,14 @@ class ObjectBackend:
 
     # Watching
 
-    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
         self._check_open()
-        return self._marks.read(targets)
+        return self._revisions.read(targets)
 
     def listen(self) -> ObjectListener:
         self._check_open()
-        ear = self._bucket.listen(poll_s=self._poll_s, clock=self._clock)
-        return ObjectListener(ear, self._files.layout)
+        listener = self._bucket.listen(poll_s=self._poll_s, clock=self._clock)
+        return ObjectListener(listener, self._files.layout)
 
     # Upkeep
 

@@ -29,7 +29,7 @@ from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
 from limpet.errors import Unavailable
 from limpet.model import Finding, Note, ScopeKey, SnapshotInfo, Stats
-from limpet.protocol import Clock, Commit, Found, Listener, Stamp
+from limpet.protocol import Clock, Commit, Found, Listener, Stamp, Topic
 
 __all__ = ["PostgresBackend", "check_url"]
 
@@ -166,7 +166,7 @@ class PostgresBackend(RelationalBackend):
 
     # Listening
 
-    def listen(self) -> Listener:
+    def listen(self) -> Listener[Topic]:
         self._server.check_open()
         if not self._listens:
             return poller(self._clock, self._poll_s)

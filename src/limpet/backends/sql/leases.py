@@ -84,7 +84,7 @@ class Leases:
 
         return self._read(read)
 
-    def read_marks(self, targets: Sequence[Target]) -> list[str | None]:
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
         asked = orjson.dumps([[*key, id] for key, id in targets]).decode()
         marks: list[str | None] = [None] * len(targets)
         for at, seq, rev, nonce in self._look(lambda tables: tables.turn.all("marks", (asked,))):

@@ -1,58 +1,41 @@
-"""Hearing of changes to a SQLite file: a number in it that every commit changes is looked at.
+"""Listening to a SQLite file: polls its data version, a number that every commit changes.
 
-The look takes some microseconds, and costs the same however many watch.
+A poll takes some microseconds, however many topics are watched.
 """
 
-from collections.abc import Collection
-
 from limpet.backends.sqlite.file import SqliteFile
-from limpet.backends.support.polling import Bell
-from limpet.protocol import Clock, Topic
+from limpet.backends.support.polling import Poller
+from limpet.protocol import Clock
 
-POLL_S = 0.02
-LOOK_S = 5.0  # everything is looked at so often, whatever the number says
-_REST = 4  # times as long as a look took: a busy file does not keep those busy who watch
+_POLL_S = 0.02
+_FULL_POLL_S = 5.0  # everything is reported as changed this often, whatever the version says
+_REST = 4  # times as long as the caller took to react: a busy file must not keep it busy
 
 
-class SqliteListener:
-    """Looks at the number again and again, and asks for a look at everything now and then."""
+class SqliteListener(Poller):
+    """Reports everything as changed when the version of the file is another."""
 
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
+        super().__init__(first_s=_POLL_S, poll_s=_POLL_S, clock=clock)
         self._file = file
-        self._clock = clock
-        self._bell = Bell()
         self._version = file.version()
-        self._due = clock.monotonic() + LOOK_S
-        self._left: float | None = None
+        self._reported_s: float | None = None
+        self._full_poll_at = clock.monotonic() + _FULL_POLL_S
 
-    def follow(self, topics: Collection[Topic]) -> None:
-        """Nothing: the number is that of the whole file."""
-
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Wait until the number is another one."""
-        took_s = 0.0 if self._left is None else self._clock.monotonic() - self._left
-        pause_s = max(POLL_S, _REST * took_s)
-        while True:
-            woken = self._bell.wait(pause_s)
-            if self._has_changed():
-                return None
-            if woken:
-                self._bell.answer()
-                self._left = None
+    def wait(self, *, active: bool) -> frozenset[str] | None:
+        if self._reported_s is not None:
+            took_s = self._clock.monotonic() - self._reported_s
+            self._reported_s = None
+            if self.pause(active=active, at_least_s=_REST * took_s):
                 return frozenset()
-            pause_s = POLL_S
+            if self.has_changed():
+                return None
+        return super().wait(active=active)
 
-    def _has_changed(self) -> bool:
-        """Tell whether everything is to be looked at."""
-        now, version = self._clock.monotonic(), self._file.version()
-        if version == self._version and now < self._due:
+    def has_changed(self) -> bool:
+        now_s, version = self._clock.monotonic(), self._file.version()
+        if version == self._version and now_s < self._full_poll_at:
             return False
-        self._version, self._due, self._left = version, now + LOOK_S, now
+        self._version, self._full_poll_at = version, now_s + _FULL_POLL_S
+        self._reported_s = now_s
         return True
-
-    def wake(self) -> None:
-        """End a wait."""
-        self._bell.ring()
-
-    def close(self) -> None:
-        """Nothing: the connection is the file's own."""

@@ -1,102 +1,108 @@
-"""How storage that tells nothing is listened to: it is looked at again and again."""
+"""Polling: how changes are noticed where the storage sends no notifications."""
 
 from collections.abc import Collection
 from queue import Empty, SimpleQueue
 
 from limpet.protocol import Clock
 
-# A bell that ends another thread's wait.
 
+class Notifier:
+    """Ends the wait of another thread.
 
-class Bell:
-    """May be rung at any moment, even by the garbage collector inside the thread that waits.
-
-    An event of `threading` may not: it would wait for a lock that this very thread holds.
+    Unlike `threading.Event` it may be set at any moment, even by the garbage collector inside the
+    waiting thread, which may hold the event's lock.
     """
 
     def __init__(self) -> None:
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._queue: SimpleQueue[None] = SimpleQueue()
 
-    def ring(self) -> None:
-        """End the wait that is under way, or the next one."""
-        self._rings.put(None)
+    def set(self) -> None:
+        self._queue.put(None)
 
     def is_set(self) -> bool:
-        """Tell whether it was rung and nobody has answered yet."""
-        return not self._rings.empty()
+        return not self._queue.empty()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is rung, for some time at most; tell whether it was."""
+        """Wait until it is set; return whether it is. It stays set until `clear`."""
         try:
-            self._rings.get(timeout=max(0.0, seconds))
+            self._queue.get(timeout=max(0.0, seconds))
         except Empty:
             return False
-        self._rings.put(None)  # to be answered
+        self._queue.put(None)
         return True
 
-    def answer(self) -> bool:
-        """Tell whether it was rung since the last answer."""
-        rung = False
+    def clear(self) -> bool:
+        """Return whether it was set, and unset it."""
+        was_set = False
         try:
             while True:
-                self._rings.get_nowait()
-                rung = True
+                self._queue.get_nowait()
+                was_set = True
         except Empty:
-            return rung
+            return was_set
 
 
 class Poller:
-    """Says that everything may have changed: soon after something has, then ever more seldom."""
+    """A listener that reports everything as changed: soon after a change, then ever less often.
+
+    A subclass that can compare something cheaply overrides `has_changed`.
+    """
 
     def __init__(self, *, first_s: float, poll_s: float, clock: Clock) -> None:
-        """The first pause takes `first_s`, none longer than `poll_s`."""
+        """The first interval is `first_s`; they double up to `poll_s`."""
         self._first_s = min(first_s, poll_s)
         self._poll_s = poll_s
         self._clock = clock
-        self._pause_s = self._first_s
-        self._ends_s: float | None = None  # of the pause under way, which may be interrupted
-        self.bell = Bell()
+        self._interval_s = self._first_s
+        self._ends_s: float | None = None  # of the current interval, which a wake interrupts
+        self.notifier = Notifier()
 
-    def follow(self, what: Collection[object], *, awaited: Collection[object] = ()) -> None:
-        """Begin with short pauses again."""
+    def follow(self, topics: Collection[object]) -> None:
+        """Start with short intervals again."""
         self._shorten()
 
     def _shorten(self) -> None:
-        if self._pause_s > self._first_s:
-            self._pause_s, self._ends_s = self._first_s, None
+        if self._interval_s > self._first_s:
+            self._interval_s, self._ends_s = self._first_s, None
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Pause; return None, or no keys if somebody called `wake`."""
-        if self.pause(lively=lively):
-            return frozenset()
-        return None
+    def wait(self, *, active: bool) -> frozenset[str] | None:
+        """Wait until everything should be polled (None), or `wake` is called (an empty set)."""
+        while not self.pause(active=active):
+            if self.has_changed():
+                return None
+            active = False
+        return frozenset()
 
-    def pause(self, *, lively: bool) -> bool:
-        """Pause; return whether somebody called `wake`."""
-        if lively:
+    def has_changed(self) -> bool:
+        return True
+
+    def pause(self, *, active: bool, at_least_s: float = 0.0) -> bool:
+        """Wait for one interval; return True if `wake` was called first."""
+        if active:
             self._shorten()
         now_s = self._clock.monotonic()
         if self._ends_s is None:
-            # Shorter by up to a quarter, so that many processes do not ask all at once.
-            self._ends_s = now_s + self._pause_s * (1 - self._clock.jitter() / 4)
+            # Shorter by up to a quarter, so that many processes do not poll all at once.
+            interval_s = self._interval_s * (1 - self._clock.jitter() / 4)
+            self._ends_s = now_s + max(interval_s, at_least_s)
         self.sleep(self._ends_s - now_s)
-        # It goes on where it was interrupted: those who come must not keep it from its end.
+        # An interrupted interval is continued by the next call: frequent wakes must not
+        # keep it from ending.
         if self._clock.monotonic() < self._ends_s and self.was_woken():
             return True
-        self._pause_s, self._ends_s = min(2 * self._pause_s, self._poll_s), None
+        self._interval_s, self._ends_s = min(2 * self._interval_s, self._poll_s), None
         return False
 
     def sleep(self, seconds: float) -> None:
-        """Pause for some time, or until somebody calls `wake`."""
-        self.bell.wait(seconds)
+        """Wait for some time, or until `wake` is called."""
+        self.notifier.wait(seconds)
 
     def was_woken(self) -> bool:
-        """Tell whether somebody called `wake` since the last time."""
-        return self.bell.answer()
+        """Return whether `wake` was called since the last time."""
+        return self.notifier.clear()
 
     def wake(self) -> None:
-        """End a wait."""
-        self.bell.ring()
+        self.notifier.set()
 
     def close(self) -> None:
-        """Nothing is held."""
+        pass

@@ -236,12 +236,12 @@ class Watching(Kit):
         ]  # fmt: skip
         first = present(scope.info("a")).revision
         shown = head.revision
-        assert backend.read_marks(asked) == [shown, first, None, None, None, shown, shown]
-        assert backend.read_marks([]) == []
+        assert backend.read_revisions(asked) == [shown, first, None, None, None, shown, shown]
+        assert backend.read_revisions([]) == []
         updated = present(scope.update("a", lambda s: s.with_(status="x"))).revision
-        assert backend.read_marks(asked[:2]) == [shown, updated]
+        assert backend.read_revisions(asked[:2]) == [shown, updated]
         scope.delete_snapshot(head.id)
-        assert backend.read_marks(asked[:2]) == [updated, updated]
+        assert backend.read_revisions(asked[:2]) == [updated, updated]
         scope.delete()
-        assert backend.read_marks(asked) == [None] * 7
+        assert backend.read_revisions(asked) == [None] * 7
         assert names(scope.history()) == []

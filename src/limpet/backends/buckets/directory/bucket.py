@@ -44,14 +44,14 @@ from limpet.backends.buckets.directory.folders import (
     locked,
     parts_of,
 )
-from limpet.backends.buckets.directory.listen import FIRST_S, FolderEar, can_hear
+from limpet.backends.buckets.directory.listen import FIRST_S, DirectoryListener, rust_notify
 from limpet.backends.buckets.directory.listing import Page, Sweeper
-from limpet.backends.buckets.protocol import Ear, Leftover, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import KeyPrefix, Leftover, Listed, Moved, Stored
 from limpet.backends.support.polling import Poller
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY, Expect
-from limpet.protocol import Clock
+from limpet.protocol import Clock, Listener
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -121,10 +121,10 @@ class DirectoryBucket:
         now_us = self._now()
         return {key: fingerprint(self._folders.path(key), now_us) for key in known}
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Ear:
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
         """Use the notifications of the operating system, if there are any."""
-        if can_hear():
-            return FolderEar(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
+        if rust_notify() is not None:
+            return DirectoryListener(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
         return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:

@@ -1,10 +1,10 @@
-"""Listening to folders: the system tells (by `watchfiles`), where it can, what changes below them.
+"""Listening to folders by notifications of the operating system (package `watchfiles`).
 
-The watcher cannot be given more folders, so another one takes its place when others are followed:
-not for each of many that are followed in a row, but when they have all come, and until then
-everything is looked at now and then. A folder that does not exist yet is waited for by looking at
-the nearest one above it. What the system does not tell (of other hosts, or while a folder is being
-made) is noticed when everything is looked at, which is done every few seconds in any case.
+A watch cannot be given more folders, so it is replaced when others are followed: not for each of
+many that are followed in a row, but when all have come, and until then everything is reported as
+changed now and then. For a folder that does not exist yet, the nearest existing one above it is
+polled. What the system does not report (changes by other hosts, or while a folder is being made)
+is found by the full poll every few seconds.
 """
 
 import os
@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from limpet.backends.buckets.directory.folders import RECENT_US, TEMPORARY
+from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable
 from limpet.protocol import Clock
@@ -20,115 +21,122 @@ from limpet.protocol import Clock
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
-FIRST_S: Final = 0.02  # the shortest pause where nobody tells
-_LOOK_S = 5.0  # everything is looked at so often, whatever is heard
-_STEP_S = 0.008  # how often it is asked whether something was heard; it takes two to hear
-_GLANCE_S = 0.025  # how often folders that do not exist yet are looked for
-_AWAITED_S = 0.05
-_PRESENT_S = 0.25  # how often everything is looked at for a snapshot that is watched by its id
-_SETTLE_S = 0.03  # without others to follow, before the watcher is replaced
+FIRST_S: Final = 0.02  # the shortest interval of a poller
+_FULL_POLL_S = 5.0  # everything is reported as changed this often
+_STEP_MS = 8  # changes are reported after a step without others, or after two steps
+_MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
+_REPORT_ALL_POLL_S = 0.05
+_REPORT_ALL_S = 0.25  # how often everything is reported while a `report_all` prefix exists
+_SETTLE_S = 0.03  # without another `follow`, before the watch is replaced
 _SETTLE_S_MAX = 0.25
-_COSTS = 4  # times what it takes to replace the watcher, it is not replaced again
-_FOLDERS_MAX = 4096  # in a folder that is listened to; more are looked at instead
-_DELETED = 3  # how the watcher calls it
+_REST = 4  # times as long as it took to replace the watch, it is not replaced again
+_FOLDERS_MAX = 4096  # in a folder that is watched; one with more is polled instead
+
+_DELETED = 3  # watchfiles.Change.deleted
 
 
-def can_hear() -> bool:
-    """Tell whether the system can be asked to tell of changes."""
+def rust_notify() -> "type[RustNotify] | None":
+    """Return the class of `watchfiles` that does the work; None if it is not installed.
+
+    It is private, and used only here. The public `watch()` ends when it is woken, so every new
+    subscription would start another watch; and with timeouts short enough to do without waking
+    it, it drops changes that arrive while one ends. If a release moves the class, folders are
+    polled, and `test_watchfiles_has_what_is_used_of_it` fails.
+    """
     try:
-        import watchfiles._rust_notify  # noqa: F401
+        from watchfiles._rust_notify import RustNotify
     except ImportError:
-        return False
-    return True
+        return None
+    return RustNotify
 
 
-class FolderEar:
-    """Hears of changes below folders of a root."""
+class DirectoryListener:
+    """Reports changes below folders of a root."""
 
     def __init__(self, root: str, *, now: Callable[[], int], poll_s: float, clock: Clock) -> None:
         self._root = root
         self._now = now
         self._clock = clock
         self._poller = Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
-        self._process = os.getpid()
-        self._watcher: RustNotify | None = None
+        self._pid = os.getpid()
+        self._watch: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
-        self._awaited: frozenset[str] = frozenset()
-        self._present: set[str] = set()  # of those, when last looked for
-        self._heard: dict[str, int] = {}  # the folders that the watcher has, with their inodes
+        self._report_all: frozenset[str] = frozenset()
+        self._existing: set[str] = set()  # of those, at the last poll
+        self._watched: dict[str, int] = {}  # folders of the watch, with their inodes
         self._missing: dict[str, set[str]] = {}  # the others, by the nearest path that exists
-        self._marks: dict[str, tuple[int, int] | None] = {}  # of these paths, when last looked at
-        self._is_deaf = False  # or some folder is too large
-        self._changed_s: float | None = None  # when what is followed has changed, first and last
-        self._last_changed_s = 0.0
-        self._cost_s = 0.0
-        self._aimed_s = 0.0
-        self._looked_s = clock.monotonic()
-        self._glanced_s = 0.0
+        self._stats: dict[str, tuple[int, int] | None] = {}  # of these paths, at the last poll
+        self._polls = False  # there can be no watch, or some folder is too large
+        self._first_change_s: float | None = None  # since then the watch should be replaced
+        self._last_change_s = 0.0
+        self._replaced_s = 0.0
+        self._replacing_took_s = 0.0
+        self._full_poll_s = clock.monotonic()
+        self._missing_poll_s = 0.0
 
     # What is followed
 
-    def follow(self, folders: Collection[str], *, awaited: Collection[str] = ()) -> None:
-        """Listen below these folders. The watcher is replaced by the next `wait`, or a later one.
+    def follow(self, topics: Collection[KeyPrefix]) -> None:
+        """Listen below these folders. A later `wait` replaces the watch.
 
-        Until then, `wait` ends again and again.
+        Until then, `wait` reports everything now and then.
         """
-        self._awaited = frozenset(awaited)
-        wanted = frozenset(folders)
-        if wanted != self._folders:
-            self._folders = wanted
-            self._turn()
+        self._report_all = frozenset(each.prefix for each in topics if each.report_all)
+        folders = frozenset(each.prefix for each in topics if not each.report_all)
+        if folders != self._folders:
+            self._folders = folders
+            self._replace_soon()
 
-    def _turn(self) -> None:
-        """See that the watcher is replaced."""
-        self._last_changed_s = self._clock.monotonic()
-        if self._changed_s is None:
-            self._changed_s = self._last_changed_s
+    def _replace_soon(self) -> None:
+        self._last_change_s = self._clock.monotonic()
+        if self._first_change_s is None:
+            self._first_change_s = self._last_change_s
 
-    def _is_settled(self) -> bool:
-        """Tell whether it is time to replace the watcher."""
+    def _should_replace(self) -> bool:
         now_s = self._clock.monotonic()
-        if self._changed_s is None or now_s < self._aimed_s + _COSTS * self._cost_s:
+        if self._first_change_s is None:
             return False
-        quiet_s, waited_s = now_s - self._last_changed_s, now_s - self._changed_s
+        if now_s < self._replaced_s + _REST * self._replacing_took_s:
+            return False
+        quiet_s, waited_s = now_s - self._last_change_s, now_s - self._first_change_s
         return quiet_s >= _SETTLE_S or waited_s >= _SETTLE_S_MAX
 
-    def _aim(self) -> None:
-        """Replace the watcher by one for all folders that exist."""
+    def _replace(self) -> None:
+        """Replace the watch by one of all folders that exist."""
         begun_s = self._clock.monotonic()
-        self._changed_s = None
-        self._is_deaf = False
-        self._heard, self._missing, self._marks = {}, {}, {}
+        self._first_change_s = None
+        self._polls = False
+        self._watched, self._missing, self._stats = {}, {}, {}
         named = {folder.rstrip("/") for folder in self._folders}
         for folder in named:
-            if not named.isdisjoint(_above(folder)):
-                continue  # what is above it is followed, too
+            if not named.isdisjoint(_parents(folder)):
+                continue  # a folder above it is followed, too
             inode = self._inode(folder)
             if inode is None:
-                self._await(folder)
+                self._add_missing(folder)
             elif self._is_large(folder):
-                self._is_deaf = True
+                self._polls = True
             else:
-                self._heard[folder] = inode
-        # The new one first: a change that only the old one has heard is seen by the look that
-        # follows, and from then on the new one hears.
-        watcher = None if self._is_deaf else self._watch([*map(self._path, self._heard)])
-        self._close_watcher()
-        self._watcher = watcher
-        self._aimed_s = self._clock.monotonic()
-        self._cost_s = self._aimed_s - begun_s
+                self._watched[folder] = inode
+        # The new watch first: a change that only the old one has seen is found by the full poll
+        # that follows, and from then on the new one reports.
+        watch = None if self._polls else self._start([*map(self._path, self._watched)])
+        self._close_watch()
+        self._watch = watch
+        self._replaced_s = self._clock.monotonic()
+        self._replacing_took_s = self._replaced_s - begun_s
 
-    def _watch(self, paths: list[str]) -> "RustNotify | None":
-        from watchfiles._rust_notify import RustNotify
-
-        if not paths:
+    def _start(self, paths: list[str]) -> "RustNotify | None":
+        notify = rust_notify()
+        if not paths or notify is None:
             return None
         try:
-            return RustNotify(paths, False, False, 0, True, True)
+            # Not: debug, force_polling, poll_delay_ms. Yes: recursive, ignore_permission_denied.
+            return notify(paths, False, False, 0, True, True)
         except FileNotFoundError:
-            self._turn()  # one of them was removed just now
+            self._replace_soon()  # one of the folders was removed just now
         except (OSError, RuntimeError):
-            self._is_deaf = True  # the system has no more room for watches
+            self._polls = True  # the system allows no more watches
         return None
 
     def _path(self, folder: str) -> str:
@@ -148,144 +156,131 @@ class FolderEar:
 
     # Folders that do not exist yet
 
-    def _await(self, folder: str) -> None:
+    def _add_missing(self, folder: str) -> None:
         path = self._path(folder)
         while path != os.path.dirname(path):
             path = os.path.dirname(path)
-            if _mark(path) is not None:
+            if _stat(path) is not None:
                 break
         self._missing.setdefault(path, set()).add(folder)
 
-    def _glance_if_due(self) -> None:
+    def _poll_missing(self) -> None:
+        """Check for the missing folders where something above them has changed."""
         now_s = self._clock.monotonic()
-        if self._missing and now_s >= self._glanced_s + _GLANCE_S:
-            self._glanced_s = now_s
-            self._glance()
-
-    def _glance(self) -> None:
-        """Look for the folders that do not exist yet, where something above them has changed."""
+        if not self._missing or now_s < self._missing_poll_s + _MISSING_POLL_S:
+            return
+        self._missing_poll_s = now_s
         for path in list(self._missing):
-            # The mark first: what comes after it is seen by the next glance.
-            mark = _mark(path)
-            if mark is not None and mark == self._marks.get(path):
+            # Before the folders are checked: what is made later is found by the next poll.
+            stat = _stat(path)
+            if stat is not None and stat == self._stats.get(path):
                 continue
-            recent = mark is None or abs(self._now() - mark[1] // 1000) < RECENT_US
-            self._marks[path] = None if recent else mark
+            is_recent = stat is None or abs(self._now() - stat[1] // 1000) < RECENT_US
+            self._stats[path] = None if is_recent else stat
             for folder in self._missing.pop(path):
                 if self._inode(folder) is None:
-                    self._await(folder)
+                    self._add_missing(folder)
                 else:
-                    self._turn()
-                    self._last_changed_s -= _SETTLE_S  # no others are to be waited for
+                    self._replace_soon()
+                    self._last_change_s -= _SETTLE_S  # at once
 
-    # What is heard
+    # Changes
 
-    def wait(self, *, lively: bool) -> frozenset[str] | None:
-        """Wait until something is heard; return where, or None for everything."""
-        if self._process != os.getpid():
-            raise Unavailable("what is heard belongs to another process: listen anew")
+    def wait(self, *, active: bool) -> frozenset[str] | None:
+        if self._pid != os.getpid():
+            raise Unavailable("the listener belongs to the parent process: listen again")
         while True:
-            if self._is_settled():
-                self._aim()
+            if self._should_replace():
+                self._replace()
                 break
             if self._poller.was_woken():
                 return frozenset()
-            if self._is_deaf:
-                if self._poller.pause(lively=lively):
+            if self._polls:
+                if self._poller.pause(active=active):
                     return frozenset()
                 break
-            heard = self._listen(self._patience_s())
-            # Also when much is heard, or a busy folder would keep us from looking at the others.
-            self._glance_if_due()
-            if self._is_due():
+            keys = self._receive(self._wait_s())
+            # Also when much is received: a busy folder must not delay the others.
+            self._poll_missing()
+            if self._is_full_poll_due():
                 break
-            if heard:
-                return heard
-        self._looked_s = self._clock.monotonic()
+            if keys:
+                return keys
+        self._full_poll_s = self._clock.monotonic()
         return None
 
-    def _patience_s(self) -> float:
-        """Return how long nothing needs to be done but listen."""
-        left_s = self._looked_s + _LOOK_S - self._clock.monotonic()
-        if self._changed_s is not None:
+    def _wait_s(self) -> float:
+        """Return for how long nothing needs to be done but wait for notifications."""
+        left_s = self._full_poll_s + _FULL_POLL_S - self._clock.monotonic()
+        if self._first_change_s is not None:
             left_s = min(left_s, _SETTLE_S)
         if self._missing:
-            left_s = min(left_s, _GLANCE_S)
-        if self._awaited:
-            left_s = min(left_s, _AWAITED_S)
+            left_s = min(left_s, _MISSING_POLL_S)
+        if self._report_all:
+            left_s = min(left_s, _REPORT_ALL_POLL_S)
         return max(0.0, left_s)
 
-    def _is_due(self) -> bool:
-        """Tell whether everything is to be looked at, whatever was heard."""
-        since_s = self._clock.monotonic() - self._looked_s
-        if since_s >= _LOOK_S:
-            self._prove()
+    def _is_full_poll_due(self) -> bool:
+        since_s = self._clock.monotonic() - self._full_poll_s
+        if since_s >= _FULL_POLL_S:
+            if any(self._inode(folder) != inode for folder, inode in self._watched.items()):
+                self._replace_soon()  # a folder was replaced by another
             return True
-        before, self._present = self._present, self._existing()
-        if before != self._present:
+        before = self._existing
+        self._existing = {
+            each for each in self._report_all if self._inode(each.rstrip("/")) is not None
+        }
+        if before != self._existing:
             return True
-        if self._changed_s is not None:
-            return since_s >= _AWAITED_S
-        return bool(self._present) and since_s >= _PRESENT_S
+        if self._first_change_s is not None:
+            return since_s >= _REPORT_ALL_POLL_S
+        return bool(self._existing) and since_s >= _REPORT_ALL_S
 
-    def _existing(self) -> set[str]:
-        return {each for each in self._awaited if self._inode(each.rstrip("/")) is not None}
-
-    def _prove(self) -> None:
-        """See that the folders are still those that the watcher was given."""
-        if any(self._inode(folder) != inode for folder, inode in self._heard.items()):
-            self._turn()
-
-    def _listen(self, wait_s: float) -> frozenset[str]:
-        """Listen for some time; return the keys and folders of which something was heard."""
-        if self._watcher is None:
+    def _receive(self, wait_s: float) -> frozenset[str]:
+        """Wait for notifications; return the keys and folders that they name."""
+        if self._watch is None:
             self._poller.sleep(wait_s)
             return frozenset()
-        step_ms = int(_STEP_S * 1000)
+        wait_ms = max(1, int(wait_s * 1000))  # 0 would mean without end
         try:
-            # No time at all would mean without end.
-            told = self._watcher.watch(
-                2 * step_ms, step_ms, max(1, int(wait_s * 1000)), self._poller.bell
-            )
+            changes = self._watch.watch(2 * _STEP_MS, _STEP_MS, wait_ms, self._poller.notifier)
         except RuntimeError as cause:
-            raise Unavailable("nothing is heard of the folders any more: listen anew") from cause
-        if told == "signal":
+            raise Unavailable("the watch of the folders has ended: listen again") from cause
+        if changes == "signal":
             raise KeyboardInterrupt
-        return frozenset() if isinstance(told, str) else frozenset(self._keys(told))
+        return frozenset() if isinstance(changes, str) else frozenset(self._keys(changes))
 
-    def _keys(self, told: Collection[tuple[int, str]]) -> Iterator[str]:
+    def _keys(self, changes: Collection[tuple[int, str]]) -> Iterator[str]:
         start = len(self._root) + 1
-        for change, path in told:
+        for change, path in changes:
             key = path[start:]
-            if change == _DELETED and key in self._heard:
-                self._turn()
+            if change == _DELETED and key in self._watched:
+                self._replace_soon()
             if not os.path.basename(path).startswith(TEMPORARY):
                 yield key
 
     def wake(self) -> None:
-        """End a wait."""
         self._poller.wake()
 
     def close(self) -> None:
-        """Let go of the watcher; in another process, leave it alone."""
-        if self._process == os.getpid():
-            self._close_watcher()
+        """End the watch, unless it is the parent's."""
+        if self._pid == os.getpid():
+            self._close_watch()
 
-    def _close_watcher(self) -> None:
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.close()
+    def _close_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
 
-def _above(folder: str) -> Iterator[str]:
-    """Yield the folders that a folder is in."""
+def _parents(folder: str) -> Iterator[str]:
     while folder:
         folder = folder.rpartition("/")[0]
         yield folder
 
 
-def _mark(path: str) -> tuple[int, int] | None:
-    """Return what is another after something was made in a folder; None if there is none."""
+def _stat(path: str) -> tuple[int, int] | None:
+    """Return a value that differs once something was made in a folder; None if it is missing."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""One hub for all who watch a store in one process: many of them, and those who behave badly."""
+"""One dispatcher for all who watch a store in one process: a thousand, and some that fail."""
 
 import asyncio
 import threading
@@ -11,9 +11,9 @@ import pytest
 
 import limpet
 from limpet import AsyncStore, Store
-from limpet.api.watching import Watcher
+from limpet.api.watching import Subscription
 from tests.waiting import until
-from tests.watching.tools import FACES, WAIT_S_MAX, Watching, nothing_left, on, watchers
+from tests.watching.tools import APIS, WAIT_S_MAX, Watching, nothing_left, on, watchers
 
 ENGINES = ("sqlite", "directory", "postgres")
 
@@ -22,14 +22,14 @@ ENGINES = ("sqlite", "directory", "postgres")
 def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often watchers were woken, by the session that they watch."""
     told: Counter[str] = Counter()
-    real = Watcher._call
+    real = Subscription._call
 
-    def call(watcher: Watcher) -> None:
-        assert watcher.topic.target is not None
-        told[watcher.topic.target.scope.session_id] += 1
-        real(watcher)
+    def call(subscription: Subscription) -> None:
+        assert subscription.topic.target is not None
+        told[subscription.topic.target.scope.session_id] += 1
+        real(subscription)
 
-    monkeypatch.setattr(Watcher, "_call", call)
+    monkeypatch.setattr(Subscription, "_call", call)
     return told
 
 
@@ -86,7 +86,7 @@ async def _until(condition: Any) -> None:
 @on(*ENGINES)
 @nothing_left()
 def test_a_loop_that_is_left_leaves_nothing(url: str) -> None:
-    """By either face, at once or after a change, with the others still there or not."""
+    """By either API, at once or after a change, with the others still there or not."""
     with limpet.open(url) as warm:  # what is made once and stays, as a module's own
         assert list(warm.scope("s").watch(timeout_s=0.1)) == []
     for _ in range(3):
@@ -117,7 +117,7 @@ def test_the_thread_ends_when_nobody_watches_any_more(
     monkeypatch.setattr("limpet.api.watching._LINGER_S", 0.1)
     before = set(threading.enumerate())
     assert list(store.scope("s").watch(timeout_s=0.05)) == []
-    until(lambda: not [t for t in set(threading.enumerate()) - before if "hub" in t.name])
+    until(lambda: not [t for t in set(threading.enumerate()) - before if "watch" in t.name])
     saved = store.scope("s").save({"n": 1})
     assert list(store.scope("s").watch(timeout_s=0.3)) == [saved]
 
@@ -167,7 +167,7 @@ def test_one_that_fails_harms_nobody(url: str, store: Store) -> None:
     """A loop whose body raises, an event loop that was closed, a call that raises."""
     scope = store.scope("s")
     first = scope.save({"n": 1})
-    good = [Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES]
+    good = [Watching(store, lambda store: store.scope("s").watch(), api=api) for api in APIS]
     for each in good:
         each.wait_for(first.revision)
 
@@ -195,8 +195,8 @@ def test_the_store_is_closed_under_those_who_watch(url: str) -> None:
     """Their loops end, without an error."""
     store = limpet.open(url)
     store.scope("s").save({"n": 1})
-    watching = [Watching(store, lambda store: store.scope("s").watch(), face=f) for f in FACES]
-    watching += [Watching(store, lambda store: store.scope("t").watch(), face=f) for f in FACES]
+    watching = [Watching(store, lambda store: store.scope("s").watch(), api=api) for api in APIS]
+    watching += [Watching(store, lambda store: store.scope("t").watch(), api=api) for api in APIS]
     for each in watching[:2]:
         until(lambda each=each: each.seen)  # type: ignore[misc]
     until(lambda: watchers(store) == 4)
