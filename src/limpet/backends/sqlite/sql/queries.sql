@@ -17,9 +17,9 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
+  JOIN scopes AS s ON s.session_pk = x.pk
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
- WHERE x.session_id = ?1;
+ WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
 
 -- name: scope_to_commit
 -- The same for one who commits, in one go: the last place given in the whole store, and the body
@@ -30,12 +30,12 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        max(w.seq, coalesce(p.seq, 0)), max(w.saved_at, coalesce(p.saved_at, -1)),
        b.seq, b.base, b.encoding, CASE WHEN length(b.body) <= 65536 THEN b.body END, b.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
+  JOIN scopes AS s ON s.session_pk = x.pk
  CROSS JOIN watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
   LEFT JOIN bodies AS b ON b.seq = s.head_seq
   LEFT JOIN snapshots AS p ON p.seq = (SELECT max(seq) FROM snapshots)
- WHERE x.session_id = ?1;
+ WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
 
 -- name: add_session
 INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
