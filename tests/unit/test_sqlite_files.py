@@ -290,9 +290,10 @@ def test_others_may_make_the_file_ready_at_any_moment(
         )
         with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
-            versions = store.driver.opened.backend._file.read(  # type: ignore[attr-defined]
-                lambda conn: conn.execute("SELECT version FROM schema_migrations").fetchall()
-            )
+            file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+            with file.transaction() as transaction:
+                query = "SELECT version FROM schema_migrations"
+                versions = transaction.conn.execute(query).fetchall()
         monkeypatch.undo()
         assert versions == [(number,) for number, _, _ in statements.load_migrations("sqlite")]
     assert turn > 10

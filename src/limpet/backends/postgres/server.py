@@ -22,8 +22,8 @@ from limpet.backends.postgres.errors import is_gone, is_place_taken, is_race, tr
 from limpet.backends.postgres.lost_answers import Evidence
 from limpet.backends.postgres.pool import Pool, channel_of, tell
 from limpet.backends.postgres.tables import Again, Landed, PostgresTables, Wider
-from limpet.backends.postgres.transaction import Connection, PostgresTurn, statements_of
-from limpet.backends.support.queue import Queue
+from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
+from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Clock
@@ -75,7 +75,9 @@ class PostgresServer:
         if settings.pooler:  # behind one, what is set for a connection would be set for strangers
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
         self._pool = self._new_pool()
-        self._queues: weakref.WeakValueDictionary[ScopeKey, Queue] = weakref.WeakValueDictionary()
+        self._queues: weakref.WeakValueDictionary[ScopeKey, ThreadQueue] = (
+            weakref.WeakValueDictionary()
+        )
         _servers.add(self)
 
     def _new_pool(self) -> Pool:
@@ -132,8 +134,9 @@ class PostgresServer:
         """
         queue = self._queues.get(scope)
         if queue is None:
-            queue = self._queues.setdefault(scope, Queue())
-        return queue.pass_(self._settings.lock_wait_s, action)
+            queue = self._queues.setdefault(scope, ThreadQueue())
+        with queue.first(self._settings.lock_wait_s):
+            return action()
 
     def look(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements of which each sees a moment of its own."""
@@ -233,8 +236,8 @@ class PostgresServer:
                 raise translated(cause) from cause
             return False
 
-    def _turn(self, conn: Connection, *begin: bytes) -> PostgresTurn:
-        return PostgresTurn(conn, self._statements, begin)
+    def _turn(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
+        return PostgresTransaction(conn, self._statements, begin)
 
     def _mark(self) -> bytes:
         return int(self._clock.jitter() * 2**63).to_bytes(8)

@@ -6,7 +6,6 @@ order of keys. A place is a time (`core.ids.place`), so that no counter is share
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from limpet.backends.postgres.bodies import PostgresBodies
 from limpet.backends.postgres.lost_answers import (
@@ -16,8 +15,15 @@ from limpet.backends.postgres.lost_answers import (
     Removed,
     Repeatable,
 )
-from limpet.backends.postgres.transaction import Cursor, PostgresTurn
-from limpet.backends.sql.tables import Scope, Tables, verified, verified_note
+from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
+from limpet.backends.sql.tables import (
+    ListedSnapshot,
+    NoteColumns,
+    Scope,
+    Tables,
+    verified,
+    verified_note,
+)
 from limpet.core import ids
 from limpet.core.deltas.chain_state import Trail
 from limpet.core.leases import LeaseRow
@@ -25,11 +31,6 @@ from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
-
-_COLUMNS = len(Row._fields) + 1
-_SHOWN = 9  # columns of a scope before those of the snapshot it shows
-_TOP = _SHOWN + _COLUMNS
-_EXISTING = _TOP + 5
 
 
 class Again(Exception):
@@ -47,22 +48,22 @@ class Wider(Again):
 class PostgresTables(Tables):
     """What one transaction can do. With `wide` it begins with the lock of the family."""
 
-    turn: PostgresTurn
+    transaction: PostgresTransaction
 
     def __init__(
         self,
-        turn: PostgresTurn,
+        transaction: PostgresTransaction,
         *,
         wide: bool = False,
         attempt: int = 0,
         mark: bytes = b"",
     ) -> None:
-        self._bodies = PostgresBodies(turn)
-        super().__init__(turn, self._bodies)
+        self._bodies = PostgresBodies(transaction)
+        super().__init__(transaction, self._bodies)
         self._wide = wide
         self._attempt = attempt
         self._mark = mark
-        self._existing: Sequence[Any] = ()
+        self._existing: Cursor | None = None
         self._session_id = ""
         self.is_new = False  # to this process: a commit makes the scope, and reads its state
         self.full: Trail | None = None  # whose group is likely to be closed by a commit
@@ -70,22 +71,14 @@ class PostgresTables(Tables):
         self.evidence: Evidence | None = None
         self.found: Scope | None = None  # the scope as it was found
         self.moved: Scope | None = None  # and as a commit left it
-        self._now = 0
-        self._lease: LeaseRow | None = None
         self.changed = ""  # the session of which others are told
 
     # Scopes
 
     def scope(self, key: ScopeKey) -> Scope | None:
         """Return a scope as it was last committed, or None if there is none."""
-        found = self.turn.one("scope", key._asdict())
-        if found is None:
-            return None
-        scope = _scope_of(found[:_TOP], ())
-        owner, until, self._now = found[_TOP:]
-        fence = scope.fence
-        self._lease = None if fence is None else LeaseRow(fence, owner or "", until or 0)
-        return scope
+        found = self.transaction.one("scope", key._asdict())
+        return None if found is None else Scope(*found)
 
     def scope_to_change(self, key: ScopeKey) -> Scope | None:
         """Return a scope that is locked together with its family."""
@@ -106,10 +99,10 @@ class PostgresTables(Tables):
     ) -> tuple[Scope | None, NoteRow | None]:
         """Return a scope that is locked, and one of its notes, which is asked for along with it."""
         asked = {**key._asdict(), "on": on, "name": name}
-        scope, note = self._locked(key, lambda: self.turn.later("note_in_scope", asked))
+        scope, note = self._locked(key, lambda: self.transaction.later("note_in_scope", asked))
         self._will_mark(key, scope)
         found = None if scope is None or note is None else note.fetchone()
-        return scope, None if found is None else verified_note(found[:-1], found[-1])
+        return scope, None if found is None else verified_note(NoteColumns._make(found))
 
     def scope_to_fork(self, key: ScopeKey) -> Scope | None:
         """Return a scope that is locked, until the fork has become one of its family."""
@@ -120,7 +113,7 @@ class PostgresTables(Tables):
     ) -> tuple[Scope | None, Cursor | None]:
         """Return a scope that is locked, and the answer to what is said once it is."""
         while True:
-            locked = self.turn.later("lock_scope", key._asdict())
+            locked = self.transaction.later("lock_scope", key._asdict())
             answer = None if then is None else then()
             scope = self.scope(key)
             if scope is None or locked.fetchone() == (scope.pk,):
@@ -130,7 +123,7 @@ class PostgresTables(Tables):
         self._wide = True
         held: list[int] = []
         while True:
-            found = [pk for (pk,) in self.turn.all("lock_family", key._asdict())]
+            found = [pk for (pk,) in self.transaction.all("lock_family", key._asdict())]
             scope = self.scope(key)
             if scope is None:
                 return None
@@ -147,22 +140,22 @@ class PostgresTables(Tables):
         while True:
             family = self._locked_family(commit.scope) if self._wide else None
             if self.is_new and commit.source is None and commit.replaces is None:
-                self.turn.do("add_session", key)
-                self.turn.do("add_scope_if_missing", key)
-            locked = self.turn.later("lock_scope", key)
+                self.transaction.do("add_session", key)
+                self.transaction.do("add_scope_if_missing", key)
+            locked = self.transaction.later("lock_scope", key)
             if self.is_new and isinstance(commit.body, bytes):
-                self._bodies.foresee_head(self.turn.later("chain_of_head", key))
+                self._bodies.foresee_head(self.transaction.later("chain_of_head", key))
             elif self.full is not None:
                 self._bodies.foresee_group(self.full, below=isinstance(commit.body, bytes))
-            found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
-            if found is None:
+            if commit.id is not None:
+                self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
+            found = self.transaction.one("scope_to_commit", key)
+            scope = None if found is None else Scope(*found)
+            if scope is None:
                 break
-            if locked.fetchone() == found[:1] and (not self._wide or _is_same(family, found)):
+            is_same = not self._wide or (family is not None and family.pk == scope.pk)
+            if locked.fetchone() == (scope.pk,) and is_same:
                 break
-        scope = None
-        if found is not None:
-            self._existing = found[_EXISTING:]
-            scope = _scope_of(found[:_TOP], found[_TOP:_EXISTING])
         self._will_mark(commit.scope, scope)
         self.changed = commit.scope.session_id
         return scope
@@ -181,7 +174,7 @@ class PostgresTables(Tables):
     def mark_scope(self, scope: Scope | None) -> None:
         """Leave a mark in a scope, by which this change of it is found again."""
         if scope is not None:
-            self.turn.do("mark_scope", (self._mark, scope.pk))
+            self.transaction.do("mark_scope", (self._mark, scope.pk))
 
     def stamped(self, scope: Scope) -> bytes:
         """Return the marks of a scope after this change."""
@@ -196,28 +189,49 @@ class PostgresTables(Tables):
         """Put a scope into the family of another, whose lock is held."""
         family = origin.pk if origin.family is None else origin.family
         values = {"family": family, "pk": scope.pk, "origin": origin.pk}
-        self.turn.do("make_family", values)
+        self.transaction.do("make_family", values)
         return scope._replace(family=family)
 
     def add_scope(self, key: ScopeKey) -> Scope:
         """Create a scope, and its session if that is missing."""
-        self.turn.do("add_session", key._asdict())
-        found = self.turn.one("add_scope", key._asdict())
+        self.transaction.do("add_session", key._asdict())
+        found = self.transaction.one("add_scope", key._asdict())
         if found is None:
             raise Again  # the session that was there is being deleted
-        pk, self._now = found
-        self._lease = None
-        return Scope(pk, None, None, 1, "", None)
+        pk, now = found
+        return Scope(pk, now=now)
 
-    def move_scope(self, scope: Scope) -> None:
-        """Store the head, tip, next place, floor and trail of a scope, and who was here."""
+    def move_scope(
+        self,
+        scope: Scope,
+        *,
+        head_seq: int | None,
+        tip_seq: int | None,
+        next_seq: int,
+        floor: str,
+        codec: bytes | None,
+    ) -> None:
         stamps = self.stamped(scope)
-        self.turn.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
-        if self.added:
-            # Large or not, what this writer stored itself is not looked at again.
-            top = (self.added[0], None, 0, None, 0)
-            shown = self.added if scope.head_seq == self.added[0] else scope.shown
-            self.moved = scope._replace(stamps=stamps, shown=shown, top=top)
+        values = (head_seq, tip_seq, next_seq, floor, codec, stamps, scope.pk)
+        self.transaction.do("move_scope", values)
+        if self.added is None:
+            return
+        row = self.added.row
+        moved = scope._replace(
+            head_seq=head_seq,
+            tip_seq=tip_seq,
+            next_seq=next_seq,
+            floor=floor,
+            codec=codec,
+            stamps=stamps,
+            # Large or not, the body that this writer stored itself is not read again.
+            top_seq=row.seq,
+            top_base=None,
+            top_encoding=0,
+            top_body=None,
+            top_checksum=0,
+        )
+        self.moved = moved.showing(row, self.added.checksum) if head_seq == row.seq else moved
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         """Remove scopes with all they hold; return the number of snapshots."""
@@ -227,7 +241,7 @@ class PostgresTables(Tables):
     def session_to_remove(self, session_id: str) -> list[int]:
         """Return the keys of a session's scopes, all locked; nobody can add one."""
         self._session_id = self.changed = session_id
-        self.turn.do("lock_session", (session_id,))
+        self.transaction.do("lock_session", (session_id,))
         return super().session_to_remove(session_id)
 
     def remove_empty_session(self, session_id: str) -> None:
@@ -236,18 +250,18 @@ class PostgresTables(Tables):
         Two who delete its last scopes at the same moment may both leave it, empty and unlisted.
         """
         # Not waited for: who deletes a session locks it first and its scopes after it.
-        if self.turn.one("lock_session_if_free", (session_id,)) is not None:
+        if self.transaction.one("lock_session_if_free", (session_id,)) is not None:
             super().remove_empty_session(session_id)
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's, under the locks of all that build on it."""
-        found = self.turn.one("unlisted", {"after": after})
+        found = self.transaction.one("unlisted", {"after": after})
         if found is None:
             return None
         held: list[int] = []
         while True:
-            above = [pk for (pk,) in self.turn.all("scopes_above", (found[0],))]
-            locked = [pk for (pk,) in self.turn.all("lock_scopes", {"pks": above})]
+            above = [pk for (pk,) in self.transaction.all("scopes_above", (found[0],))]
+            locked = [pk for (pk,) in self.transaction.all("lock_scopes", {"pks": above})]
             if locked == held:
                 break
             held = locked
@@ -255,16 +269,8 @@ class PostgresTables(Tables):
         return super().drop_unlisted(after) if self._is_still(found[0], after) else int(found[0])
 
     def _is_still(self, seq: int, after: int) -> bool:
-        now = self.turn.one("unlisted", {"after": after})
+        now = self.transaction.one("unlisted", {"after": after})
         return now is not None and bool(now[0] == seq)
-
-    def now(self, stamp: Stamp) -> int:
-        """Return the time by which leases end: that of the server, when the scope was read."""
-        return self._now
-
-    def lease(self, scope: Scope) -> LeaseRow | None:
-        """Return the lease of the scope that was read last."""
-        return self._lease
 
     def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
         """Let a scope carry a lease, or none; who remembers another one has to look again."""
@@ -298,15 +304,5 @@ class PostgresTables(Tables):
 
     def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
         """Return what stands under the id of a commit, which was read with its scope."""
-        if not self._existing or self._existing[0] is None:
-            return None
-        return verified(self._existing, scope.pk)
-
-
-def _is_same(scope: Scope | None, found: Sequence[Any]) -> bool:
-    return scope is not None and bool(scope.pk == found[0])
-
-
-def _scope_of(found: Sequence[Any], top: Sequence[Any]) -> Scope:
-    top = () if not top or top[0] is None else top
-    return Scope._make((*found[:7], found[_SHOWN:], None, top, *found[7:_SHOWN]))
+        found = None if self._existing is None else self._existing.fetchone()
+        return None if found is None else verified(ListedSnapshot._make(found))

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 from psycopg.abc import QueryNoTemplate
 
-from limpet.backends.sql.statements import in_schema
-from limpet.backends.sql.transaction import load_statements
+from limpet.backends.sql.statements import in_schema, load_statements
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
@@ -33,8 +32,8 @@ def statements_of(schema: str, *, tells: bool = True) -> Mapping[str, bytes]:
     return {name: in_schema(text, schema).encode() for name, text in found.items()}
 
 
-class PostgresTurn:
-    """What `_relational.turn.Turn` asks for. Without `begin`, each statement stands alone."""
+class PostgresTransaction:
+    """Implements `sql.transaction.Transaction`. Without `begin` each statement commits alone."""
 
     def __init__(
         self,

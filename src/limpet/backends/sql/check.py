@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from limpet.backends.sql.check_rows import Rows
 from limpet.backends.sql.repair import DAMAGE
-from limpet.backends.sql.transaction import Turn
+from limpet.backends.sql.transaction import Transaction
 from limpet.core.ids import SEQ_MAX
 from limpet.core.limits import MIB
 from limpet.errors import Corrupt, InvalidInput
@@ -75,7 +75,7 @@ Survive = Callable[[Exception, Place, int | None], list[Finding]]
 
 
 def walk_some(
-    turn: Turn,
+    transaction: Transaction,
     place: Place,
     *,
     repair: bool,
@@ -88,11 +88,11 @@ def walk_some(
     `broken` are the errors of a driver that are handed to `survive`, beside those of damaged rows.
     """
     bad: tuple[type[Exception], ...] = (*broken, *DAMAGE)
-    rows = Rows(turn, repair=repair and place.trust is Trust.MEND)
+    rows = Rows(transaction, repair=repair and place.trust is Trust.MEND)
     findings: list[Finding] = []
     start = place.start
     try:
-        keys = _keys(turn, place, limit)
+        keys = _keys(transaction, place, limit)
     except bad as cause:
         return survive(cause, place, None), place.next_walk()
     for key in keys:
@@ -113,6 +113,6 @@ def walk_some(
     return findings, place._replace(start=start) if ahead else place.next_walk()
 
 
-def _keys(turn: Turn, place: Place, limit: int) -> list[int]:
+def _keys(transaction: Transaction, place: Place, limit: int) -> list[int]:
     values = {"start": place.start, "limit": limit}
-    return [int(key) for (key,) in turn.all(f"check.walk_{place.walk}", values)]
+    return [int(key) for (key,) in transaction.all(f"check.walk_{place.walk}", values)]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from limpet.backends.sql.deltas import New
+from limpet.backends.sql.bodies import NewBody
 from limpet.backends.sql.tables import Scope, Tables
 from limpet.core import commits
 from limpet.core.commits import Line, Verdict
@@ -29,15 +29,15 @@ def cache_cost(known: Known) -> int:
     return len(known.body) + _ENTRY_BYTES
 
 
-class Ready(NamedTuple):
-    """What was worked out before the turn was taken: the step from a body that is known."""
+class PreparedDelta(NamedTuple):
+    """The step from the last body known to this process, computed before the transaction."""
 
     known: Known
     step: Delta | None
 
 
 def carry_out(
-    tables: Tables, commit: Commit, ready: Ready | None = None
+    tables: Tables, commit: Commit, prepared: PreparedDelta | None = None
 ) -> tuple[Row, bytes | None]:
     """Store what a commit asks for, or raise why it may not.
 
@@ -48,7 +48,7 @@ def carry_out(
         stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
         if stored is not None:
             return stored, None
-    source = _source(tables, commit)
+    source = None if commit.source is None else _source(tables, commit)
     line = _line(tables, scope, commit)
     existing = None
     if commit.id is not None and scope is not None:
@@ -59,7 +59,7 @@ def carry_out(
     if existing is not None and verdict is Verdict.UNCHANGED:
         return existing, None
     if scope is not None and existing is not None:
-        return _replace(tables, commit, scope, existing, ready)
+        return _replace(tables, commit, scope, existing, prepared)
     if source is not None and isinstance(commit.body, Copy):
         return _fork(tables, commit, line, scope, *source), None
     if source is not None and scope is None and isinstance(commit.body, bytes):
@@ -67,18 +67,18 @@ def carry_out(
         if plan.trail is not None:
             scope = tables.make_kin(tables.add_scope(commit.scope), source[0])
     else:
-        plan = _plan(tables, commit, line, scope, ready)
+        plan = _plan(tables, commit, line, scope, prepared)
     return _insert(tables, commit, line, scope, plan), plan.body
 
 
 def _is_same(tables: Tables, existing: Row, commit: Commit) -> bool:
     body = commit.body
-    return isinstance(body, bytes) and existing.size == len(body) and tables.body(existing) == body
+    return isinstance(body, bytes) and existing.size == len(body) and tables.state(existing) == body
 
 
 def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
     """Return the snapshot that a fork begins at, if it is still what it was made of."""
-    if commit.forked_from is None or commit.source is None:
+    if commit.forked_from is None:
         return None
     scope = tables.scope_to_fork(commit.forked_from.scope)
     found = None if scope is None else tables.named(scope, commit.forked_from.id)
@@ -97,19 +97,19 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, ready: Ready | None
+    tables: Tables, commit: Commit, line: Line, scope: Scope | None, prepared: PreparedDelta | None
 ) -> _Plan:
     body, tails = commit.body, commit.tails
     if isinstance(body, Append):
         quick = _quick_append(body, line, scope)
         if quick is not None:
             return quick
-        body, tails = commits.appended(body, None if line.head is None else tables.body(line.head))
+        body, tails = commits.appended(body, None if line.head is None else tables.state(line.head))
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
     trail, step = None if scope is None else scope.trail, None
-    if trail is not None and ready is not None and ready.known.nonce == trail.nonce:
-        step = ready.step or delta.diff(ready.known.body, body)
+    if trail is not None and prepared is not None and prepared.known.nonce == trail.nonce:
+        step = prepared.step or delta.diff(prepared.known.body, body)
     elif scope is not None:
         found = _last(tables, scope, trail, line)
         trail = None if found is None else found[0]
@@ -124,7 +124,7 @@ def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
     """Return how to store the first state of a fork: as what was changed, inside a session."""
     begun = None
     if commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]:
-        begun = tables.deltas.resume(source.seq, "")
+        begun = tables.bodies.resume(source.seq, "")
     if begun is None:
         return _Plan(None, None, len(body), body, commit.tails)
     trail, origin = begun
@@ -138,7 +138,7 @@ def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan 
     found = tables.seq_and_size(scope, commit.parent)
     if found is None or (plan.trail is not None and plan.trail.seq == found[0]):
         return None
-    begun = tables.deltas.resume(found[0], "")
+    begun = tables.bodies.resume(found[0], "")
     if begun is None:
         return None
     trail, parent = begun
@@ -170,12 +170,12 @@ def _last(
     """Return the trail of a scope and its last body, or what to begin a new one with."""
     if trail is not None:
         try:
-            return trail, tables.deltas.read(trail.seq)
+            return trail, tables.bodies.read(trail.seq)
         except Corrupt:
             return None  # who asks for it is told; a new state must not suffer from it
     if line.head is not None:
-        return tables.deltas.resume(line.head.seq, line.head.nonce)
-    return None if scope.tip_seq is None else tables.deltas.resume(scope.tip_seq, "")
+        return tables.bodies.resume(line.head.seq, line.head.nonce)
+    return None if scope.tip_seq is None else tables.bodies.resume(scope.tip_seq, "")
 
 
 def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, plan: _Plan) -> Row:
@@ -186,10 +186,10 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
     if commit.head and line.head is not None and not line.head.kept:
         covered = line.head.seq
         tables.remove(scope, covered)
-    new = New(row.seq, row.nonce, plan.size, plan.body, plan.tails)
-    trail = tables.deltas.write(plan.trail, new, plan.step, scope.top)
+    new = NewBody(row.seq, row.nonce, plan.size, plan.body, plan.tails)
+    trail = tables.bodies.write(plan.trail, new, plan.step, scope.top)
     if covered is not None and not (trail.rows and plan.trail and plan.trail.seq == covered):
-        tables.deltas.release([covered])  # unless the new state is a delta on top of it
+        tables.bodies.release([covered])  # unless the new state is a delta on top of it
     _move(tables, commit, line, scope, row, trail)
     return row
 
@@ -204,14 +204,14 @@ def _fork(
     row = _add_row(tables, commit, line, scope, source.size)
     trail: Trail | None
     if shares:
-        new = New(row.seq, row.nonce, row.size, None, None)
-        trail = tables.deltas.copy(source.seq, origin.trail, new)
+        new = NewBody(row.seq, row.nonce, row.size, None, None)
+        trail = tables.bodies.copy(source.seq, origin.trail, new)
     else:
-        body = tables.body(source)
+        body = tables.state(source)
         tails = (
             None if origin.trail is None or origin.trail.seq != source.seq else origin.trail.tails
         )
-        trail = tables.deltas.write(None, New(row.seq, row.nonce, row.size, body, tails), None)
+        trail = tables.bodies.write(None, NewBody(row.seq, row.nonce, row.size, body, tails), None)
     _move(tables, commit, line, scope, row, trail)
     return row
 
@@ -229,19 +229,18 @@ def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int
 def _move(
     tables: Tables, commit: Commit, line: Line, scope: Scope, row: Row, trail: Trail | None
 ) -> None:
-    head_seq = row.seq if commit.head else scope.head_seq
-    tip_seq = row.seq if row.kept else scope.tip_seq
-    floor = commits.floor_after(commit, line, row)
-    packed = None if trail is None else trail.dump(scope.pk)
     tables.move_scope(
-        scope._replace(
-            head_seq=head_seq, tip_seq=tip_seq, next_seq=row.seq + 1, floor=floor, codec=packed
-        )
+        scope,
+        head_seq=row.seq if commit.head else scope.head_seq,
+        tip_seq=row.seq if row.kept else scope.tip_seq,
+        next_seq=row.seq + 1,
+        floor=commits.floor_after(commit, line, row),
+        codec=None if trail is None else trail.dump(scope.pk),
     )
 
 
 def _replace(
-    tables: Tables, commit: Commit, scope: Scope, existing: Row, ready: Ready | None
+    tables: Tables, commit: Commit, scope: Scope, existing: Row, prepared: PreparedDelta | None
 ) -> tuple[Row, bytes | None]:
     """Store another version of a snapshot in its place; its body only if that is another one."""
     body = commit.body
@@ -250,41 +249,38 @@ def _replace(
     row = commits.replaced_row(commit, existing, size=len(body))
     tables.replace(scope, existing, row)
     trail = scope.trail
-    old = _old(tables, existing, trail, ready)
+    old = _old(tables, existing, trail, prepared)
     if old == body:
         if trail is not None and trail.seq == row.seq:
             trail = trail._replace(nonce=row.nonce)
     else:
         tables.kin_to_change(scope)
-        new = New(row.seq, row.nonce, len(body), body, commit.tails)
-        trail, lost = tables.deltas.replace(trail, old, new, body)
+        new = NewBody(row.seq, row.nonce, len(body), body, commit.tails)
+        trail, lost = tables.bodies.replace(trail, old, new, body)
         if lost:
             tables.forget_trails(scope.pk)
             trail = None
-    tip_seq = max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq
-    packed = None if trail is None else trail.dump(scope.pk)
-    tables.move_scope(scope._replace(tip_seq=tip_seq, codec=packed))
+    tables.move_scope(
+        scope,
+        head_seq=scope.head_seq,
+        tip_seq=max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq,
+        next_seq=scope.next_seq,
+        floor=scope.floor,
+        codec=None if trail is None else trail.dump(scope.pk),
+    )
     return row, body if trail is not None and trail.seq == row.seq else None
 
 
-def _old(tables: Tables, existing: Row, trail: Trail | None, ready: Ready | None) -> bytes | None:
-    known = None if ready is None else ready.known
+def _old(
+    tables: Tables, existing: Row, trail: Trail | None, prepared: PreparedDelta | None
+) -> bytes | None:
+    known = None if prepared is None else prepared.known
     last = None if trail is None else (trail.seq, trail.nonce)
     if known is not None and last == (existing.seq, known.nonce):
         return known.body
     try:
-        return tables.body(existing)
+        return tables.state(existing)
     except Corrupt:
-        return None
-
-
-def _head(tables: Tables, scope: Scope, commit: Commit) -> Row | None:
-    try:
-        return tables.head(scope)
-    except Corrupt:
-        # Its row stays where it is; if it was a draft, it is one that nobody shows.
-        if commits.needs_head(commit):
-            raise
         return None
 
 
@@ -292,11 +288,12 @@ def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
     next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
         return Line(next_seq=next_seq, next_saved_at=next_saved_at)
-    return Line(
-        _head(tables, scope, commit),
-        scope.floor,
-        scope.fence,
-        next_seq,
-        next_saved_at,
-        commit.new_scope and tables.is_taken(scope),  # else nobody asks
-    )
+    try:
+        head = tables.head(scope)
+    except Corrupt:
+        # The damaged row stays where it is, and is no longer shown.
+        if commits.needs_head(commit):
+            raise
+        head = None
+    is_taken = commit.new_scope and tables.is_taken(scope)  # else it does not matter
+    return Line(head, scope.floor, scope.fence, next_seq, next_saved_at, is_taken)

@@ -2,7 +2,7 @@
 
 All is read before anything is changed, and only what replaces a row is kept, so memory holds a few
 states at a time. A body may be written against one that stood before it in the order of
-(length of its old chain, turn here), which no cycle can satisfy.
+(length of its old chain, `order`), which no cycle can satisfy.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,20 +19,8 @@ _KIN_MAX = 4
 _WHOLE_SHARE = 8  # a delta above this part of the state is compared with the whole
 
 
-class BodyTable(Protocol):
-    """The rows of `bodies` in one transaction."""
-
-    def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
-        """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
-        ...
-
-    def row(self, seq: int) -> BodyRow | None:
-        """Return one row."""
-        ...
-
-    def glance(self, seq: int) -> tuple[int, int | None, int, bytes | None, int] | None:
-        """Return one row, its body only if that is not large."""
-        ...
+class BodyLinks(Protocol):
+    """Which bodies build on which."""
 
     def links(self, seq: int) -> list[int]:
         """Return the keys of a chain."""
@@ -40,26 +28,6 @@ class BodyTable(Protocol):
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         """Return (seq, base, encoding) of all rows that build directly on one of these."""
-        ...
-
-    def bases(self, seqs: Iterable[int]) -> set[int]:
-        """Return all that one of these builds on directly."""
-        ...
-
-    def listed(self, seqs: Iterable[int]) -> set[int]:
-        """Return those that are the state of a snapshot."""
-        ...
-
-    def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
-        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
-        ...
-
-    def add(self, rows: Iterable[BodyRow]) -> None:
-        """Insert rows."""
-        ...
-
-    def remove(self, seqs: Iterable[int]) -> None:
-        """Remove rows."""
         ...
 
 
@@ -86,14 +54,14 @@ class _Survivor(NamedTuple):
     below_depth: int
 
     @property
-    def turn(self) -> tuple[int, bool, int]:
+    def order(self) -> tuple[int, bool, int]:
         """Those nearest to the dead come first, the older of them before the newer."""
         return self.depth, self.seq > self.dead, abs(self.seq - self.dead)
 
 
-def rewritten(table: BodyTable, dead: set[int], read: Callable[[int], bytes]) -> Rewritten:
+def rewritten(table: BodyLinks, dead: set[int], read: Callable[[int], bytes]) -> Rewritten:
     """Return new rows for all that cannot be read without the dead. Changes nothing."""
-    survivors = sorted(_survivors(table, dead), key=lambda each: each.turn)
+    survivors = sorted(_survivors(table, dead), key=lambda each: each.order)
     result = Rewritten([], [])
     texts = _Texts(read)
     for each in survivors:
@@ -142,7 +110,7 @@ class _Texts:
             self._kin.pop(next(iter(self._kin)))
 
 
-def _survivors(table: BodyTable, dead: set[int]) -> Iterable[_Survivor]:
+def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
     found = {seq for seq, _, _ in table.dependents(dead)} - dead
     # A sealed body also needs what its base builds on.
     fresh = found

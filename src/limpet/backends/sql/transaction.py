@@ -8,12 +8,10 @@ is what a save costs.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from limpet.backends.sql import statements
-
 T = TypeVar("T")
 
 
-class Turn(Protocol):
+class Transaction(Protocol):
     """What can be said inside one transaction. `values` are by place or by name."""
 
     def one(self, name: str, values: Any = ()) -> Any:
@@ -47,18 +45,3 @@ class Turn(Protocol):
     def many(self, keys: Iterable[int]) -> Any:
         """Return several keys as one value."""
         ...
-
-
-def load_statements(dialect: str) -> dict[str, str]:
-    """Return all statements of a dialect; those about bodies and of check have a prefix."""
-    return {
-        **statements.load_queries(dialect, "queries"),
-        **statements.load_queries(dialect, "listings"),
-        **_prefixed("bodies", dialect),
-        **_prefixed("check", dialect),
-    }
-
-
-def _prefixed(what: str, dialect: str) -> dict[str, str]:
-    found = statements.load_queries(dialect, what)
-    return {f"{what}.{name}": statement for name, statement in found.items()}

@@ -4,7 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from limpet.backends.sql import statements
@@ -12,7 +12,7 @@ from limpet.backends.sql.check import Place, Trust, walk_some
 from limpet.backends.sql.findings import finding
 from limpet.backends.sqlite.errors import primary_code
 from limpet.backends.sqlite.schema import APPLICATION_ID
-from limpet.backends.sqlite.transaction import SqliteTurn
+from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.model import Finding
 
 _OBJECTS = statements.load_queries("sqlite", "check")["objects"]
@@ -168,39 +168,35 @@ def _pages(conn: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def check_some(
-    conn: sqlite3.Connection, after: str, *, repair: bool, limit: int
+    transaction: SqliteTransaction, after: str, *, repair: bool, limit: int
 ) -> tuple[list[Finding], str | None]:
-    """Inspect a part of the file, from a place on; return findings and where to go on.
+    """Inspect a part of the file, from a position on; return findings and where to go on.
 
     A part is the file itself, or up to `limit` keys of one table. A file that SQLite itself finds
-    damaged is only looked at, whatever `repair` says; that is remembered in the place.
+    damaged is only read, even with `repair`; the position remembers that.
     """
-    before = conn.text_factory
-    # Names may have become bytes that are no text. They have to be looked at all the same.
-    conn.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-    try:
-        following: Place | None
-        if after == "":
-            findings, trust = inspect_file(conn, repair=repair)
-            following = None if trust is Trust.STOP else Place.first(trust)
-        else:
-            findings, following = walk_some(
-                SqliteTurn(conn),
-                Place.parse(after),
-                repair=repair,
-                limit=max(1, limit),
-                survive=_survived,
-                broken=(sqlite3.DatabaseError,),
-            )
-        if any(each.code == "file_damaged" for each in findings):
-            # Nothing was written. SQLite would report the damage once more when the transaction
-            # that met it is committed, and the findings would be lost to that error.
-            if conn.in_transaction:
-                conn.execute("ROLLBACK")
-            conn.execute("BEGIN")
-        return findings, None if following is None else str(following)
-    finally:
-        conn.text_factory = before
+    transaction.accept_any_text()  # names may have become bytes that are no text
+    conn = transaction.conn
+    following: Place | None
+    if after == "":
+        findings, trust = inspect_file(conn, repair=repair)
+        following = None if trust is Trust.STOP else Place.first(trust)
+    else:
+        findings, following = walk_some(
+            transaction,
+            Place.parse(after),
+            repair=repair,
+            limit=max(1, limit),
+            survive=_survived,
+            broken=(sqlite3.DatabaseError,),
+        )
+    if any(each.code == "file_damaged" for each in findings):
+        # Nothing was written. SQLite would report the damage once more when the transaction that
+        # met it is committed, and the findings would be lost to that error.
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        conn.execute("BEGIN")
+    return findings, None if following is None else str(following)
 
 
 def _survived(cause: Exception, place: Place, key: int | None) -> list[Finding]:

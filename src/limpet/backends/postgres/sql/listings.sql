@@ -163,7 +163,7 @@ SELECT DISTINCT on_id
 
 -- name: all_notes
 -- As list_noted: there is no index in this order.
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM limpet.notes
  WHERE scope_pk = %(pk)s AND (on_id, name) > (%(on)s COLLATE "C", %(after)s COLLATE "C")
  ORDER BY on_id, name

@@ -45,9 +45,9 @@ LOCK TABLE limpet.scopes IN SHARE ROW EXCLUSIVE MODE;
 -- A scope, the snapshot it shows, the rest of its lease, and the time by which that ends: it is the
 -- one clock that all who claim leases have in common.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
@@ -55,18 +55,17 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.fam
 
 -- name: scope_to_commit
 -- The same for one who commits, in one go: the body that the scope shows unless it is large, which
--- is what the next one builds on, and the snapshot that stands under the id of the commit.
+-- is what the next one builds on.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       s.lease_owner, s.lease_until, NULL::bigint AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= 65536 THEN b.body END, b.checksum,
-       e.seq, e.id, e.rev, e.nonce, e.kept, e.parent_id, e.forked_from, e.status, e.labels,
-       e.metadata, e.created_at, e.updated_at, e.saved_at, e.size, e.checksum
+       NULL::bigint AS last_seq, NULL::bigint AS last_saved_at,
+       b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= 65536 THEN b.body END, b.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
   LEFT JOIN limpet.bodies AS b ON b.seq = s.head_seq
-  LEFT JOIN limpet.snapshots AS e ON e.scope_pk = s.pk AND e.id = %(id)s
  WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
 
 -- name: add_session
@@ -140,7 +139,7 @@ SELECT CASE WHEN pg_try_advisory_lock(%(listeners)s) THEN NOT pg_advisory_unlock
 
 -- name: snapshot_by_id
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND n.id = %s;
 
@@ -192,7 +191,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 
 -- name: snapshot_info
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   JOIN limpet.snapshots AS n ON n.scope_pk = s.pk AND n.id = %(id)s
@@ -203,14 +203,14 @@ SELECT seq, size FROM limpet.snapshots WHERE scope_pk = %s AND id = %s;
 
 -- name: snapshot_by_seq
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND n.seq = %s;
 
 -- name: snapshot_by_nonce
 -- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND n.nonce = %s
  ORDER BY n.seq DESC LIMIT 1;
@@ -355,7 +355,7 @@ DELETE FROM limpet.sessions AS x
    AND NOT EXISTS (SELECT 1 FROM limpet.scopes AS s WHERE s.session_pk = x.pk);
 
 -- name: note
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM limpet.notes
  WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
    AND on_id = %(on)s AND name = %(name)s;

@@ -146,7 +146,7 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk FROM notes
 -- name: drafts
 -- In the order of the columns of core.rows.Row, then the checksum; the newest first.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND NOT n.kept
  ORDER BY n.seq DESC;

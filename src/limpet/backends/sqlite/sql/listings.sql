@@ -138,11 +138,11 @@ SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
 SELECT DISTINCT on_id FROM notes WHERE scope_pk = :pk AND on_id > :after ORDER BY on_id;
 
 -- name: all_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM notes
  WHERE scope_pk = :pk AND (on_id, name) > (:on, :after)
  ORDER BY on_id, name;
 
 -- name: list_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;

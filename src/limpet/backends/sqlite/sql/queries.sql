@@ -14,6 +14,7 @@ UPDATE watermark SET seq = ?, saved_at = ?;
 -- name: scope
 -- A scope, and the snapshot it shows.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+       NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
@@ -25,6 +26,7 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
 -- The same for one who commits, in one go: the last place given in the whole store, and the body
 -- that the scope shows unless it is large, which is what the next one builds on.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+       NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        max(w.seq, coalesce(p.seq, 0)), max(w.saved_at, coalesce(p.saved_at, -1)),
@@ -47,7 +49,7 @@ RETURNING pk;
 
 -- name: snapshot_by_id
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.id = ?;
 
@@ -56,14 +58,14 @@ SELECT seq, size FROM snapshots WHERE scope_pk = ? AND id = ?;
 
 -- name: snapshot_by_seq
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.seq = ?;
 
 -- name: snapshot_by_nonce
 -- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.nonce = ?
  ORDER BY n.seq DESC LIMIT 1;
@@ -122,9 +124,6 @@ UPDATE scopes
 
 -- name: has_notes
 SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
-
--- name: lease
-SELECT fence, lease_owner, lease_until FROM scopes WHERE pk = ?;
 
 -- name: put_lease
 UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ? WHERE pk = ?;
@@ -199,7 +198,7 @@ DELETE FROM sessions
 SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.session_id = ?;
 
 -- name: note
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
 
 -- name: put_note
