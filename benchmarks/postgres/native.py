@@ -21,7 +21,7 @@ from limpet.backends.postgres.backend import PostgresBackend
 from limpet.backends.postgres.one_statement import KnownScope, as_one_statement
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.postgres.transaction import PostgresTransaction, statements_of
-from limpet.backends.sql.commit import Known, PreparedDelta, carry_out
+from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
 from limpet.core import prepare
 from limpet.core.rows import info_of
 from limpet.opening import CLOCK, draw
@@ -164,7 +164,7 @@ class NativeStore:
         else:
             backend._known_scopes.put(commit.scope, KnownScope(moved, True))
         if body is not None:
-            backend._cache.put(commit.scope, Known(row.nonce, body))
+            backend._cache.put(commit.scope, LastBody(row.nonce, body))
         return info_of(commit.scope, row)
 
     async def _landed(self, conn: Connection, values: dict[str, Any]) -> bool:

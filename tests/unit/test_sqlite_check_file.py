@@ -164,14 +164,14 @@ def test_a_tree_that_leads_in_circles_is_left(
     backend = open_backend(url_of(path))
     monkeypatch.setattr("limpet.backends.sql.check._keys", lambda *_: keys)
 
-    places = ["snapshots:5:LOOK"]
+    places = ["snapshots:5:READ"]
     while places[-1].startswith("snapshots"):
         found, after = backend.check(places[-1], repair=False, limit=2)
         assert after is not None
         assert {each.code for each in found} == {"file_damaged"}
         places.append(after)
     with pytest.raises(Corrupt):
-        backend.check("snapshots:5:MEND", repair=False, limit=2)
+        backend.check("snapshots:5:REPAIR", repair=False, limit=2)
     backend.close()
     assert len(places) <= 3
 

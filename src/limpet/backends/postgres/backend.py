@@ -7,6 +7,7 @@ changed the scope last and two for others; a load is one.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import psycopg
@@ -24,12 +25,12 @@ from limpet.backends.postgres.one_statement import (
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
 from limpet.backends.postgres.tables import PostgresTables
-from limpet.backends.sql.backend import RelationalBackend, good_note
-from limpet.backends.sql.commit import Known, PreparedDelta, carry_out
+from limpet.backends.sql.backend import SqlBackend, good_note
+from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
 from limpet.backends.sql.tables import (
     ListedSnapshot,
     NoteColumns,
-    Scope,
+    ScopeRow,
     Tables,
     verified,
     verified_note,
@@ -48,10 +49,10 @@ T = TypeVar("T")
 
 _CONNECTIONS = 16
 _POLL_S = 1.0
-_PLACES = 256  # of notes that are listed by one statement, which looks at all of them
+_IDS_MAX = 256  # whose notes are listed by one statement, which reads all of them
 
 
-class PostgresBackend(RelationalBackend):
+class PostgresBackend(SqlBackend):
     """An engine whose storage is a schema of a PostgreSQL database."""
 
     blocking = True
@@ -81,9 +82,10 @@ class PostgresBackend(RelationalBackend):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
+        # Scopes of which this process made the last change.
         self._known_scopes: Recent[ScopeKey, KnownScope] = Recent(
-            KNOWN_SCOPES_BYTES_MAX, lambda known: known.cost
-        )  # scopes that this process changed last
+            KNOWN_SCOPES_BYTES_MAX, KnownScope.cost
+        )
         self._server = PostgresServer(conninfo, settings, clock)
         try:
             with self._server.connect() as conn:
@@ -106,7 +108,7 @@ class PostgresBackend(RelationalBackend):
         return self._server.write(action)
 
     def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
-        def write(tables: PostgresTables) -> tuple[T, Scope | None, bytes]:
+        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, bytes]:
             result = action(tables)
             found = tables.found
             return result, found, b"" if found is None else tables.stamped(found)
@@ -115,7 +117,7 @@ class PostgresBackend(RelationalBackend):
             result, found, stamps = self._server.write(write)
             known = self._known_scopes.get(scope)
             if known is not None and found is not None and known.scope.stamps == found.stamps:
-                # The mark is our own, so that the next save of this process is one statement.
+                # The stamp is our own, so that the next save of this process is one statement.
                 self._known_scopes.put(
                     scope, known._replace(scope=known.scope._replace(stamps=stamps))
                 )
@@ -137,7 +139,7 @@ class PostgresBackend(RelationalBackend):
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        return self._server.in_turn(commit.scope, lambda: self._commit(commit))
+        return self._server.in_turn(commit.scope, partial(self._commit, commit))
 
     def _commit(self, commit: Commit) -> SnapshotInfo:
         prepared = self._prepare(commit)
@@ -158,7 +160,7 @@ class PostgresBackend(RelationalBackend):
         else:
             self._known_scopes.put(commit.scope, KnownScope(done.moved, done.alone))
         if done.body is not None:
-            self._cache.put(commit.scope, Known(done.row.nonce, done.body))
+            self._cache.put(commit.scope, LastBody(done.row.nonce, done.body))
         return info_of(commit.scope, done.row)
 
     def _save(
@@ -190,7 +192,7 @@ class PostgresBackend(RelationalBackend):
         try:
             return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
         except Unavailable:
-            # There may be no connection left for one who listens: then those that there are look.
+            # There may be no connection left to listen on: then it polls.
             if not self._server.answers():
                 raise
             return poller(self._clock, self._poll_s)
@@ -210,8 +212,8 @@ class PostgresBackend(RelationalBackend):
         for top in tops:
             if top is not None:
                 body = read.body(top)
-                if top.seq == read.head_seq:  # who resumes or updates goes on from here
-                    self._cache.put(scope, Known(top.nonce, body))
+                if top.seq == read.head_seq:  # the next save probably builds on it
+                    self._cache.put(scope, LastBody(top.nonce, body))
                 found.append((info_of(scope, top), body))
         return found
 
@@ -232,10 +234,10 @@ class PostgresBackend(RelationalBackend):
         limit: int,
     ) -> list[Note]:
         asked = scope._asdict()
-        places = [each or "" for each in on]
+        on_ids = [each or "" for each in on]
 
         def named(tables: Tables) -> list[Note]:
-            each_of = [{**asked, "on": each, "name": name} for each in places]
+            each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
             found = [verified_note(NoteColumns._make(row)) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
@@ -243,8 +245,8 @@ class PostgresBackend(RelationalBackend):
         def listed(tables: Tables) -> list[Note]:
             page: list[Note] = []
             behind = after
-            for start in range(0, len(places), _PLACES):
-                values = {**asked, "ons": places[start : start + _PLACES], "after": behind}
+            for start in range(0, len(on_ids), _IDS_MAX):
+                values = {**asked, "ons": on_ids[start : start + _IDS_MAX], "after": behind}
                 page += tables.transaction.page("list_notes", values, good_note, limit - len(page))
                 if len(page) >= limit:
                     break
@@ -273,9 +275,9 @@ class PostgresBackend(RelationalBackend):
 
 
 class _Saved(NamedTuple):
-    """What came of a commit: what stands, its state if known, and the scope if it was moved."""
+    """The result of a commit: its row, its state if known, and the scope if it was moved."""
 
     row: Row
     body: bytes | None
-    moved: Scope | None
-    alone: bool  # nobody else had changed the scope since we did
+    moved: ScopeRow | None
+    alone: bool  # no other process had changed the scope since we did

@@ -1,7 +1,6 @@
-"""The rows of `bodies` on a server: asked ahead of time, and let go of in turn.
+"""The table `bodies` on a server: rows are read ahead, together with other queries.
 
-What is likely to be asked next travels along with another question. Such an answer was given under
-the lock of the scope, and is used only for the very question that it was foreseen for.
+Such rows were read under the lock of the scope, and are used only for the query they were read for.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +49,6 @@ class PostgresBodies(Bodies):
         )
 
     def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
-        """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
         found = self._chains.pop((seq, until), None)
         if found is None and until is None:
             found, self._head = self._head, None
@@ -64,7 +62,6 @@ class PostgresBodies(Bodies):
         return rows
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Return (seq, base, encoding) of all rows that build directly on one of these."""
         keys = set(seqs)
         group, self._foreseen_group = self._foreseen_group, None
         if group is not None and keys == self._members:
@@ -73,7 +70,6 @@ class PostgresBodies(Bodies):
         return super().dependents(keys)
 
     def listed(self, seqs: Iterable[int]) -> set[int]:
-        """Return those that are the state of a snapshot."""
         keys = set(seqs)
         if keys and keys == self._members:
             self._members = set()
@@ -81,7 +77,6 @@ class PostgresBodies(Bodies):
         return super().listed(keys)
 
     def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
-        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
         keys = list(seqs)
         if self._known_listed.issuperset(keys):
             return []
@@ -90,7 +85,6 @@ class PostgresBodies(Bodies):
         return super().unused(keys)
 
     def insert_rows(self, rows: Iterable[BodyRow]) -> None:
-        """Insert rows, many in one statement."""
         some = list(rows)
         if len(some) < _MANY:
             super().insert_rows(some)
@@ -155,12 +149,10 @@ class ReadSnapshots:
         return verified(self._tops[0])
 
     def named(self, snapshot_id: str) -> Row | None:
-        """Return a snapshot by its id."""
         found = next((each for each in self._tops if each.id == snapshot_id), None)
         return None if found is None else verified(found)
 
     def body(self, row: Row) -> bytes:
-        """Return the encoded state of a snapshot."""
         chain: list[BodyRow] = []
         at: int | None = row.seq
         while at is not None and at in self._bodies and len(chain) < len(self._bodies):

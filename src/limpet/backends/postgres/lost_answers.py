@@ -12,7 +12,7 @@ from limpet.model import ScopeKey
 
 if TYPE_CHECKING:
     from limpet.backends.postgres.tables import PostgresTables
-    from limpet.backends.sql.tables import Scope
+    from limpet.backends.sql.tables import ScopeRow
 
 STAMP_BYTES = 8
 STAMPS_BYTES = 16 * STAMP_BYTES
@@ -41,7 +41,7 @@ class Marked(NamedTuple):
         """Look for the mark, and for the last one before it."""
         return self.is_in(tables.scope_to_fork(self.key))
 
-    def is_in(self, scope: "Scope | None") -> bool:
+    def is_in(self, scope: "ScopeRow | None") -> bool:
         """Look into a scope whose lock is held."""
         if scope is None:
             if self.known is None:

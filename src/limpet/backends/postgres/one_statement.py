@@ -1,7 +1,7 @@
 """A save in one statement, by a writer that was the last one to change the scope.
 
 It knows the row of the scope, since it wrote it, and so can decide everything beforehand. The
-statement stores the snapshot only if the scope still carries the marks that the writer left
+statement stores the snapshot only if the scope still has the stamps that the writer left
 (`scopes.stamps`); if not, nothing happened, and the save is made in the ordinary way.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from limpet.backends.postgres.lost_answers import STAMP_BYTES
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.commit import PreparedDelta, carry_out
-from limpet.backends.sql.tables import Scope
+from limpet.backends.sql.tables import ScopeRow
 from limpet.core.deltas.chain_state import Trail
 from limpet.core.limits import MIB
 from limpet.core.rows import Row
@@ -19,7 +19,7 @@ from limpet.errors import LimpetError
 from limpet.protocol import Commit, Copy
 
 KNOWN_SCOPES_BYTES_MAX = 8 * MIB  # some thousand scopes
-_SCOPE_BYTES = 2048  # what a scope takes beside the bytes of its facts
+_SCOPE_BYTES = 2048  # of a scope without its variable columns
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 _BODY = ("seq", "base", "encoding", "body", "body_checksum")
 
@@ -27,15 +27,13 @@ _BODY = ("seq", "base", "encoding", "body", "body_checksum")
 class KnownScope(NamedTuple):
     """What a process knows of a scope that it changed last."""
 
-    scope: Scope
-    alone: bool  # nobody else had changed it just before
+    scope: ScopeRow
+    alone: bool  # no other process had changed it just before
 
-    @property
     def cost(self) -> int:
-        """The bytes that it takes in a cache."""
         scope = self.scope
-        facts = (scope.codec, scope.shown_forked_from, scope.shown_labels, scope.shown_metadata)
-        return _SCOPE_BYTES + sum(len(each) for each in facts if each is not None)
+        shown_bytes = len(scope.shown_labels or b"") + len(scope.shown_metadata or b"")
+        return _SCOPE_BYTES + len(scope.codec or b"") + shown_bytes
 
     @property
     def kept_trail(self) -> Trail | None:
@@ -55,7 +53,7 @@ class OneStatement(NamedTuple):
     values: dict[str, Any]
     row: Row
     body: bytes | None
-    moved: Scope
+    moved: ScopeRow
     mark: bytes
     known: bytes
 
@@ -77,7 +75,8 @@ def as_one_statement(
     if moved is None or added is None or not recorder.is_plain():
         return None
     (stored,) = recorder.said["bodies.add"]
-    labels = recorder.said.get("add_label", [])
+    labels = recorder.said.get("add_label")
+    names, texts, _ = map(list, zip(*labels, strict=True)) if labels else (_NONE, _NONE, None)
     values: dict[str, Any] = {
         **row._asdict(),
         **dict(zip(_BODY, stored, strict=True)),
@@ -93,28 +92,28 @@ def as_one_statement(
         "known": known.scope.stamps,
         "fence": commit.fence,
         "overwrite": commit.overwrite,
-        "names": [name for name, _, _ in labels] or _NONE,
-        "values": [value for _, value, _ in labels] or _NONE,
+        "names": names,
+        "values": texts,
     }
     return OneStatement(values, row, body, moved, moved.stamps[:STAMP_BYTES], known.scope.stamps)
 
 
 class _Asked(Exception):
-    """Something has to be asked of the server."""
+    """A query to the server is needed."""
 
 
 class _Recorder:
-    """A turn that writes down what is said and cannot be asked anything."""
+    """A transaction that records writes and cannot run queries."""
 
     def __init__(self) -> None:
         self.said: dict[str, list[Any]] = {}
 
     def is_plain(self) -> bool:
         """Tell whether a snapshot was added with its body and labels, and nothing else done."""
-        added = self.said.keys() - {"add_label"} == {"add_snapshot", "bodies.add", "move_scope"}
-        return added and all(
-            len(self.said[name]) == 1 for name in ("add_snapshot", "bodies.add", "move_scope")
-        )
+        said = self.said
+        if said.keys() - {"add_label"} != {"add_snapshot", "bodies.add", "move_scope"}:
+            return False
+        return len(said["add_snapshot"]) == len(said["bodies.add"]) == len(said["move_scope"]) == 1
 
     def do(self, name: str, values: Any = ()) -> None:
         self.said.setdefault(name, []).append(values)
@@ -132,16 +131,16 @@ class _Recorder:
 class _KnownTables(PostgresTables):
     """Tables of which one scope is known."""
 
-    def __init__(self, recorder: _Recorder, scope: Scope) -> None:
+    def __init__(self, recorder: _Recorder, scope: ScopeRow) -> None:
         super().__init__(recorder)  # type: ignore[arg-type]
         self._scope = scope
 
-    def scope_to_commit(self, commit: Commit) -> Scope | None:
+    def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         self.begins(commit)
         return self._scope
 
-    def head(self, scope: Scope) -> Row | None:
+    def head(self, scope: ScopeRow) -> Row | None:
         return scope.shown
 
-    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
+    def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
         return None  # if it does exist, the statement fails, and the ordinary way finds out

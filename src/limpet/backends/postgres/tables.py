@@ -1,8 +1,8 @@
 """The tables of a PostgreSQL server inside one transaction: who locks what, and what comes next.
 
 A writer locks the row of its scope, and nothing wider. Forks build on states of the scope they came
-from: such scopes are a family, and who removes or replaces a state locks the whole family, in the
-order of keys. A place is a time (`core.ids.place`), so that no counter is shared by all writers.
+from: such scopes are a family, and a writer that removes or replaces a state locks all of it, in
+the order of keys. A seq is a time (`core.ids.place`), so that no counter is shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.tables import (
     ListedSnapshot,
     NoteColumns,
-    Scope,
+    ScopeRow,
     Tables,
     verified,
     verified_note,
@@ -34,15 +34,15 @@ from limpet.protocol import Commit, Stamp
 
 
 class Again(Exception):
-    """Somebody else was in the way: the transaction must begin again."""
+    """Another writer was in the way: the transaction must begin again."""
 
 
 class Landed(Exception):
-    """What was in doubt has taken place."""
+    """The write whose answer was lost had been committed."""
 
 
 class Wider(Again):
-    """It must do so with the lock of the whole family."""
+    """It must begin again with the lock of the whole family."""
 
 
 class PostgresTables(Tables):
@@ -69,18 +69,17 @@ class PostgresTables(Tables):
         self.full: Trail | None = None  # whose group is likely to be closed by a commit
         self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
         self.evidence: Evidence | None = None
-        self.found: Scope | None = None  # the scope as it was found
-        self.moved: Scope | None = None  # and as a commit left it
-        self.changed = ""  # the session of which others are told
+        self.found: ScopeRow | None = None  # the scope as it was found
+        self.moved: ScopeRow | None = None  # and as a commit left it
+        self.changed = ""  # the session whose listeners are notified
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> Scope | None:
-        """Return a scope as it was last committed, or None if there is none."""
+    def scope(self, key: ScopeKey) -> ScopeRow | None:
         found = self.transaction.one("scope", key._asdict())
-        return None if found is None else Scope(*found)
+        return None if found is None else ScopeRow(*found)
 
-    def scope_to_change(self, key: ScopeKey) -> Scope | None:
+    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked together with its family."""
         scope = self._locked_family(key)
         self._will_mark(key, scope)
@@ -88,15 +87,14 @@ class PostgresTables(Tables):
         self.changed = key.session_id
         return scope
 
-    def scope_to_note(self, key: ScopeKey) -> Scope | None:
-        """Return a scope that is locked."""
+    def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
         scope = self.scope_to_fork(key)
         self._will_mark(key, scope)
         return scope
 
     def scope_and_note(
         self, key: ScopeKey, on: str, name: str
-    ) -> tuple[Scope | None, NoteRow | None]:
+    ) -> tuple[ScopeRow | None, NoteRow | None]:
         """Return a scope that is locked, and one of its notes, which is asked for along with it."""
         asked = {**key._asdict(), "on": on, "name": name}
         scope, note = self._locked(key, lambda: self.transaction.later("note_in_scope", asked))
@@ -104,22 +102,22 @@ class PostgresTables(Tables):
         found = None if scope is None or note is None else note.fetchone()
         return scope, None if found is None else verified_note(NoteColumns._make(found))
 
-    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+    def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked, until the fork has become one of its family."""
         return self._locked(key)[0]
 
     def _locked(
         self, key: ScopeKey, then: Callable[[], Cursor] | None = None
-    ) -> tuple[Scope | None, Cursor | None]:
+    ) -> tuple[ScopeRow | None, Cursor | None]:
         """Return a scope that is locked, and the answer to what is said once it is."""
         while True:
             locked = self.transaction.later("lock_scope", key._asdict())
             answer = None if then is None else then()
             scope = self.scope(key)
             if scope is None or locked.fetchone() == (scope.pk,):
-                return scope, answer  # else somebody made it after we had looked
+                return scope, answer  # else another writer added it meanwhile
 
-    def _locked_family(self, key: ScopeKey) -> Scope | None:
+    def _locked_family(self, key: ScopeKey) -> ScopeRow | None:
         self._wide = True
         held: list[int] = []
         while True:
@@ -128,13 +126,13 @@ class PostgresTables(Tables):
             if scope is None:
                 return None
             # What there is must be what was locked, and not have been made after nothing was found.
-            # While it waited, one of a family may have been forked: then it looks again.
+            # While it waited, one of the family may have been forked: then it locks again.
             if scope.pk in found and (scope.family is None or found == held):
                 return scope
             held = found
 
-    def scope_to_commit(self, commit: Commit) -> Scope | None:
-        """Return a scope that is locked, with what a commit needs to know beside it."""
+    def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
+        """Return a scope that is locked, with all that a commit needs to know."""
         self.begins(commit)
         key = commit.scope._asdict()
         while True:
@@ -150,7 +148,7 @@ class PostgresTables(Tables):
             if commit.id is not None:
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
-            scope = None if found is None else Scope(*found)
+            scope = None if found is None else ScopeRow(*found)
             if scope is None:
                 break
             is_same = not self._wide or (family is not None and family.pk == scope.pk)
@@ -164,46 +162,45 @@ class PostgresTables(Tables):
         """Take the mark of a commit, which is its nonce."""
         self._mark = bytes.fromhex(commit.stamp.nonce)
 
-    def _will_mark(self, key: ScopeKey, scope: Scope | None) -> None:
+    def _will_mark(self, key: ScopeKey, scope: ScopeRow | None) -> None:
         if isinstance(self.doubt, Marked) and self.doubt.key == key and self.doubt.is_in(scope):
             raise Landed  # while this one waited for it
         self._session_id = key.session_id
         self.found = scope
         self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps or None)
 
-    def mark_scope(self, scope: Scope | None) -> None:
+    def mark_scope(self, scope: ScopeRow | None) -> None:
         """Leave a mark in a scope, by which this change of it is found again."""
         if scope is not None:
             self.transaction.do("mark_scope", (self._mark, scope.pk))
 
-    def stamped(self, scope: Scope) -> bytes:
+    def stamped(self, scope: ScopeRow) -> bytes:
         """Return the marks of a scope after this change."""
         return (self._mark + scope.stamps)[:STAMPS_BYTES]
 
-    def kin_to_change(self, scope: Scope) -> None:
+    def kin_to_change(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope; begin again if they still could."""
         if scope.family is not None and not self._wide:
             raise Wider
 
-    def make_kin(self, scope: Scope, origin: Scope) -> Scope:
+    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Put a scope into the family of another, whose lock is held."""
         family = origin.pk if origin.family is None else origin.family
         values = {"family": family, "pk": scope.pk, "origin": origin.pk}
         self.transaction.do("make_family", values)
         return scope._replace(family=family)
 
-    def add_scope(self, key: ScopeKey) -> Scope:
-        """Create a scope, and its session if that is missing."""
+    def add_scope(self, key: ScopeKey) -> ScopeRow:
         self.transaction.do("add_session", key._asdict())
         found = self.transaction.one("add_scope", key._asdict())
         if found is None:
             raise Again  # the session that was there is being deleted
         pk, now = found
-        return Scope(pk, now=now)
+        return ScopeRow(pk, now=now)
 
     def move_scope(
         self,
-        scope: Scope,
+        scope: ScopeRow,
         *,
         head_seq: int | None,
         tip_seq: int | None,
@@ -234,18 +231,17 @@ class PostgresTables(Tables):
         self.moved = moved.showing(row, self.added.checksum) if head_seq == row.seq else moved
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
-        """Remove scopes with all they hold; return the number of snapshots."""
         self.evidence = Removed(self._session_id, tuple(pks))
         return super().remove_scopes(pks)
 
     def session_to_remove(self, session_id: str) -> list[int]:
-        """Return the keys of a session's scopes, all locked; nobody can add one."""
+        """Return the keys of a session's scopes, all locked; no other writer can add one."""
         self._session_id = self.changed = session_id
         self.transaction.do("lock_session", (session_id,))
         return super().session_to_remove(session_id)
 
     def remove_empty_session(self, session_id: str) -> None:
-        """Remove a session that has no scope, unless somebody is about to add one.
+        """Remove a session that has no scope, unless another writer is about to add one.
 
         Two who delete its last scopes at the same moment may both leave it, empty and unlisted.
         """
@@ -272,37 +268,35 @@ class PostgresTables(Tables):
         now = self.transaction.one("unlisted", {"after": after})
         return now is not None and bool(now[0] == seq)
 
-    def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
-        """Let a scope carry a lease, or none; who remembers another one has to look again."""
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
+        """Let a scope carry a lease, or none; processes that know another one read it again."""
         super().put_lease(scope, lease)
         self.mark_scope(scope)
         self.evidence = Repeatable()
 
     # Notes
 
-    def put_note(self, scope: Scope, row: NoteRow) -> None:
-        """Add or replace a note."""
+    def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         super().put_note(scope, row)
         self.mark_scope(scope)
 
-    def remove_note(self, scope: Scope, on: str, name: str) -> int:
-        """Remove a note; return how many there were."""
+    def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
         self.mark_scope(scope)
         return super().remove_note(scope, on, name)
 
     # Snapshots
 
-    def next_place(self, scope: Scope | None, stamp: Stamp) -> tuple[int, int]:
-        """Return the place of a new snapshot, which is a time, and that time."""
+    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
+        """Return the seq of a new snapshot, which is a time, and that time."""
         last = 0 if scope is None else scope.next_seq - 1
-        # Another scope may have taken the very place; the next attempt asks for another one.
+        # Another scope may have taken the same seq; the next attempt takes another one.
         seq = ids.place(stamp.now, last, stamp.bits + self._attempt)
         return seq, ids.place_us(seq)
 
     def mark_place(self) -> None:
-        """Nothing: no place comes back, being a time."""
+        """Nothing: a seq is a time, so that none is given twice."""
 
-    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
-        """Return what stands under the id of a commit, which was read with its scope."""
+    def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
+        """Return the snapshot that has the id of a commit already; it was read with the scope."""
         found = None if self._existing is None else self._existing.fetchone()
         return None if found is None else verified(ListedSnapshot._make(found))

@@ -4,7 +4,7 @@ An engine says how a transaction is run, and what checking and giving space back
 docstring of `protocol.Backend` is a promise that holds here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of
-from limpet.backends.sql.commit import Known, PreparedDelta, cache_cost, carry_out
-from limpet.backends.sql.leases import Leases
+from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, carry_out
+from limpet.backends.sql.leases import SqlLeases
 from limpet.backends.sql.tables import (
     ListedSnapshot,
     NoteColumns,
@@ -46,12 +46,12 @@ from limpet.protocol import Commit, Found, NoteWrite, Query
 T = TypeVar("T")
 
 
-class RelationalBackend(Leases):
-    """An engine over tables, without its transactions."""
+class SqlBackend(SqlLeases):
+    """A backend over tables. An engine adds how it runs transactions."""
 
     def __init__(self, cache_bytes_max: int) -> None:
         # The last encoded state of each scope, so that the next one can be compared with it.
-        self._cache: Recent[ScopeKey, Known] = Recent(cache_bytes_max, cache_cost)
+        self._cache: Recent[ScopeKey, LastBody] = Recent(cache_bytes_max, cache_cost)
 
     def _give_back(self) -> int:
         """Give unused space back to the operating system; return the bytes."""
@@ -63,7 +63,7 @@ class RelationalBackend(Leases):
         prepared = self._prepare(commit)
         row, body = self._write(partial(carry_out, commit=commit, prepared=prepared))
         if body is not None:
-            self._cache.put(commit.scope, Known(row.nonce, body))
+            self._cache.put(commit.scope, LastBody(row.nonce, body))
         return info_of(commit.scope, row)
 
     def _prepare(self, commit: Commit) -> PreparedDelta | None:
@@ -71,7 +71,7 @@ class RelationalBackend(Leases):
         known = self._cache.get(commit.scope)
         if known is None or not isinstance(commit.body, bytes):
             return None
-        # A state that is changed in place is compared only if it turns out to be another one.
+        # A state that is replaced is compared only if it differs.
         step = None if commit.replaces is not None else diff(known.body, commit.body)
         return PreparedDelta(known, step)
 
@@ -90,8 +90,8 @@ class RelationalBackend(Leases):
 
         found = self._read(read)
         for row, body in found:
-            if [row.seq] == head:  # who resumes or updates goes on from here
-                self._cache.put(scope, Known(row.nonce, body))
+            if [row.seq] == head:  # the next save probably builds on it
+                self._cache.put(scope, LastBody(row.nonce, body))
         return [(info_of(scope, row), body) for row, body in found]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
@@ -237,11 +237,11 @@ class RelationalBackend(Leases):
         return self._read(read)
 
     def compact(self) -> int:
-        # One at a time, since others wait meanwhile, and none that comes up on the way.
+        # One at a time, since other writers wait meanwhile, and none that is added on the way.
         last, _ = self._read(Tables.newest_place)
-        place: int | None = 0
-        while place is not None and place < last:
-            place = self._write(_dropping(place))
+        after: int | None = 0
+        while after is not None and after < last:
+            after = self._write(partial(Tables.drop_unlisted, after=after))
         return self._give_back()
 
     # Notes
@@ -375,7 +375,3 @@ def _scope_info(columns: Any) -> ScopeInfo | None:
         with suppress(Corrupt):
             head = info_of(found.scope, verified(found))
     return ScopeInfo(found.scope, head)
-
-
-def _dropping(after: int) -> Callable[[Tables], int | None]:
-    return lambda tables: tables.drop_unlisted(after)

@@ -24,7 +24,7 @@ _ENDLESS = 2**62  # the size of a base that is not known
 
 
 class NewBody(NamedTuple):
-    """A body to be stored: its place, the nonce of its write, its size, and where its lists end.
+    """A body to be stored: its key, the nonce of its write, its size, and where its lists end.
 
     `body` is None after an append to a state that was not read.
     """
@@ -49,12 +49,10 @@ class Bodies:
         return in_order(seq, self._transaction.all("bodies.chain", {"seq": seq, "until": until}))
 
     def row(self, seq: int) -> BodyRow | None:
-        """Return one row."""
         found = self._transaction.one("bodies.row", (seq,))
         return None if found is None else BodyRow._make(found)
 
     def links(self, seq: int) -> list[int]:
-        """Return the keys of a chain."""
         bases = dict(self._transaction.all("bodies.links", (seq,)))
         ordered: list[int] = []
         at: int | None = seq
@@ -94,7 +92,6 @@ class Bodies:
     # Reading
 
     def read(self, seq: int) -> bytes:
-        """Return an encoded state, or raise Corrupt."""
         return self._read(seq)[0]
 
     def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
@@ -121,7 +118,7 @@ class Bodies:
         try:
             body, sizes = self._read(seq)
         except Corrupt:
-            return None  # its reader will be told; a new state must not suffer from it
+            return None  # reading it raises; a new state must not fail for it
         trail = trail_of(seq, nonce, len(body), sizes, None)
         return None if trail.is_too_long_to_begin() else (trail, body)
 
@@ -181,7 +178,7 @@ class Bodies:
         return trail_of(new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.tails)
 
     def _pack(self, trail: Trail, new: NewBody, step: Delta) -> Trail:
-        """Close a group: store one delta against its anchor, and write its members anew."""
+        """Close a group: store one delta against its anchor, and rewrite its members."""
         try:
             group = self._group(trail)
             if new.body is not None:  # to append must not cost what the state does
@@ -291,7 +288,7 @@ class Bodies:
             raw=below.raw + below.pending,
             tails=below.tails,
         )
-        # Forks of forks make long chains; without a trail the next save looks how long.
+        # Forks of forks make long chains; without a trail the next save measures them.
         return None if trail.is_too_long_to_begin() else trail
 
     def _origin(self, source: int, payload: bytes) -> int:
@@ -384,10 +381,10 @@ class Bodies:
             dead |= unlisted
 
     def remove(self, seqs: Iterable[int], *, spare: bool = False) -> bool:
-        """Remove bodies; what builds on them is written anew first.
+        """Remove bodies; what builds on them is rewritten first.
 
         Return whether trails of the session have lost their ground. What cannot be read cannot be
-        written anew, and loses its base; with `spare` nothing is removed then.
+        rewritten, and loses its base; with `spare` nothing is removed then.
         """
         dead = self._with_unlisted(seqs)
         survivors = rewritten(self, dead, self.read)
@@ -419,7 +416,6 @@ def _texts(steps: Sequence[Delta]) -> tuple[list[Pieces], list[bytes]]:
 
 
 def _composed(steps: Sequence[Delta]) -> Delta:
-    """Return one delta for several in a row."""
     texts, sources = _texts(steps)
     return flatten(texts[-1], sources)
 

@@ -1,4 +1,4 @@
-"""Inspecting what stands in the tables: one key at a time."""
+"""Inspecting the rows of the tables, one key at a time."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -30,8 +30,8 @@ _ANYWHERE = ScopeKey("any")
 _SIZES_MAX = 10_000  # remembered at a time
 
 
-class Rows:
-    """The rows of one transaction. Each method inspects what one key stands for.
+class RowInspector:
+    """Inspects the rows of one transaction. Each method inspects what belongs to one key.
 
     With `repair` it mends what can be mended on the way. `spent` counts the bytes of states read.
     """
@@ -46,7 +46,7 @@ class Rows:
 
     def _one(self, name: str, values: Any) -> Any:
         found = self._transaction.one(f"check.{name}", values)
-        if found is None:  # a walk met this key, but looking it up leads elsewhere
+        if found is None:  # the index has this key, but the table does not
             raise Corrupt("a row is not where its key says")
         return found
 
@@ -80,7 +80,6 @@ class Rows:
                 )
 
     def scope(self, pk: int) -> Iterator[Finding]:
-        """A row of `scopes`."""
         facts = mending.ScopeFacts._make(self._one("scope", (pk,)))
         session_id = facts.session_id
         if not facts.has_session:
@@ -106,7 +105,6 @@ class Rows:
         yield from found
 
     def session(self, pk: int) -> Iterator[Finding]:
-        """A row of `sessions`."""
         session_id, has_scopes = self._one("session", (pk,))
         try:
             limits.check_id("session_id", session_id)
@@ -168,7 +166,6 @@ class Rows:
             yield finding("label_surplus", fact, **at, repaired=self._repair, name=name)
 
     def body(self, seq: int) -> Iterator[Finding]:
-        """A row of `bodies`."""
         has_snapshot, size, base, has_base, is_base, is_head = self._one("body", (seq,))
         if not has_snapshot and not is_base:
             mended = self._repair and self._every_snapshot_has_its_body
@@ -257,7 +254,6 @@ class Rows:
         return row, payload, step
 
     def _size(self, seq: int | None) -> int:
-        """Return the size of the state that a body is for."""
         if seq is None:
             return 0
         if seq not in self._sizes:
@@ -266,12 +262,12 @@ class Rows:
 
     @cached_property
     def _every_snapshot_has_its_body(self) -> bool:
-        """If not, a body that is no snapshot's may be the missing one at a wrong place."""
+        """If not, a body that is no snapshot's may be the missing one under a wrong key."""
         lacking = self._transaction.one("check.a_snapshot_without_body")
         return lacking is None
 
     def _is_whole(self, seq: int) -> bool:
-        """Tell whether a snapshot's own row can be believed."""
+        """Tell whether a snapshot's own row is undamaged."""
         try:
             verified(CheckedSnapshot._make(self._one("snapshot", (seq,))))
         except DAMAGE:
@@ -279,7 +275,7 @@ class Rows:
         return True
 
     def label(self, seq: int) -> Iterator[Finding]:
-        """The index of labels at one place."""
+        """The index of labels under one key."""
         (exists,) = self._one("has_snapshot", (seq,))
         if not exists:
             if self._repair:
@@ -288,7 +284,6 @@ class Rows:
             yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
 
     def note(self, pk: int) -> Iterator[Finding]:
-        """A row of `notes`."""
         found = NoteColumns._make(self._one("note", (pk,)))
         try:
             note_of(verified_note(found))
@@ -324,15 +319,15 @@ def _scope_columns(
         yield finding("floor_wrong", fact, **at, floor=facts.floor)
 
 
-# What of a scope is so damaged that listings leave it out.
+# What listings leave out because it is damaged.
 
 _PAGE = 1000
 
 
 class _Looked(NamedTuple):
-    """Where a row stands, and what is wrong with it."""
+    """The position of a row in a listing, and what is wrong with it."""
 
-    place: Any
+    position: Any
     damage: Finding | None
 
 
@@ -364,7 +359,7 @@ def _snapshots(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
         damaged += [each.damage for each in page if each.damage is not None]
         if len(page) < _PAGE:
             return damaged
-        before = page[-1].place
+        before = page[-1].position
 
 
 def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
@@ -390,4 +385,4 @@ def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
         damaged += [each.damage for each in page if each.damage is not None]
         if len(page) < _PAGE:
             return damaged
-        on, after = page[-1].place
+        on, after = page[-1].position

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from limpet.backends.sql.bodies import NewBody
-from limpet.backends.sql.tables import Scope, Tables
+from limpet.backends.sql.tables import ScopeRow, Tables
 from limpet.core import commits
 from limpet.core.commits import Line, Verdict
 from limpet.core.deltas import delta
@@ -17,22 +17,21 @@ from limpet.protocol import Append, Commit, Copy, Tails
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
 
 
-class Known(NamedTuple):
+class LastBody(NamedTuple):
     """What a process remembers of the last body of a scope, valid under the nonce of its write."""
 
     nonce: str
     body: bytes
 
 
-def cache_cost(known: Known) -> int:
-    """The bytes that it takes in a cache."""
+def cache_cost(known: LastBody) -> int:
     return len(known.body) + _ENTRY_BYTES
 
 
 class PreparedDelta(NamedTuple):
     """The step from the last body known to this process, computed before the transaction."""
 
-    known: Known
+    known: LastBody
     step: Delta | None
 
 
@@ -41,7 +40,7 @@ def carry_out(
 ) -> tuple[Row, bytes | None]:
     """Store what a commit asks for, or raise why it may not.
 
-    Return the row that stands then, and its state if it is known and the last of its scope.
+    Return the row as stored, and its state if it is known and the last of its scope.
     """
     scope = tables.scope_to_commit(commit)
     if commit.again and scope is not None:
@@ -76,7 +75,7 @@ def _is_same(tables: Tables, existing: Row, commit: Commit) -> bool:
     return isinstance(body, bytes) and existing.size == len(body) and tables.state(existing) == body
 
 
-def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
+def _source(tables: Tables, commit: Commit) -> tuple[ScopeRow, Row] | None:
     """Return the snapshot that a fork begins at, if it is still what it was made of."""
     if commit.forked_from is None:
         return None
@@ -97,7 +96,11 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, prepared: PreparedDelta | None
+    tables: Tables,
+    commit: Commit,
+    line: Line,
+    scope: ScopeRow | None,
+    prepared: PreparedDelta | None,
 ) -> _Plan:
     body, tails = commit.body, commit.tails
     if isinstance(body, Append):
@@ -131,7 +134,7 @@ def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
     return _Plan(trail, delta.diff(origin, body), len(body), body, commit.tails)
 
 
-def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan | None:
+def _branch(tables: Tables, commit: Commit, scope: ScopeRow, plan: _Plan) -> _Plan | None:
     """Return how to store a body on its parent, if that is much nearer to it than the last one."""
     if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
         return None
@@ -148,7 +151,7 @@ def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan 
     return plan._replace(trail=trail, step=step)
 
 
-def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | None:
+def _quick_append(append: Append, line: Line, scope: ScopeRow | None) -> _Plan | None:
     """Return how to append without reading the state, if enough is known of it."""
     trail = None if scope is None else scope.trail
     if trail is None or line.head is None or trail.tails is None:
@@ -165,20 +168,20 @@ def _quick_append(append: Append, line: Line, scope: Scope | None) -> _Plan | No
 
 
 def _last(
-    tables: Tables, scope: Scope, trail: Trail | None, line: Line
+    tables: Tables, scope: ScopeRow, trail: Trail | None, line: Line
 ) -> tuple[Trail, bytes] | None:
     """Return the trail of a scope and its last body, or what to begin a new one with."""
     if trail is not None:
         try:
             return trail, tables.bodies.read(trail.seq)
         except Corrupt:
-            return None  # who asks for it is told; a new state must not suffer from it
+            return None  # reading it raises; a new state must not fail for it
     if line.head is not None:
         return tables.bodies.resume(line.head.seq, line.head.nonce)
     return None if scope.tip_seq is None else tables.bodies.resume(scope.tip_seq, "")
 
 
-def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, plan: _Plan) -> Row:
+def _insert(tables: Tables, commit: Commit, line: Line, scope: ScopeRow | None, plan: _Plan) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
     scope = scope or tables.add_scope(commit.scope)
     row = _add_row(tables, commit, line, scope, plan.size)
@@ -195,7 +198,12 @@ def _insert(tables: Tables, commit: Commit, line: Line, scope: Scope | None, pla
 
 
 def _fork(
-    tables: Tables, commit: Commit, line: Line, scope: Scope | None, origin: Scope, source: Row
+    tables: Tables,
+    commit: Commit,
+    line: Line,
+    scope: ScopeRow | None,
+    origin: ScopeRow,
+    source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
     shares = commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]
@@ -216,7 +224,7 @@ def _fork(
     return row
 
 
-def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int) -> Row:
+def _add_row(tables: Tables, commit: Commit, line: Line, scope: ScopeRow, size: int) -> Row:
     def newest_kept() -> str | None:
         found = tables.newest_kept(scope)
         return None if found is None else found.id
@@ -227,7 +235,7 @@ def _add_row(tables: Tables, commit: Commit, line: Line, scope: Scope, size: int
 
 
 def _move(
-    tables: Tables, commit: Commit, line: Line, scope: Scope, row: Row, trail: Trail | None
+    tables: Tables, commit: Commit, line: Line, scope: ScopeRow, row: Row, trail: Trail | None
 ) -> None:
     tables.move_scope(
         scope,
@@ -240,7 +248,7 @@ def _move(
 
 
 def _replace(
-    tables: Tables, commit: Commit, scope: Scope, existing: Row, prepared: PreparedDelta | None
+    tables: Tables, commit: Commit, scope: ScopeRow, existing: Row, prepared: PreparedDelta | None
 ) -> tuple[Row, bytes | None]:
     """Store another version of a snapshot in its place; its body only if that is another one."""
     body = commit.body
@@ -284,7 +292,7 @@ def _old(
         return None
 
 
-def _line(tables: Tables, scope: Scope | None, commit: Commit) -> Line:
+def _line(tables: Tables, scope: ScopeRow | None, commit: Commit) -> Line:
     next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
         return Line(next_seq=next_seq, next_saved_at=next_saved_at)

@@ -1,7 +1,7 @@
-"""Leases over tables, and what is looked at for those who watch.
+"""Leases over tables, and the revisions that watchers poll.
 
 The key of a lease is a column of the row that every write of its scope locks or compares: so none
-is made under a lease that has passed to somebody else.
+is made under a lease that another owner holds by now.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import orjson
 
-from limpet.backends.sql.tables import Scope, Tables
+from limpet.backends.sql.tables import ScopeRow, Tables
 from limpet.core.ids import revision
 from limpet.core.leases import claimed, renewed
 from limpet.model import ScopeKey
@@ -18,15 +18,15 @@ from limpet.protocol import Claim, Hold, Target
 T = TypeVar("T")
 
 
-class Leases:
-    """The verbs about leases, without the transactions that they are made of."""
+class SqlLeases:
+    """The methods of a backend about leases and revisions."""
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         """Run an action that sees one moment of the store."""
         raise NotImplementedError
 
     def _look(self, action: Callable[[Tables], T]) -> T:
-        """Run an action that need not see one moment: it has one question that matters."""
+        """Run an action whose statements need not see the same moment of the store."""
         return self._read(action)
 
     def _write(self, action: Callable[[Tables], T]) -> T:
@@ -34,11 +34,9 @@ class Leases:
         raise NotImplementedError
 
     def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
-        """Run an action on the notes of a scope as one step."""
         return self._write(action)
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
-        """Run an action on the lease of a scope as one step."""
         return self._write_note(scope, action)
 
     def claim(self, claim: Claim) -> Hold:
@@ -94,6 +92,6 @@ class Leases:
         return marks
 
 
-def _now(scope: Scope | None, now: int) -> int:
+def _now(scope: ScopeRow | None, now: int) -> int:
     """Return the time by which leases end: of the server if it has one, else of this machine."""
     return now if scope is None or scope.now is None else scope.now

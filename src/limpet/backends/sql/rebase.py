@@ -1,4 +1,4 @@
-"""Writing bodies anew because what they build on is going away.
+"""Rewriting bodies because what they build on is going away.
 
 All is read before anything is changed, and only what replaces a row is kept, so memory holds a few
 states at a time. A body may be written against one that stood before it in the order of
@@ -22,9 +22,7 @@ _WHOLE_SHARE = 8  # a delta above this part of the state is compared with the wh
 class BodyLinks(Protocol):
     """Which bodies build on which."""
 
-    def links(self, seq: int) -> list[int]:
-        """Return the keys of a chain."""
-        ...
+    def links(self, seq: int) -> list[int]: ...
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         """Return (seq, base, encoding) of all rows that build directly on one of these."""
@@ -38,14 +36,14 @@ class Rewritten(NamedTuple):
     lost: list[int]
 
 
-class _Text(NamedTuple):
+class _State(NamedTuple):
     seq: int
     body: bytes
     depth: int
 
 
 class _Survivor(NamedTuple):
-    """A body to write anew: its chain, where that meets the dead, and what is left below."""
+    """A body to rewrite: its chain, where that meets the dead, and what is left below."""
 
     seq: int
     depth: int
@@ -63,7 +61,7 @@ def rewritten(table: BodyLinks, dead: set[int], read: Callable[[int], bytes]) ->
     """Return new rows for all that cannot be read without the dead. Changes nothing."""
     survivors = sorted(_survivors(table, dead), key=lambda each: each.order)
     result = Rewritten([], [])
-    texts = _Texts(read)
+    texts = _States(read)
     for each in survivors:
         try:
             body = read(each.seq)
@@ -76,11 +74,11 @@ def rewritten(table: BodyLinks, dead: set[int], read: Callable[[int], bytes]) ->
         row = shortest(each.seq, body, steps)
         result.rows.append(row)
         depth = next((text.depth for text in near if text.seq == row.base), 0) + 1
-        texts.add(each, _Text(each.seq, body, depth))
+        texts.add(each, _State(each.seq, body, depth))
     return result
 
 
-class _Texts:
+class _States:
     """The states that a survivor may be written against: few, as each may be large.
 
     Those are the first and the last that lost the same base and have the same one left below, and
@@ -89,20 +87,18 @@ class _Texts:
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        self._kin: dict[tuple[int | None, int], tuple[_Text, _Text]] = {}
-        self._below: _Text | None = None
+        self._kin: dict[tuple[int | None, int], tuple[_State, _State]] = {}
+        self._below: _State | None = None
 
-    def near(self, each: _Survivor) -> list[_Text]:
-        """Return what a survivor may be written against."""
+    def near(self, each: _Survivor) -> list[_State]:
         texts = list(self._kin.get((each.below, each.dead), ()))
         if each.below is not None:
             if self._below is None or self._below.seq != each.below:
-                self._below = _Text(each.below, self._read(each.below), each.below_depth)
+                self._below = _State(each.below, self._read(each.below), each.below_depth)
             texts.append(self._below)
         return list({text.seq: text for text in texts}.values())
 
-    def add(self, each: _Survivor, text: _Text) -> None:
-        """Remember a survivor for its kin."""
+    def add(self, each: _Survivor, text: _State) -> None:
         kin = (each.below, each.dead)
         first, _ = self._kin.pop(kin, (text, text))
         self._kin[kin] = (first, text)

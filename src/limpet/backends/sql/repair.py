@@ -1,4 +1,4 @@
-"""Mending rows: only what loses nothing that can still be read.
+"""Repairing rows: only what loses nothing that can still be read.
 
 Everything here is repeatable and is called inside the transaction of one `check` step.
 """
@@ -36,22 +36,19 @@ class ScopeFacts(NamedTuple):
 
     @property
     def head_is_wrong(self) -> bool:
-        """It names no snapshot of the scope."""
         return self.head_seq is not None and not self.head_found
 
     @property
     def tip_is_wrong(self) -> bool:
-        """It is not the newest kept snapshot."""
         return self.tip_seq != self.newest_kept
 
     @property
     def next_seq_is_low(self) -> bool:
-        """A place could be given twice."""
+        """A seq could be given twice."""
         return self.newest is not None and self.next_seq <= self.newest
 
     @property
     def floor_is_wrong(self) -> bool:
-        """It is not an id that was minted."""
         return self.floor != "" and ids.time_ms_of(self.floor) is None
 
 
@@ -81,7 +78,7 @@ def settle_scope(
 
 
 def newest_draft(transaction: Transaction, pk: int) -> int | None:
-    """Return the place of the newest draft of a scope whose row is whole."""
+    """Return the seq of the newest draft of a scope whose row is undamaged."""
     for found in transaction.each("check.drafts", (pk,)):
         try:
             return verified(SnapshotColumns._make(found)).seq
@@ -127,12 +124,10 @@ def restore_session(transaction: Transaction, pk: int) -> str | None:
 
 
 def index_labels(transaction: Transaction, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
-    """Make the index of a snapshot's labels again."""
     remove_labels(transaction, seq)
     for name, value in labels:
         transaction.do("check.add_label", (name, value, seq))
 
 
 def remove_labels(transaction: Transaction, seq: int) -> None:
-    """Remove the index of labels at a place."""
     transaction.do("check.remove_labels", (seq,))

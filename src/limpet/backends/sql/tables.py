@@ -110,7 +110,7 @@ class NoteColumns(NamedTuple):
     scope_pk: int
 
 
-class Scope(NamedTuple):
+class ScopeRow(NamedTuple):
     """A row of `scopes` with its head: the columns of the statements `scope`, `scope_to_commit`."""
 
     pk: int
@@ -195,8 +195,7 @@ class Scope(NamedTuple):
             self.top_seq, self.top_base, self.top_encoding, self.top_body, self.top_checksum
         )
 
-    def showing(self, row: Row, checksum: int) -> "Scope":
-        """Return the scope with another head."""
+    def showing(self, row: Row, checksum: int) -> "ScopeRow":
         return self._replace(
             **{f"shown_{name}": value for name, value in row._asdict().items()},
             shown_checksum=checksum,
@@ -204,8 +203,6 @@ class Scope(NamedTuple):
 
 
 class AddedSnapshot(NamedTuple):
-    """A snapshot that this transaction has added."""
-
     row: Row
     checksum: int
     apart: bool
@@ -221,54 +218,52 @@ class Tables:
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> Scope | None:
-        """Return a scope, or None if there is none."""
+    def scope(self, key: ScopeKey) -> ScopeRow | None:
         found = self.transaction.one("scope", key)
-        return None if found is None else Scope(*found)
+        return None if found is None else ScopeRow(*found)
 
-    def scope_to_change(self, key: ScopeKey) -> Scope | None:
-        """Return a scope that nobody else changes before this transaction ends.
+    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
+        """Return a scope that no other writer changes before this transaction ends.
 
-        Nor does anybody change what builds on its states.
+        Nor does any change what builds on its states.
         """
         return self.scope(key)
 
-    def scope_to_note(self, key: ScopeKey) -> Scope | None:
-        """Return a scope of whose notes nobody else changes one before this transaction ends."""
+    def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
+        """Return a scope whose notes no other writer changes before this transaction ends."""
         return self.scope(key)
 
     def scope_and_note(
         self, key: ScopeKey, on: str, name: str
-    ) -> tuple[Scope | None, NoteRow | None]:
+    ) -> tuple[ScopeRow | None, NoteRow | None]:
         """Return such a scope, and the note that is to be changed."""
         scope = self.scope_to_note(key)
         return scope, None if scope is None else self.note(scope, on, name)
 
-    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+    def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
         return self.scope(key)
 
-    def scope_to_commit(self, commit: Commit) -> Scope | None:
-        """Return a scope with what a commit needs to know beside it."""
+    def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
+        """Return a scope with all that a commit needs to know."""
         found = self.transaction.one("scope_to_commit", commit.scope)
-        return None if found is None else Scope(*found)
+        return None if found is None else ScopeRow(*found)
 
-    def kin_to_change(self, scope: Scope) -> None:
+    def kin_to_change(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope, as its forks may."""
 
-    def make_kin(self, scope: Scope, origin: Scope) -> Scope:
+    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Remember that a scope is about to build on states of another; return it."""
         return scope
 
-    def add_scope(self, key: ScopeKey) -> Scope:
-        """Create a scope, and its session if that is missing."""
+    def add_scope(self, key: ScopeKey) -> ScopeRow:
         self.transaction.do("add_session", key._asdict())
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
-        return Scope(pk)
+        return ScopeRow(pk)
 
     def move_scope(
         self,
-        scope: Scope,
+        scope: ScopeRow,
         *,
         head_seq: int | None,
         tip_seq: int | None,
@@ -282,14 +277,14 @@ class Tables:
         """Let the session of a scope forget its trails: the next saves read what they build on."""
         self.transaction.do("forget_trails", (pk,))
 
-    def is_taken(self, scope: Scope) -> bool:
+    def is_taken(self, scope: ScopeRow) -> bool:
         """Tell whether a scope holds a snapshot, a lease or a note."""
         held = (scope.head_seq, scope.tip_seq, scope.fence)
         if any(each is not None for each in held):
             return True
         return self.transaction.one("has_notes", (scope.pk,)) is not None
 
-    def uncover(self, scope: Scope, removed: int) -> None:
+    def uncover(self, scope: ScopeRow, removed: int) -> None:
         """Set the tip, and the head if that was removed, to the newest kept snapshot."""
         self.transaction.do("uncover", {"pk": scope.pk, "seq": removed})
 
@@ -313,20 +308,18 @@ class Tables:
         return count
 
     def session_to_remove(self, session_id: str) -> list[int]:
-        """Return the keys of a session's scopes; nobody adds one or changes one of them."""
+        """Return the keys of a session's scopes; no other writer adds or changes one."""
         return [pk for (pk,) in self.transaction.all("session_scopes", (session_id,))]
 
     def remove_empty_session(self, session_id: str) -> None:
-        """Remove a session that has no scope."""
         self.transaction.do("remove_empty_session", (session_id,))
 
-    def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
-        """Let a scope carry a lease, or none."""
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
         self.transaction.do("put_lease", (*(lease or (None, None, None)), scope.pk))
 
     # Snapshots
 
-    def next_place(self, scope: Scope | None, stamp: Stamp) -> tuple[int, int]:
+    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
         """Return the seq of a new snapshot, greater than all before, and its logical time."""
         if scope is None or scope.last_seq is None or scope.last_saved_at is None:
             last_seq, last_saved_at = self.newest_place()
@@ -335,50 +328,47 @@ class Tables:
         return max(last_seq + 1, 0 if scope is None else scope.next_seq), last_saved_at + 1
 
     def newest_place(self) -> tuple[int, int]:
-        """Return the greatest place ever given and its logical time; (0, -1) in a new store."""
+        """Return the greatest seq ever given and its logical time; (0, -1) in a new store."""
         seq, saved_at = self.transaction.one("newest_place")
         return seq, saved_at
 
     def mark_place(self) -> None:
-        """Remember the greatest place ever given, before snapshots are removed."""
+        """Remember the greatest seq ever given, before snapshots are removed."""
         self.transaction.do("mark_place", self.newest_place())
 
-    def head(self, scope: Scope) -> Row | None:
-        """Return the snapshot that a scope shows."""
+    def head(self, scope: ScopeRow) -> Row | None:
         row = scope.shown
         return None if row is None else verify_row(row, scope.pk, scope.shown_checksum)
 
-    def named(self, scope: Scope, snapshot_id: str | None) -> Row | None:
+    def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
         """Return a snapshot by its id; None asks for the head."""
         if snapshot_id is None:
             return self.head(scope)
         return self.row("snapshot_by_id", scope, snapshot_id)
 
-    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
-        """Return what stands under the id of a commit."""
+    def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
+        """Return the snapshot that has the id of a commit already."""
         return self.named(scope, snapshot_id)
 
-    def newest_kept(self, scope: Scope) -> Row | None:
-        """Return the newest kept snapshot of a scope."""
+    def newest_kept(self, scope: ScopeRow) -> Row | None:
         if scope.tip_seq is None:
             return None
         return self.row("snapshot_by_seq", scope, scope.tip_seq)
 
-    def row(self, name: str, scope: Scope, value: str | int) -> Row | None:
-        """Return the one row of a statement about a scope's snapshots."""
+    def row(self, name: str, scope: ScopeRow, value: str | int) -> Row | None:
         found = self.transaction.one(name, (scope.pk, value))
         return None if found is None else verified(SnapshotColumns._make(found))
 
-    def seq_and_size(self, scope: Scope, snapshot_id: str) -> tuple[int, int] | None:
-        """Return the place and size of a snapshot, damaged or not."""
+    def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
+        """Return the key and size of a snapshot, damaged or not."""
         found: tuple[int, int] | None = self.transaction.one(
             "seq_and_size", (scope.pk, snapshot_id)
         )
         return found
 
-    def insert(self, scope: Scope, row: Row, head: Row | None) -> None:
+    def insert(self, scope: ScopeRow, row: Row, head: Row | None) -> None:
         """Add a snapshot with its labels. `head` is what the scope shows until now."""
-        # With a kept head that is the newest, nothing can ever stand between it and this one.
+        # With a kept head that is the newest, nothing can ever come between it and this one.
         follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
         checksum = row_checksum(row, scope.pk)
         self.added = AddedSnapshot(row, checksum, not follows)
@@ -386,20 +376,19 @@ class Tables:
         if row.labels != EMPTY:
             self._add_labels(row)
 
-    def replace(self, scope: Scope, before: Row, row: Row) -> None:
-        """Store another version of a snapshot in its place."""
+    def replace(self, scope: ScopeRow, before: Row, row: Row) -> None:
         values = {**row._asdict(), "checksum": row_checksum(row, scope.pk)}
         self.transaction.do("replace_snapshot", values)
         if row.labels != before.labels:
             self.transaction.do("remove_labels", (row.seq,))
             self._add_labels(row)
 
-    def remove(self, scope: Scope, seq: int) -> None:
+    def remove(self, scope: ScopeRow, seq: int) -> None:
         """Remove a snapshot and its labels; its body is removed apart."""
         self.transaction.do("set_apart", {"pk": scope.pk, "seq": seq})
         self.transaction.do("remove_snapshot", (seq,))
 
-    def remove_bodies(self, scope: Scope, seqs: Collection[int]) -> None:
+    def remove_bodies(self, scope: ScopeRow, seqs: Collection[int]) -> None:
         """Remove the states of snapshots of a scope; what builds on them stays readable."""
         trail = scope.trail
         if self.bodies.remove(seqs):
@@ -420,7 +409,6 @@ class Tables:
         return seq
 
     def state(self, row: Row) -> bytes:
-        """Return the encoded state of a snapshot."""
         return of_size(row, self.bodies.read(row.seq))
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
@@ -434,23 +422,19 @@ class Tables:
 
     # Notes
 
-    def note(self, scope: Scope, on: str, name: str) -> NoteRow | None:
-        """Return one note."""
+    def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
         found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
         return None if found is None else verified_note(NoteColumns._make(found))
 
-    def put_note(self, scope: Scope, row: NoteRow) -> None:
-        """Add or replace a note."""
+    def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         stored = row._replace(value=squeezed(row.value))
         values = {"pk": scope.pk, **stored._asdict(), "checksum": note_checksum(stored, scope.pk)}
         self.transaction.do("put_note", values)
 
-    def remove_note(self, scope: Scope, on: str, name: str) -> int:
-        """Remove a note; return how many there were."""
+    def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
         return self.transaction.count("remove_note", {"pk": scope.pk, "on": on, "name": name})
 
-    def remove_notes_on(self, scope: Scope, on: str) -> None:
-        """Remove all notes on a snapshot id."""
+    def remove_notes_on(self, scope: ScopeRow, on: str) -> None:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
@@ -462,7 +446,6 @@ def of_size(row: Row, body: bytes) -> bytes:
 
 
 def verified(found: Any) -> Row:
-    """Return the facts of a snapshot, or raise Corrupt."""
     row = Row(
         found.seq,
         found.id,
@@ -483,14 +466,13 @@ def verified(found: Any) -> Row:
 
 
 def verified_note(found: NoteColumns) -> NoteRow:
-    """Return a note, or raise Corrupt."""
     row = NoteRow(found.on_id, found.name, found.rev, found.nonce, found.updated_at, found.value)
     verify_note(row, found.scope_pk, found.checksum)
     return row._replace(value=unsqueezed(row.value))
 
 
 def is_text(*names: str) -> bool:
-    """Tell whether names are text; what is not is damage, passed through to be left out."""
+    """Tell whether names are valid text; others are damaged."""
     try:
         "".join(names).encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""One transaction of a SQL engine, seen by those who know its tables but not its driver.
+"""One transaction of a SQL engine, for code that knows its tables but not its driver.
 
-Statements have names, which are the same in every dialect (`sql/*.sql`). Writes that nobody needs
-an answer to may be sent late, together with the next question or the commit: over a network that
-is what a save costs.
+Statements have names, which are the same in every dialect (`sql/*.sql`). Writes whose
+answer is not needed may be sent late, together with the next query or the commit: round trips are
+what a save costs over a network.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Transaction(Protocol):
-    """What can be said inside one transaction. `values` are by place or by name."""
+    """Runs statements by name inside one transaction. `values` are positional or named."""
 
     def one(self, name: str, values: Any = ()) -> Any:
         """Return the first row of a statement, or None."""
@@ -27,7 +27,7 @@ class Transaction(Protocol):
         ...
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
-        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
+        """Return up to `limit` of what `take` makes of the rows, without those it makes None."""
         ...
 
     def do(self, name: str, values: Any = ()) -> None:

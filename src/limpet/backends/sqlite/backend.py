@@ -8,7 +8,7 @@ decides (core/commits.py) is still true when it is written. Several processes ma
 from collections.abc import Callable
 from typing import TypeVar
 
-from limpet.backends.sql.backend import RelationalBackend
+from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.tables import Tables
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.file import SqliteFile
@@ -20,7 +20,7 @@ from limpet.protocol import Clock
 T = TypeVar("T")
 
 
-class SqliteBackend(RelationalBackend):
+class SqliteBackend(SqlBackend):
     """An engine whose storage is one file."""
 
     blocking = True

@@ -99,7 +99,8 @@ class SqliteFile:
         """
         backoff: Backoff | None = None
         while True:
-            self._register(transaction)
+            with _forks.lock:
+                self._running.add(weakref.ref(transaction, self._running.discard))
             try:
                 conn = transaction.conn = (
                     self._idle.pop() if self._idle else self._connect(_BUSY_MS)
@@ -122,10 +123,6 @@ class SqliteFile:
                     )
                 if not is_busy(cause) or not backoff.sleep():
                     raise
-
-    def _register(self, transaction: SqliteTransaction) -> None:
-        with _forks.lock:
-            self._running.add(weakref.ref(transaction, self._running.discard))
 
     def _end(self, transaction: SqliteTransaction) -> None:
         try:
@@ -242,7 +239,8 @@ class SqliteFile:
         """Let a fork wait until the block ends: a connection is used inside."""
         transaction = SqliteTransaction()
         try:
-            self._register(transaction)
+            with _forks.lock:
+                self._running.add(weakref.ref(transaction, self._running.discard))
             yield
         finally:
             self._running.discard(weakref.ref(transaction))

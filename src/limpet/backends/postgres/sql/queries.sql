@@ -24,7 +24,7 @@ SELECT s.pk
    FOR NO KEY UPDATE OF s;
 
 -- name: lock_session
--- The right to remove a session: nobody adds a scope to it.
+-- The right to remove a session: no other writer adds a scope to it.
 SELECT pk FROM limpet.sessions WHERE session_id = %s FOR UPDATE;
 
 -- name: lock_session_if_free
@@ -72,7 +72,7 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.fam
 INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
 
 -- name: add_scope
--- Somebody else who adds the same one makes this fail, and it is tried again from the top.
+-- Another writer that adds the same one makes this fail; the transaction is then tried again.
 INSERT INTO limpet.scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, %(kind)s, %(scope_id)s, 1 FROM limpet.sessions WHERE session_id = %(session_id)s
 RETURNING pk, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
@@ -133,7 +133,7 @@ WITH moved AS (
 SELECT pk, false /* is_heard */ FROM moved;
 
 -- name: is_heard
--- Whether somebody listens, of whom each shares a lock: then it cannot be had for oneself alone.
+-- Whether any process listens. Listeners share a lock, so that it cannot be taken exclusively.
 SELECT CASE WHEN pg_try_advisory_lock(%(listeners)s) THEN NOT pg_advisory_unlock(%(listeners)s)
             ELSE true END;
 
@@ -208,7 +208,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  WHERE n.scope_pk = %s AND n.seq = %s;
 
 -- name: snapshot_by_nonce
--- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+-- Only for a commit whose answer may have been lost: the newest first, since it is among the last.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
@@ -234,7 +234,7 @@ UPDATE limpet.snapshots
 DELETE FROM limpet.snapshots WHERE scope_pk = %s;
 
 -- name: set_apart
--- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+-- Before a snapshot goes: the one that follows it is no longer just behind its parent.
 UPDATE limpet.snapshots SET apart = true
  WHERE seq = (SELECT c.seq FROM limpet.snapshots AS c
                WHERE c.scope_pk = %(pk)s AND c.seq > %(seq)s ORDER BY c.seq LIMIT 1)
@@ -266,7 +266,7 @@ UPDATE limpet.scopes AS s
 UPDATE limpet.scopes SET codec = NULL WHERE pk = %s;
 
 -- name: mark_scope
--- Whoever changes a scope or its notes leaves a mark in it: by that it is known what became of a
+-- Every change of a scope or its notes leaves a stamp in it. It shows what became of a
 -- change whose answer was lost, and that what others remember of the scope is out of date.
 UPDATE limpet.scopes SET stamps = %s::bytea || substr(stamps, 1, 120) WHERE pk = %s;
 

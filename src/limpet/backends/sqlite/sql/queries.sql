@@ -1,14 +1,14 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- core.rows.Row, then its checksum.
+-- SnapshotColumns (`backends/sql/tables.py`), those of a scope in the order of ScopeRow.
 
 -- name: newest_place
--- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
+-- The last seq given in the whole store, and its logical time: a new snapshot must exceed both.
 SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
   FROM watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots);
 
 -- name: mark_place
--- Before a delete, so that no place is given twice.
+-- Before a delete, so that no seq is given twice.
 UPDATE watermark SET seq = ?, saved_at = ?;
 
 -- name: scope
@@ -23,7 +23,7 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
  WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
 
 -- name: scope_to_commit
--- The same for one who commits, in one go: the last place given in the whole store, and the body
+-- The same for a commit, in one statement: the last seq given in the whole store, and the body
 -- that the scope shows unless it is large, which is what the next one builds on.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
@@ -63,7 +63,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  WHERE n.scope_pk = ? AND n.seq = ?;
 
 -- name: snapshot_by_nonce
--- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+-- Only for a commit whose answer may have been lost: the newest first, since it is among the last.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
@@ -87,7 +87,7 @@ UPDATE snapshots
 DELETE FROM snapshots WHERE scope_pk = ?;
 
 -- name: set_apart
--- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+-- Before a snapshot goes: the one that follows it is no longer just behind its parent.
 UPDATE snapshots SET apart = 1
  WHERE seq = (SELECT c.seq FROM snapshots AS c
                WHERE c.scope_pk = :pk AND c.seq > :seq ORDER BY c.seq LIMIT 1)
