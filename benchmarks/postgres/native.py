@@ -18,10 +18,10 @@ from psycopg_pool import AsyncConnectionPool
 
 import limpet
 from limpet.backends.postgres.backend import PostgresBackend
-from limpet.backends.postgres.one_statement import Line, quick_save
+from limpet.backends.postgres.one_statement import KnownScope, as_one_statement
 from limpet.backends.postgres.tables import PostgresTables
-from limpet.backends.postgres.transaction import PostgresTurn, statements_of
-from limpet.backends.sql.commit import Known, Ready, carry_out
+from limpet.backends.postgres.transaction import PostgresTransaction, statements_of
+from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
 from limpet.core import prepare
 from limpet.core.rows import info_of
 from limpet.opening import CLOCK, draw
@@ -151,20 +151,20 @@ class NativeStore:
 
     async def _commit(self, commit: Commit) -> limpet.SnapshotInfo:
         backend = self._backend
-        ready = backend._prepare(commit)
-        line = backend._lines.get(commit.scope)
-        quick = None if line is None else quick_save(line, commit, ready)
+        prepared = backend._prepare(commit)
+        line = backend._known_scopes.get(commit.scope)
+        quick = None if line is None else as_one_statement(line, commit, prepared)
         async with self._pool.connection() as conn:
             if quick is not None and await self._landed(conn, quick.values):
                 row, body, moved = quick.row, quick.body, quick.moved
             else:
-                row, body, moved = await self._ordinary(conn, commit, ready, line)
+                row, body, moved = await self._ordinary(conn, commit, prepared, line)
         if moved is None:
-            backend._lines.pop(commit.scope)
+            backend._known_scopes.pop(commit.scope)
         else:
-            backend._lines.put(commit.scope, Line(moved, True))
+            backend._known_scopes.put(commit.scope, KnownScope(moved, True))
         if body is not None:
-            backend._cache.put(commit.scope, Known(row.nonce, body))
+            backend._cache.put(commit.scope, LastBody(row.nonce, body))
         return info_of(commit.scope, row)
 
     async def _landed(self, conn: Connection, values: dict[str, Any]) -> bool:
@@ -175,15 +175,19 @@ class NativeStore:
             return False  # another scope took the very place
 
     async def _ordinary(
-        self, conn: Connection, commit: Commit, ready: Ready | None, line: Line | None
+        self,
+        conn: Connection,
+        commit: Commit,
+        prepared: PreparedDelta | None,
+        line: KnownScope | None,
     ) -> Any:
         loop = asyncio.get_running_loop()
         attempt = 0
         while True:
             turn = NativeTurn(conn, self._statements, loop)
-            tables = PostgresTables(cast(PostgresTurn, turn), attempt=attempt)
+            tables = PostgresTables(cast(PostgresTransaction, turn), attempt=attempt)
             tables.is_new = line is None
-            work = partial(carry_out, tables, commit, ready)
+            work = partial(carry_out, tables, commit, prepared)
             try:
                 row, body = await loop.run_in_executor(self._threads, work)
                 await turn.commit()

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ import limpet
 from limpet import AsyncStore, Store
 
 CHILD_S_MAX = 20
+FORK_S_MAX = 5
 
 
 def say(message: Any) -> None:
@@ -190,6 +192,37 @@ def threads_fork(store: Store) -> None:
             check(store, f"child-{number}-{turn}", 2)
 
 
+def long_transaction(store: Store) -> None:
+    """A fork does not wait for long; its child refuses to use a file that it cannot lock."""
+    file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+    begun, ended = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with file.transaction(write=True):
+            begun.set()
+            ended.wait()
+
+    def work() -> None:
+        for use in (store, limpet.open):
+            try:
+                save(store if use is store else limpet.open(sys.argv[2]), "child", 1)
+            except limpet.Unavailable:
+                continue
+            raise AssertionError("the child wrote without a lock")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    begun.wait()
+    start = time.monotonic()
+    child = fork(work)
+    assert time.monotonic() - start < FORK_S_MAX
+    ended.set()
+    thread.join()
+    join(child)
+    save(store, "parent", 10)
+    join(fork(lambda: save(store, "child", 10)))
+
+
 def async_face(store: Store) -> None:
     """A child runs an event loop of its own over the store whose pool the parent has used."""
 
@@ -229,6 +262,7 @@ SCENES: dict[str, Callable[[Store], None]] = {
         parent_ends,
         threads_are_writing,
         threads_fork,
+        long_transaction,
         async_face,
     )
 }

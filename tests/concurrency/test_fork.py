@@ -65,3 +65,13 @@ def test_threads_fork_at_the_same_time(path: Path) -> None:
     """A fork does not happen while another one closes connections."""
     with Worker(SCRIPT, "threads_fork", url_of(path)) as worker:
         assert worker.hear() == "done"
+
+
+def test_a_fork_during_a_long_transaction(path: Path) -> None:
+    """The fork waits two seconds at most, and its child refuses instead of losing a write."""
+    with Worker(SCRIPT, "long_transaction", url_of(path)) as worker:
+        assert worker.hear() == "done"
+
+    with limpet.open(url_of(path)) as store:
+        check(store, "parent", 10)
+        check(store, "child", 10)

@@ -45,7 +45,7 @@ def test_a_holder_that_was_asleep_changes_nothing(pair: list[PostgresBackend]) -
     assert sleeper.claim(claim_of("a", SHORT_US)).key == "a"
     for number in range(4):
         sleeper.commit(commit_of(number, "a"))
-    assert sleeper._lines.get(KEY) is not None
+    assert sleeper._known_scopes.get(KEY) is not None
     time.sleep(2 * SHORT_US / 1e6)
     assert other.claim(claim_of("b")).key == "b"
     for _ in range(3):
@@ -93,14 +93,14 @@ def test_after_a_renewal_a_save_is_still_one_statement(pair: list[PostgresBacken
     for number in range(2):
         holder.commit(commit_of(number, "a"))
     holder.renew(claim_of("a"))
-    line = holder._lines.get(KEY)
+    line = holder._known_scopes.get(KEY)
     assert line is not None
     said: list[str] = []
     once = holder._server.once
     holder._server.once = lambda *said_of: said.append(said_of[0]) or once(*said_of)  # type: ignore[method-assign,func-returns-value]
     holder.commit(commit_of(3, "a"))
     assert said == ["save_in_one"]
-    assert holder._lines.get(KEY) != line
+    assert holder._known_scopes.get(KEY) != line
 
 
 def test_a_plain_writer_does_not_end_a_lease(pair: list[PostgresBackend]) -> None:

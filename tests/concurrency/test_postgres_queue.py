@@ -60,8 +60,8 @@ def has_turn(scope: Scope) -> bool:
     queue = backend._server._queues.get(scope.key)
     if queue is None:
         return False
-    if queue._turn.acquire(blocking=False):
-        queue._turn.release()
+    if queue._lock.acquire(blocking=False):
+        queue._lock.release()
         return False
     return True
 

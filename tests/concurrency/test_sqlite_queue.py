@@ -78,37 +78,35 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
 def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> None:
     """As one in whose middle a signal handler asks another thread to save, and waits for it."""
 
-    def inside(_: sqlite3.Connection) -> float:
+    with file_of(store).transaction(write=True):
         start = time.monotonic()
         with ThreadPoolExecutor(1) as pool, pytest.raises(Unavailable, match="other writers"):
             pool.submit(store.scope("s").save, {}).result(timeout=20)
-        return time.monotonic() - start
-
-    assert file_of(store).write(inside) < 4 * WAIT_S
+        assert time.monotonic() - start < 4 * WAIT_S
     store.scope("s").save({})
 
 
-def test_a_turn_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
+def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
     queue = file_of(store)._queue
-    left = queue._turn
+    left = queue._lock
     left.acquire()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(store.scope("s").save, {}).result(timeout=20)
-    assert queue._turn is not left
+    assert queue._lock is not left
 
 
 def test_a_write_inside_a_write_is_refused(store: Store) -> None:
     """As that of a signal handler, which would wait for itself for good."""
 
-    def inside(_: sqlite3.Connection) -> str:
-        with pytest.raises(Unavailable, match="other writers hold the file"):
-            store.scope("s").save({})
-        return "done"
-
     ended: list[Any] = []
-    thread = threading.Thread(
-        target=lambda: ended.append(file_of(store).write(inside)), daemon=True
-    )
+
+    def write() -> None:
+        with file_of(store).transaction(write=True):
+            with pytest.raises(Unavailable, match="other writers hold the file"):
+                store.scope("s").save({})
+            ended.append("done")
+
+    thread = threading.Thread(target=write, daemon=True)
     thread.start()
     thread.join(20 * WAIT_S)
     assert ended == ["done"]
@@ -116,10 +114,7 @@ def test_a_write_inside_a_write_is_refused(store: Store) -> None:
 
 
 def test_a_failed_write_lets_the_next_one_through(store: Store) -> None:
-    def fail(_: sqlite3.Connection) -> None:
+    with pytest.raises(KeyboardInterrupt), file_of(store).transaction(write=True):
         raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        file_of(store).write(fail)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(store.scope("s").save, {"n": 1}).result(timeout=10).id

@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet import Corrupt, Scope, Store
 from limpet.backends.sql.bodies import Bodies
-from limpet.backends.sqlite.transaction import SqliteTurn
+from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.core.codec import DELTA, SEALED, WHOLE, form_of
 from limpet.core.deltas.chain import BodyRow, read_chain
 
@@ -208,7 +208,7 @@ def test_forks_of_forks_stay_near(store: Store, path: Path) -> None:
         line = line.fork(info.id)
         with closing(sqlite3.connect(path)) as conn:
             (last,) = conn.execute("SELECT max(seq) FROM bodies").fetchone()
-            depth = max(depth, len(Bodies(SqliteTurn(conn)).links(last)))
+            depth = max(depth, len(Bodies(SqliteTransaction(conn)).links(last)))
     assert depth < 100
     assert line.load().state == chat(20) | {"turn": 119}  # type: ignore[union-attr]
 
@@ -270,7 +270,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read.append(rows[0].seq)
         return read_chain(rows)
 
-    monkeypatch.setattr("limpet.backends.sql.deltas.read_chain", noted)
+    monkeypatch.setattr("limpet.backends.sql.bodies.read_chain", noted)
     return read
 
 

@@ -162,14 +162,14 @@ def test_a_tree_with_a_cycle_is_left(path: Path, monkeypatch: Any, keys: list[in
     backend = open_backend(url_of(path))
     monkeypatch.setattr("limpet.backends.sql.check._keys", lambda *_: keys)
 
-    cursors = ["snapshots:5:LOOK"]
+    cursors = ["snapshots:5:READ"]
     while cursors[-1].startswith("snapshots"):
         found, after = backend.check(cursors[-1], repair=False, limit=2)
         assert after is not None
         assert {each.code for each in found} == {"file_damaged"}
         cursors.append(after)
     with pytest.raises(Corrupt):
-        backend.check("snapshots:5:MEND", repair=False, limit=2)
+        backend.check("snapshots:5:REPAIR", repair=False, limit=2)
     backend.close()
     assert len(cursors) <= 3
 

@@ -57,11 +57,11 @@ def execute(path: Path, *statements: str) -> None:
         pytest.param(["CREATE TABLE a (b)", f"PRAGMA user_version = {2**31 - 1}"], id="version"),
     ],
 )
-def test_a_database_of_somebody_else_is_left_alone(path: Path, statements: list[str]) -> None:
+def test_a_database_of_another_program_is_left_alone(path: Path, statements: list[str]) -> None:
     execute(path, *statements)
     before = folder_of(path)
 
-    with pytest.raises(InvalidInput, match="somebody else"):
+    with pytest.raises(InvalidInput, match="another program"):
         limpet.open(url_of(path))
     assert folder_of(path) == before
 
@@ -102,12 +102,12 @@ def test_a_missing_folder_is_not_made(path: Path) -> None:
     assert folder_of(path) == {path.name: b""}
 
 
-def test_another_application_id_is_somebody_else(path: Path) -> None:
+def test_another_application_id_is_another_program(path: Path) -> None:
     fill(path)
     execute(path, "PRAGMA application_id = 1")
     before = folder_of(path)
 
-    with pytest.raises(InvalidInput, match="somebody else"):
+    with pytest.raises(InvalidInput, match="another program"):
         limpet.open(url_of(path))
     assert folder_of(path) == before
 
@@ -267,7 +267,7 @@ def test_others_may_make_the_file_ready_at_any_moment(
 ) -> None:
     """Before each statement of opening, in turn, another process gets in and makes it ready.
 
-    It is told apart from somebody else's database by facts of one moment.
+    It is distinguished from a database of another program by facts of one moment.
     """
     before: list[str] = []
     turn = 0
@@ -290,9 +290,10 @@ def test_others_may_make_the_file_ready_at_any_moment(
         )
         with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
-            versions = store.driver.opened.backend._file.read(  # type: ignore[attr-defined]
-                lambda conn: conn.execute("SELECT version FROM schema_migrations").fetchall()
-            )
+            file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+            with file.transaction() as transaction:
+                query = "SELECT version FROM schema_migrations"
+                versions = transaction.conn.execute(query).fetchall()
         monkeypatch.undo()
         assert versions == [(number,) for number, _, _ in statements.load_migrations("sqlite")]
     assert turn > 10

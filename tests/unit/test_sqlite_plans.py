@@ -21,7 +21,6 @@ from limpet import ScopeKey
 from limpet.backends.sql import statements
 from limpet.backends.sql.commit import carry_out
 from limpet.backends.sql.tables import Tables
-from limpet.backends.sqlite.transaction import SqliteTurn
 from limpet.opening import open_backend
 from limpet.protocol import Backend, Commit, Stamp
 
@@ -180,6 +179,6 @@ def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
 
 def fill(backend: Backend, commits: list[Commit]) -> None:
     """Store many snapshots in one transaction, which is much faster than one by one."""
-    backend._file.write(  # type: ignore[attr-defined]
-        lambda conn: [carry_out(Tables(SqliteTurn(conn)), commit) for commit in commits]
-    )
+    with backend._file.transaction(write=True) as transaction:  # type: ignore[attr-defined]
+        for commit in commits:
+            carry_out(Tables(transaction), commit)

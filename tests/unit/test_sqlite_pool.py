@@ -69,18 +69,21 @@ def test_every_connection_keeps_the_promises(path: Path, option: str, synchronou
     names = ("synchronous", "journal_mode", "foreign_keys", "auto_vacuum", "trusted_schema")
     together = threading.Barrier(6)
 
-    def look(conn: sqlite3.Connection) -> tuple[Any, ...]:
-        together.wait()  # so that each of the threads has a connection of its own
-        return tuple(conn.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+    def settings(file: SqliteFile) -> tuple[Any, ...]:
+        with file.transaction() as transaction:
+            together.wait()  # so that each of the threads has a connection of its own
+            execute = transaction.conn.execute
+            return tuple(execute(f"PRAGMA {name}").fetchone()[0] for name in names)
 
     with limpet.open(f"sqlite:///{path}{option}") as store:
         store.scope("s").save({"a": 1})
-        found = at_once(6, lambda _: file_of(store).read(look))
+        found = at_once(6, lambda _: settings(file_of(store)))
         assert found == [(synchronous, "wal", 1, 2, 0)] * 6
         idle = file_of(store)._idle
         assert len(idle) == 6
         assert len({id(conn) for conn in idle}) == 6
-        written = file_of(store).write(lambda conn: conn.execute("PRAGMA synchronous").fetchone())
+        with file_of(store).transaction(write=True) as transaction:
+            written = transaction.conn.execute("PRAGMA synchronous").fetchone()
         assert written == (synchronous,)
 
 
@@ -189,7 +192,7 @@ def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
     ):
         other.execute("BEGIN IMMEDIATE")
         begun = [pool.submit(store.scope("s").append, "items", [number]) for number in range(2)]
-        wait_until_in("write", 2)
+        wait_until_waiting(2)
         store.close()
         other.execute("ROLLBACK")
         saved = {end.result().id for end in begun}
@@ -198,14 +201,15 @@ def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
         assert {info.id for info in again.scope("s").history(limit=2)} == saved
 
 
-def wait_until_in(function: str, count: int) -> None:
-    """Wait until that many threads are inside a function of the engine's file."""
+def wait_until_waiting(count: int) -> None:
+    """Wait until that many threads are about to begin a transaction."""
+    code = SqliteFile.transaction.__wrapped__.__code__  # type: ignore[attr-defined]
     inside = 0
     while inside < count:
         inside = 0
         for top in sys._current_frames().values():
             frame = top
-            while frame is not None and frame.f_code is not getattr(SqliteFile, function).__code__:
+            while frame is not None and frame.f_code is not code:
                 frame = frame.f_back  # type: ignore[assignment]
             inside += frame is not None
 
@@ -215,8 +219,13 @@ def test_many_close_at_once(path: Path) -> None:
     for _ in range(30):
         store = limpet.open(f"sqlite:///{path}", synchronous="off")
         together = threading.Barrier(8)
-        at_once(8, lambda _: file_of(store).read(lambda conn: together.wait()))  # noqa: B023
         file = file_of(store)
+
+        def read(_: int, file: SqliteFile = file, together: threading.Barrier = together) -> None:
+            with file.transaction():
+                together.wait()
+
+        at_once(8, read)
         assert len(file._idle) == 8
         at_once(8, lambda _: file.close())  # noqa: B023
         assert descriptors(path) == 0

@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
 
+from limpet.backends.support.forks import renew_after_fork
 from limpet.core import commits
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.leases import LeaseRow, claimed, renewed
@@ -45,17 +46,15 @@ from limpet.protocol import (
     Topic,
 )
 
-# The parts of the engine in memory: one scope, and who hears of its changes.
-
 
 class MemoryScope:
-    """One scope: snapshots by place, places by id, and notes by address."""
+    """One scope: snapshots by seq, seqs by id, and notes by address."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.bodies: dict[int, bytes] = {}
         self.order: list[int] = []
-        self.places: dict[str, int] = {}
+        self.seqs: dict[str, int] = {}
         self.notes: dict[tuple[str, str], NoteRow] = {}
         self.head: int | None = None
         self.floor = ""
@@ -63,21 +62,18 @@ class MemoryScope:
 
     @property
     def fence(self) -> str | None:
-        """The key of the lease that it carries."""
         return None if self.lease is None else self.lease.key
 
     @property
     def head_row(self) -> Row | None:
-        """The snapshot that it shows."""
         return None if self.head is None else self.rows[self.head]
 
     def row(self, snapshot_id: str | None) -> Row | None:
         """Return a snapshot by its id; None asks for the head."""
-        place = self.head if snapshot_id is None else self.places.get(snapshot_id)
-        return None if place is None else self.rows[place]
+        seq = self.head if snapshot_id is None else self.seqs.get(snapshot_id)
+        return None if seq is None else self.rows[seq]
 
     def newest_kept(self) -> Row | None:
-        """Return the newest kept snapshot."""
         return next((self.rows[p] for p in reversed(self.order) if self.rows[p].kept), None)
 
     def put(self, row: Row, body: bytes) -> None:
@@ -86,15 +82,14 @@ class MemoryScope:
             insort(self.order, row.seq)
         self.rows[row.seq] = row
         self.bodies[row.seq] = body
-        self.places[row.id] = row.seq
+        self.seqs[row.id] = row.seq
 
     def drop(self, row: Row) -> None:
-        """Remove a snapshot."""
-        del self.rows[row.seq], self.bodies[row.seq], self.places[row.id]
+        del self.rows[row.seq], self.bodies[row.seq], self.seqs[row.id]
         del self.order[bisect_left(self.order, row.seq)]
 
     def remove(self, snapshot_id: str, *, spare_head: bool) -> Row | None:
-        """Remove what there is of an id, with its notes; a head uncovers the newest kept one."""
+        """Remove a snapshot with the notes on its id; the newest kept one becomes the head."""
         row = self.row(snapshot_id)
         if row is not None and row.seq == self.head and spare_head:
             return None
@@ -108,7 +103,7 @@ class MemoryScope:
         return row
 
     def newest_first(self, after: int | None) -> Iterator[Row]:
-        """Yield snapshots, the last saved first, those behind a place."""
+        """Yield snapshots, the last saved first, those before a seq."""
         end = len(self.order) if after is None else bisect_left(self.order, after)
         return (self.rows[self.order[at]] for at in range(end - 1, -1, -1))
 
@@ -118,21 +113,19 @@ class MemoryScope:
 
 
 class MemoryListener:
-    """Is told by whoever changes something."""
+    """Hears of every change from the thread that makes it."""
 
     def __init__(self) -> None:
         # Not a condition: the garbage collector may wake it in a thread that holds its lock.
         self._said: SimpleQueue[str | None] = SimpleQueue()
 
     def tell(self, session_id: str) -> None:
-        """Say that something in a session has changed."""
         self._said.put(session_id)
 
     def follow(self, topics: Collection[Topic]) -> None:
-        """Nothing: everything is heard."""
+        pass  # everything is heard
 
     def wait(self, *, active: bool) -> frozenset[str] | None:
-        """Wait until somebody says something."""
         heard = {self._said.get()}
         with suppress(Empty):
             while True:
@@ -140,11 +133,10 @@ class MemoryListener:
         return frozenset(each for each in heard if each is not None)
 
     def wake(self) -> None:
-        """End a wait."""
         self._said.put(None)
 
     def close(self) -> None:
-        """Nothing is held."""
+        pass
 
 
 class MemoryBackend:
@@ -161,6 +153,11 @@ class MemoryBackend:
         self._closed = False
         self._listeners: weakref.WeakSet[MemoryListener] = weakref.WeakSet()
         _backends.add(self)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._listeners.clear()  # their threads are the parent's
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         with self._open():
@@ -206,7 +203,7 @@ class MemoryBackend:
         if source is None:
             raise InvalidInput("a copy needs the snapshot that it is forked from")
         origin = self._scopes[source.scope]
-        return origin.bodies[origin.places[source.id]]
+        return origin.bodies[origin.seqs[source.id]]
 
     def _check_source(self, commit: Commit) -> None:
         if commit.forked_from is not None and commit.source is not None:
@@ -359,15 +356,15 @@ class MemoryBackend:
     ) -> list[Note]:
         with self._open():
             found = self._scopes.get(scope) or MemoryScope()
-            places = {each or "": at for at, each in enumerate(on)}
+            order = {each or "": at for at, each in enumerate(on)}
             rows = (
                 row
                 for row in found.notes.values()
-                if row.on in places
+                if row.on in order
                 and (name is None or row.name == name)
-                and (places[row.on] > 0 or row.name > after)
+                and (order[row.on] > 0 or row.name > after)
             )
-            page = heapq.nsmallest(limit, rows, key=lambda row: (places[row.on], row.name))
+            page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
             return [note_of(row) for row in page]
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
@@ -437,7 +434,7 @@ class MemoryBackend:
             return listener
 
     def _tell(self, scope: ScopeKey) -> None:
-        # Early is as good as late: who hears of it looks under the lock that is held here.
+        # Early is as good as late: a listener reads under the lock that is held here.
         for listener in list(self._listeners):
             listener.tell(scope.session_id)
 
@@ -490,21 +487,13 @@ def _before_fork() -> None:
         backend._lock.acquire()
 
 
-def _after_fork() -> None:
+def _after_fork_in_parent() -> None:
     for backend in list(_backends):
         with suppress(RuntimeError):  # made by another thread since
             backend._lock.release()
 
 
-def _after_fork_in_child() -> None:
-    for backend in list(_backends):
-        backend._listeners.clear()  # their threads are the parent's
-    _after_fork()
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
 
 
 def _scope_order(key: ScopeKey) -> tuple[str, str, str]:

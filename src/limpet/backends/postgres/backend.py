@@ -7,22 +7,34 @@ changed the scope last and two for others; a load is one.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
-from limpet.backends.postgres.bodies import Read
+from limpet.backends.postgres.bodies import ReadSnapshots
 from limpet.backends.postgres.check import check_some
 from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.lost_answers import Marked
-from limpet.backends.postgres.one_statement import LINES_BYTES_MAX, Line, quick_save
+from limpet.backends.postgres.one_statement import (
+    KNOWN_SCOPES_BYTES_MAX,
+    KnownScope,
+    as_one_statement,
+)
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
 from limpet.backends.postgres.tables import PostgresTables
-from limpet.backends.sql.backend import RelationalBackend, good_note
-from limpet.backends.sql.commit import Known, Ready, carry_out
-from limpet.backends.sql.tables import Scope, Tables, verified, verified_note
+from limpet.backends.sql.backend import SqlBackend, good_note
+from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
+from limpet.backends.sql.tables import (
+    ListedSnapshot,
+    NoteColumns,
+    ScopeRow,
+    Tables,
+    verified,
+    verified_note,
+)
 from limpet.backends.support.recent import Recent
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.notes import note_of
@@ -37,10 +49,10 @@ T = TypeVar("T")
 
 _CONNECTIONS = 16
 _POLL_S = 1.0
-_PLACES = 256  # of notes that are listed by one statement, which looks at all of them
+_IDS_MAX = 256  # whose notes are listed by one statement, which reads all of them
 
 
-class PostgresBackend(RelationalBackend):
+class PostgresBackend(SqlBackend):
     """An engine whose storage is a schema of a PostgreSQL database."""
 
     blocking = True
@@ -71,9 +83,10 @@ class PostgresBackend(RelationalBackend):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
-        self._lines: Recent[ScopeKey, Line] = Recent(
-            LINES_BYTES_MAX, lambda line: line.cost
-        )  # scopes that this process changed last
+        # Scopes of which this process made the last change.
+        self._known_scopes: Recent[ScopeKey, KnownScope] = Recent(
+            KNOWN_SCOPES_BYTES_MAX, KnownScope.cost
+        )
         self._server = PostgresServer(conninfo, settings, clock, draw)
         try:
             with self._server.connect() as conn:
@@ -84,7 +97,7 @@ class PostgresBackend(RelationalBackend):
     def close(self) -> None:
         self._server.close()
         self._cache.clear()
-        self._lines.clear()
+        self._known_scopes.clear()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         return self._server.read(action)
@@ -96,28 +109,30 @@ class PostgresBackend(RelationalBackend):
         return self._server.write(action)
 
     def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
-        def write(tables: PostgresTables) -> tuple[T, Scope | None, bytes]:
+        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, bytes]:
             result = action(tables)
             found = tables.found
             return result, found, b"" if found is None else tables.stamped(found)
 
         def in_turn() -> T:
             result, found, stamps = self._server.write(write)
-            line = self._lines.get(scope)
-            if line is not None and found is not None and line.scope.stamps == found.stamps:
-                # The mark is our own, so that the next save of this process is one statement.
-                self._lines.put(scope, line._replace(scope=line.scope._replace(stamps=stamps)))
+            known = self._known_scopes.get(scope)
+            if known is not None and found is not None and known.scope.stamps == found.stamps:
+                # The stamp is our own, so that the next save of this process is one statement.
+                self._known_scopes.put(
+                    scope, known._replace(scope=known.scope._replace(stamps=stamps))
+                )
             return result
 
         return self._server.in_turn(scope, in_turn)
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
         # Not as a note is: what is remembered of the scope must not outlive another lease.
-        self._lines.pop(scope)
+        self._known_scopes.pop(scope)
         try:
             return self._server.write(action)
         finally:
-            self._lines.pop(scope)
+            self._known_scopes.pop(scope)
 
     def _give_back(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business
@@ -125,41 +140,45 @@ class PostgresBackend(RelationalBackend):
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        return self._server.in_turn(commit.scope, lambda: self._commit(commit))
+        return self._server.in_turn(commit.scope, partial(self._commit, commit))
 
     def _commit(self, commit: Commit) -> SnapshotInfo:
-        ready = self._prepare(commit)
-        line = self._lines.get(commit.scope)
-        quick = None if line is None else quick_save(line, commit, ready)
-        if quick is None:
-            done = self._save(commit, ready, line, None)
+        prepared = self._prepare(commit)
+        known = self._known_scopes.get(commit.scope)
+        one = None if known is None else as_one_statement(known, commit, prepared)
+        if one is None:
+            done = self._save(commit, prepared, known, None)
         else:
-            done = _Saved(quick.row, quick.body, quick.moved, True)
-            lost = Lost(Marked(commit.scope, quick.mark, quick.known), done._replace(moved=None))
+            done = _Saved(one.row, one.body, one.moved, True)
+            lost = Lost(Marked(commit.scope, one.mark, one.known), done._replace(moved=None))
             try:
-                if not self._server.once("save_in_one", quick.values, commit.scope.session_id):
-                    done = self._save(commit, ready, line, None)
+                if not self._server.once("save_in_one", one.values, commit.scope.session_id):
+                    done = self._save(commit, prepared, known, None)
             except NoAnswer:
-                done = self._save(commit, ready, line, lost)
+                done = self._save(commit, prepared, known, lost)
         if done.moved is None:
-            self._lines.pop(commit.scope)
+            self._known_scopes.pop(commit.scope)
         else:
-            self._lines.put(commit.scope, Line(done.moved, done.alone))
+            self._known_scopes.put(commit.scope, KnownScope(done.moved, done.alone))
         if done.body is not None:
-            self._cache.put(commit.scope, Known(done.row.nonce, done.body))
+            self._cache.put(commit.scope, LastBody(done.row.nonce, done.body))
         return info_of(commit.scope, done.row)
 
     def _save(
-        self, commit: Commit, ready: Ready | None, line: Line | None, lost: "Lost[_Saved] | None"
+        self,
+        commit: Commit,
+        prepared: PreparedDelta | None,
+        known: KnownScope | None,
+        lost: "Lost[_Saved] | None",
     ) -> "_Saved":
         def write(tables: PostgresTables) -> _Saved:
-            tables.is_new = line is None or not line.alone
+            tables.is_new = known is None or not known.alone
             # A writer alone that cannot do without asking mostly has a group to close.
-            tables.full = None if line is None or tables.is_new else line.kept_chain
-            row, body = carry_out(tables, commit, ready)
+            tables.full = None if known is None or tables.is_new else known.kept_chain
+            row, body = carry_out(tables, commit, prepared)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found
-            alone = line is None or found is None or found.stamps == line.scope.stamps
+            alone = known is None or found is None or found.stamps == known.scope.stamps
             return _Saved(row, body, tables.moved, alone)
 
         return self._server.write(write, lost)
@@ -174,7 +193,7 @@ class PostgresBackend(RelationalBackend):
         try:
             return listen(server.connect, server.channel, clock=self._clock, poll_s=self._poll_s)
         except Unavailable:
-            # There may be no connection left for one who listens: then those that there are look.
+            # There may be no connection left to listen on: then it polls.
             if not self._server.answers():
                 raise
             return poller(self._clock, self._poll_s)
@@ -187,15 +206,15 @@ class PostgresBackend(RelationalBackend):
         name, asked = "read_snapshots", {**scope._asdict(), "ids": list(ids)}
         if len(ids) == 1:
             name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
-        rows = self._look(lambda tables: tables.turn.all(name, asked))
-        read = Read(rows)
+        rows = self._look(lambda tables: tables.transaction.all(name, asked))
+        read = ReadSnapshots(rows)
         tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
         found: list[Found] = []
         for top in tops:
             if top is not None:
                 body = read.body(top)
-                if top.seq == read.head_seq:  # who resumes or updates goes on from here
-                    self._cache.put(scope, Known(top.nonce, body))
+                if top.seq == read.head_seq:  # the next save probably builds on it
+                    self._cache.put(scope, LastBody(top.nonce, body))
                 found.append((info_of(scope, top), body))
         return found
 
@@ -203,8 +222,8 @@ class PostgresBackend(RelationalBackend):
         if snapshot_id is None:
             return super().read_info(scope, None)
         asked = {**scope._asdict(), "id": snapshot_id}
-        found = self._look(lambda tables: tables.turn.one("snapshot_info", asked))
-        return None if found is None else info_of(scope, verified(found, found[-1]))
+        found = self._look(lambda tables: tables.transaction.one("snapshot_info", asked))
+        return None if found is None else info_of(scope, verified(ListedSnapshot._make(found)))
 
     def list_notes(
         self,
@@ -216,20 +235,20 @@ class PostgresBackend(RelationalBackend):
         limit: int,
     ) -> list[Note]:
         asked = scope._asdict()
-        places = [each or "" for each in on]
+        on_ids = [each or "" for each in on]
 
         def named(tables: Tables) -> list[Note]:
-            each_of = [{**asked, "on": each, "name": name} for each in places]
-            rows = (tables.turn.one("note_in_scope", each) for each in each_of)
-            found = [verified_note(row[:-1], row[-1]) for row in rows if row is not None]
+            each_of = [{**asked, "on": each, "name": name} for each in on_ids]
+            rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
+            found = [verified_note(NoteColumns._make(row)) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
             page: list[Note] = []
             behind = after
-            for start in range(0, len(places), _PLACES):
-                values = {**asked, "ons": places[start : start + _PLACES], "after": behind}
-                page += tables.turn.page("list_notes", values, _good_note, limit - len(page))
+            for start in range(0, len(on_ids), _IDS_MAX):
+                values = {**asked, "ons": on_ids[start : start + _IDS_MAX], "after": behind}
+                page += tables.transaction.page("list_notes", values, good_note, limit - len(page))
                 if len(page) >= limit:
                     break
                 behind = ""
@@ -239,31 +258,27 @@ class PostgresBackend(RelationalBackend):
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:
-            totals = tables.turn.one("totals", {"session_id": session_id})
+            totals = tables.transaction.one("totals", {"session_id": session_id})
             sessions, scopes, snapshots, logical, stored = totals
             largest: list[tuple[str, int]] = []
             if session_id is None:
-                (stored,) = tables.turn.one("stored_bytes")
-                largest = tables.turn.all("largest_sessions", (limit,))
+                (stored,) = tables.transaction.one("stored_bytes")
+                largest = tables.transaction.all("largest_sessions", (limit,))
             return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
 
         return self._read(read)
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         def look(tables: PostgresTables) -> tuple[list[Finding], str | None]:
-            return check_some(tables.turn, self._schema, after, repair=repair, limit=limit)
+            return check_some(tables.transaction, self._schema, after, repair=repair, limit=limit)
 
         return (self._server.write if repair else self._server.read)(look)
 
 
-def _good_note(found: Any) -> Note | None:
-    return good_note(found[-1], found[:-1])
-
-
 class _Saved(NamedTuple):
-    """What came of a commit: what stands, its state if known, and the scope if it was moved."""
+    """The result of a commit: its row, its state if known, and the scope if it was moved."""
 
     row: Row
     body: bytes | None
-    moved: Scope | None
-    alone: bool  # nobody else had changed the scope since we did
+    moved: ScopeRow | None
+    alone: bool  # no other process had changed the scope since we did

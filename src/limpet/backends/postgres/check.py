@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from limpet.backends.sql import statements
-from limpet.backends.sql.check import Place, Trust, walk_some
+from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.findings import finding
-from limpet.backends.sql.transaction import Turn
+from limpet.backends.sql.transaction import Transaction
 from limpet.model import Finding
 
 _TABLE = re.compile(r"^CREATE (?:TABLE|VIEW) limpet\.(\w+)", re.MULTILINE)
@@ -14,42 +14,42 @@ _INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON", re.MULTILINE)
 
 
 def check_some(
-    turn: Turn, schema: str, after: str, *, repair: bool, limit: int
+    transaction: Transaction, schema: str, after: str, *, repair: bool, limit: int
 ) -> tuple[list[Finding], str | None]:
-    """Inspect a part of the store, from a place on; return findings and where to go on.
+    """Inspect a part of the store, from a position on; return findings and where to go on.
 
-    With `repair` nobody else writes during the part.
+    With `repair` no other writer runs during the part.
     """
     if after == "":
-        findings = list(_schema(turn, schema))
+        findings = list(_schema(transaction, schema))
         found = {each.code for each in findings}
         if "table_missing" in found:
             return findings, None  # nothing can be walked
-        trust = Trust.LOOK if "foreign_trigger" in found else Trust.MEND
-        return findings, str(Place.first(trust, "owners"))
+        access = RowAccess.READ if "foreign_trigger" in found else RowAccess.REPAIR
+        return findings, str(CheckPosition.first(access, "owners"))
     if repair:
-        turn.do("lock_everybody_out")
+        transaction.do("lock_everybody_out")
     findings, following = walk_some(
-        turn, Place.parse(after), repair=repair, limit=max(1, limit), survive=_raise
+        transaction, CheckPosition.parse(after), repair=repair, limit=max(1, limit), survive=_raise
     )
     return findings, None if following is None else str(following)
 
 
-def _raise(cause: Exception, place: Place, key: int | None) -> list[Finding]:
+def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[Finding]:
     raise cause
 
 
-def _schema(turn: Turn, schema: str) -> Iterator[Finding]:
-    """Compare what stands in the schema with what should."""
+def _schema(transaction: Transaction, schema: str) -> Iterator[Finding]:
+    """Compare the objects in the schema with those of the migrations."""
     quoted = (f'"{schema}"',)
     scripts = "\n".join(script for _, _, script in statements.load_migrations("postgres"))
-    tables = {name for (name,) in turn.all("check.tables", quoted)}
+    tables = {name for (name,) in transaction.all("check.tables", quoted)}
     for name in sorted(set(_TABLE.findall(scripts)) - tables):
         yield finding("table_missing", "a table is missing", name=name)
-    indexes = {name for (name,) in turn.all("check.indexes", quoted)}
+    indexes = {name for (name,) in transaction.all("check.indexes", quoted)}
     for name in sorted(set(_INDEX.findall(scripts)) - indexes):
         fact = "an index is missing; `limpet schema postgres` shows how it is made"
         yield finding("index_missing", fact, name=name)
-    for name, table in turn.all("check.triggers", quoted):
-        fact = "a trigger of somebody else runs with our writes; nothing is repaired beside it"
+    for name, table in transaction.all("check.triggers", quoted):
+        fact = "a foreign trigger runs with every write, so that nothing is repaired"
         yield finding("foreign_trigger", fact, name=name, table=table)

@@ -8,7 +8,7 @@ is final; a missing one is final only once the next attempt has been committed.
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from limpet.backends.sql.tables import Scope
+from limpet.backends.sql.tables import ScopeRow
 from limpet.errors import Unavailable
 from limpet.model import ScopeKey
 
@@ -19,7 +19,7 @@ STAMPS_BYTES = 16 * STAMP_BYTES
 class Locking(Protocol):
     """The tables, inside the transaction of the next attempt."""
 
-    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+    def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Lock and return a scope."""
         ...
 
@@ -50,7 +50,7 @@ class Marked(NamedTuple):
     def holds(self, tables: Locking) -> bool:
         return self.is_in(tables.scope_to_fork(self.key))
 
-    def is_in(self, scope: Scope | None) -> bool:
+    def is_in(self, scope: ScopeRow | None) -> bool:
         """Return whether the stamp is in a scope whose lock is held."""
         if scope is None:
             if self.known is None:

@@ -1,7 +1,7 @@
 """A save in one statement, by a writer that was the last one to change the scope.
 
 It knows the row of the scope, since it wrote it, and so can decide everything beforehand. The
-statement stores the snapshot only if the scope still carries the marks that the writer left
+statement stores the snapshot only if the scope still has the stamps that the writer left
 (`scopes.stamps`); if not, nothing happened, and the save is made in the ordinary way.
 """
 
@@ -10,82 +10,78 @@ from typing import Any, NamedTuple, NoReturn
 
 from limpet.backends.postgres.lost_answers import STAMP_BYTES
 from limpet.backends.postgres.tables import PostgresTables
-from limpet.backends.sql.commit import Ready, carry_out
-from limpet.backends.sql.tables import Scope
+from limpet.backends.sql.commit import PreparedDelta, carry_out
+from limpet.backends.sql.tables import ScopeRow
 from limpet.core.deltas.chain_state import ChainState
 from limpet.core.limits import MIB
 from limpet.core.rows import Row
 from limpet.errors import LimpetError
 from limpet.protocol import Commit, Copy
 
-LINES_BYTES_MAX = 8 * MIB  # some thousand scopes
-_LINE_BYTES = 2048  # what a scope takes beside the bytes of its facts
-_FACTS = len(Row._fields)
+KNOWN_SCOPES_BYTES_MAX = 8 * MIB  # some thousand scopes
+_SCOPE_BYTES = 2048  # of a scope without its variable columns
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 _BODY = ("seq", "base", "encoding", "body", "body_checksum")
 
 
-class Line(NamedTuple):
+class KnownScope(NamedTuple):
     """What a process knows of a scope that it changed last."""
 
-    scope: Scope
-    alone: bool  # nobody else had changed it just before
+    scope: ScopeRow
+    alone: bool  # no other process had changed it just before
 
-    @property
     def cost(self) -> int:
-        """The bytes that it takes in a cache."""
-        facts = (self.scope.codec, *self.scope.shown)
-        return _LINE_BYTES + sum(len(each) for each in facts if isinstance(each, bytes))
-
-    @property
-    def head(self) -> Row | None:
-        """The snapshot that it shows."""
-        return None if self.scope.head_seq is None else Row._make(self.scope.shown[:_FACTS])
+        scope = self.scope
+        shown_bytes = len(scope.shown_labels or b"") + len(scope.shown_metadata or b"")
+        return _SCOPE_BYTES + len(scope.codec or b"") + shown_bytes
 
     @property
     def kept_chain(self) -> ChainState | None:
         """What is remembered of its last body, unless a draft is about to be covered."""
-        head = self.head
+        head = self.scope.shown
         return self.scope.chain if head is not None and head.kept else None
 
     def would_replace(self, commit: Commit) -> bool:
         """Tell whether a commit stores the head again, as one that overwrites mostly does."""
-        head = self.head if commit.overwrite else None
+        head = self.scope.shown if commit.overwrite else None
         return head is not None and commit.id == head.id
 
 
-class Quick(NamedTuple):
+class OneStatement(NamedTuple):
     """A save that needs no question: the values of the one statement, and what it leads to."""
 
     values: dict[str, Any]
     row: Row
     body: bytes | None
-    moved: Scope
+    moved: ScopeRow
     mark: bytes
     known: bytes
 
 
-def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
+def as_one_statement(
+    known: KnownScope, commit: Commit, prepared: PreparedDelta | None
+) -> OneStatement | None:
     """Return a commit as one statement, or None if it has to ask the server first."""
-    in_place = commit.replaces is not None or commit.again or line.would_replace(commit)
-    if in_place or commit.source is not None or isinstance(commit.body, Copy) or not line.alone:
+    in_place = commit.replaces is not None or commit.again or known.would_replace(commit)
+    if in_place or commit.source is not None or isinstance(commit.body, Copy) or not known.alone:
         return None
     recorder = _Recorder()
-    tables = _KnownTables(recorder, line.scope)
+    tables = _KnownTables(recorder, known.scope)
     try:
-        row, body = carry_out(tables, commit, ready)
+        row, body = carry_out(tables, commit, prepared)
     except (_Asked, LimpetError):
         return None  # what is known may be out of date: only the server refuses
-    if tables.moved is None or not recorder.is_plain():
+    moved, added = tables.moved, tables.added
+    if moved is None or added is None or not recorder.is_plain():
         return None
-    (add,), (stored,) = recorder.said["add_snapshot"], recorder.said["bodies.add"]
-    moved = tables.moved
-    labels = recorder.said.get("add_label", [])
+    (stored,) = recorder.said["bodies.add"]
+    labels = recorder.said.get("add_label")
+    names, texts, _ = map(list, zip(*labels, strict=True)) if labels else (_NONE, _NONE, None)
     values: dict[str, Any] = {
         **row._asdict(),
         **dict(zip(_BODY, stored, strict=True)),
-        "checksum": add[-3],
-        "apart": add[-1],
+        "checksum": added.checksum,
+        "apart": added.apart,
         "pk": moved.pk,
         "head_seq": moved.head_seq,
         "tip_seq": moved.tip_seq,
@@ -93,31 +89,31 @@ def quick_save(line: Line, commit: Commit, ready: Ready | None) -> Quick | None:
         "floor": moved.floor,
         "codec": moved.codec,
         "stamps": moved.stamps,
-        "known": line.scope.stamps,
+        "known": known.scope.stamps,
         "fence": commit.fence,
         "overwrite": commit.overwrite,
-        "names": [name for name, _, _ in labels] or _NONE,
-        "values": [value for _, value, _ in labels] or _NONE,
+        "names": names,
+        "values": texts,
     }
-    return Quick(values, row, body, moved, moved.stamps[:STAMP_BYTES], line.scope.stamps)
+    return OneStatement(values, row, body, moved, moved.stamps[:STAMP_BYTES], known.scope.stamps)
 
 
 class _Asked(Exception):
-    """Something has to be asked of the server."""
+    """A query to the server is needed."""
 
 
 class _Recorder:
-    """A turn that writes down what is said and cannot be asked anything."""
+    """A transaction that records writes and cannot run queries."""
 
     def __init__(self) -> None:
         self.said: dict[str, list[Any]] = {}
 
     def is_plain(self) -> bool:
         """Tell whether a snapshot was added with its body and labels, and nothing else done."""
-        added = self.said.keys() - {"add_label"} == {"add_snapshot", "bodies.add", "move_scope"}
-        return added and all(
-            len(self.said[name]) == 1 for name in ("add_snapshot", "bodies.add", "move_scope")
-        )
+        said = self.said
+        if said.keys() - {"add_label"} != {"add_snapshot", "bodies.add", "move_scope"}:
+            return False
+        return len(said["add_snapshot"]) == len(said["bodies.add"]) == len(said["move_scope"]) == 1
 
     def do(self, name: str, values: Any = ()) -> None:
         self.said.setdefault(name, []).append(values)
@@ -135,16 +131,16 @@ class _Recorder:
 class _KnownTables(PostgresTables):
     """Tables of which one scope is known."""
 
-    def __init__(self, recorder: _Recorder, scope: Scope) -> None:
+    def __init__(self, recorder: _Recorder, scope: ScopeRow) -> None:
         super().__init__(recorder)  # type: ignore[arg-type]
         self._scope = scope
 
-    def scope_to_commit(self, commit: Commit) -> Scope | None:
+    def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         self.begins(commit)
         return self._scope
 
-    def head(self, scope: Scope) -> Row | None:
-        return None if scope.head_seq is None else Row._make(scope.shown[:_FACTS])
+    def head(self, scope: ScopeRow) -> Row | None:
+        return scope.shown
 
-    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
+    def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
         return None  # if it does exist, the statement fails, and the ordinary way finds out

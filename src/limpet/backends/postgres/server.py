@@ -21,10 +21,10 @@ from limpet.backends.postgres.errors import is_gone, is_place_taken, is_race, tr
 from limpet.backends.postgres.lost_answers import Evidence
 from limpet.backends.postgres.pool import Pool, channel_of, notify
 from limpet.backends.postgres.tables import Again, Landed, PostgresTables, Wider
-from limpet.backends.postgres.transaction import Connection, PostgresTurn, statements_of
+from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
-from limpet.backends.support.queue import Queue
+from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Clock, Stamp
@@ -83,7 +83,9 @@ class PostgresServer:
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
         self._pool = self._new_pool()
-        self._queues: weakref.WeakValueDictionary[ScopeKey, Queue] = weakref.WeakValueDictionary()
+        self._queues: weakref.WeakValueDictionary[ScopeKey, ThreadQueue] = (
+            weakref.WeakValueDictionary()
+        )
         renew_after_fork(self)
 
     def _new_pool(self) -> Pool:
@@ -136,8 +138,9 @@ class PostgresServer:
         """
         queue = self._queues.get(scope)
         if queue is None:
-            queue = self._queues.setdefault(scope, Queue())
-        return queue.pass_(self._settings.lock_wait_s, action)
+            queue = self._queues.setdefault(scope, ThreadQueue())
+        with queue.first(self._settings.lock_wait_s):
+            return action()
 
     def look(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements without a transaction: each has a snapshot of its own."""
@@ -237,8 +240,8 @@ class PostgresServer:
                 raise translated(cause) from cause
             return False
 
-    def _turn(self, conn: Connection, *begin: bytes) -> PostgresTurn:
-        return PostgresTurn(conn, self._statements, begin)
+    def _turn(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
+        return PostgresTransaction(conn, self._statements, begin)
 
     def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:
         """Retry conflicts for up to `lock_wait_s`, and lost connections for up to `retry_s`."""

@@ -1,12 +1,11 @@
 """The tables of a PostgreSQL server inside one transaction: who locks what, and what comes next.
 
 A writer locks the row of its scope, and nothing wider. Forks build on states of the scope they came
-from: such scopes are a family, and who removes or replaces a state locks the whole family, in the
-order of keys. A place is a time (`core.ids.place`), so that no counter is shared by all writers.
+from: such scopes are a family, and a writer that removes or replaces a state locks all of it, in
+the order of keys. A seq is a time (`core.ids.place`), so that no counter is shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from limpet.backends.postgres.bodies import PostgresBodies
 from limpet.backends.postgres.lost_answers import (
@@ -16,8 +15,15 @@ from limpet.backends.postgres.lost_answers import (
     Removed,
     Repeatable,
 )
-from limpet.backends.postgres.transaction import Cursor, PostgresTurn
-from limpet.backends.sql.tables import Scope, Tables, verified, verified_note
+from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
+from limpet.backends.sql.tables import (
+    ListedSnapshot,
+    NoteColumns,
+    ScopeRow,
+    Tables,
+    verified,
+    verified_note,
+)
 from limpet.core import ids
 from limpet.core.deltas.chain_state import ChainState
 from limpet.core.leases import LeaseRow
@@ -26,68 +32,54 @@ from limpet.core.rows import Row
 from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
 
-_COLUMNS = len(Row._fields) + 1
-_SHOWN = 9  # columns of a scope before those of the snapshot it shows
-_TOP = _SHOWN + _COLUMNS
-_EXISTING = _TOP + 5
-
 
 class Again(Exception):
-    """Somebody else was in the way: the transaction must begin again."""
+    """Another writer was in the way: the transaction must begin again."""
 
 
 class Landed(Exception):
-    """What was in doubt has taken place."""
+    """The write whose answer was lost had been committed."""
 
 
 class Wider(Again):
-    """It must do so with the lock of the whole family."""
+    """It must begin again with the lock of the whole family."""
 
 
 class PostgresTables(Tables):
     """What one transaction can do. With `wide` it begins with the lock of the family."""
 
-    turn: PostgresTurn
+    transaction: PostgresTransaction
 
     def __init__(
         self,
-        turn: PostgresTurn,
+        transaction: PostgresTransaction,
         *,
         wide: bool = False,
         attempt: int = 0,
         mark: bytes = b"",
     ) -> None:
-        self._bodies = PostgresBodies(turn)
-        super().__init__(turn, self._bodies)
+        self._bodies = PostgresBodies(transaction)
+        super().__init__(transaction, self._bodies)
         self._wide = wide
         self._attempt = attempt
         self._mark = mark
-        self._existing: Sequence[Any] = ()
+        self._existing: Cursor | None = None
         self._session_id = ""
         self.is_new = False  # to this process: a commit makes the scope, and reads its state
         self.full: ChainState | None = None  # whose group is likely to be closed by a commit
         self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
         self.evidence: Evidence | None = None
-        self.found: Scope | None = None  # the scope as it was found
-        self.moved: Scope | None = None  # and as a commit left it
-        self._now = 0
-        self._lease: LeaseRow | None = None
-        self.changed = ""  # the session of which others are told
+        self.found: ScopeRow | None = None  # the scope as it was found
+        self.moved: ScopeRow | None = None  # and as a commit left it
+        self.changed = ""  # the session whose listeners are notified
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> Scope | None:
-        """Return a scope as it was last committed, or None if there is none."""
-        found = self.turn.one("scope", key._asdict())
-        if found is None:
-            return None
-        scope = _scope_of(found[:_TOP], ())
-        owner, until, self._now = found[_TOP:]
-        fence = scope.fence
-        self._lease = None if fence is None else LeaseRow(fence, owner or "", until or 0)
-        return scope
+    def scope(self, key: ScopeKey) -> ScopeRow | None:
+        found = self.transaction.one("scope", key._asdict())
+        return None if found is None else ScopeRow(*found)
 
-    def scope_to_change(self, key: ScopeKey) -> Scope | None:
+    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked together with its family."""
         scope = self._locked_family(key)
         self._will_mark(key, scope)
@@ -95,74 +87,73 @@ class PostgresTables(Tables):
         self.changed = key.session_id
         return scope
 
-    def scope_to_note(self, key: ScopeKey) -> Scope | None:
-        """Return a scope that is locked."""
+    def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
         scope = self.scope_to_fork(key)
         self._will_mark(key, scope)
         return scope
 
     def scope_and_note(
         self, key: ScopeKey, on: str, name: str
-    ) -> tuple[Scope | None, NoteRow | None]:
+    ) -> tuple[ScopeRow | None, NoteRow | None]:
         """Return a scope that is locked, and one of its notes, which is asked for along with it."""
         asked = {**key._asdict(), "on": on, "name": name}
-        scope, note = self._locked(key, lambda: self.turn.later("note_in_scope", asked))
+        scope, note = self._locked(key, lambda: self.transaction.later("note_in_scope", asked))
         self._will_mark(key, scope)
         found = None if scope is None or note is None else note.fetchone()
-        return scope, None if found is None else verified_note(found[:-1], found[-1])
+        return scope, None if found is None else verified_note(NoteColumns._make(found))
 
-    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+    def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked, until the fork has become one of its family."""
         return self._locked(key)[0]
 
     def _locked(
         self, key: ScopeKey, then: Callable[[], Cursor] | None = None
-    ) -> tuple[Scope | None, Cursor | None]:
+    ) -> tuple[ScopeRow | None, Cursor | None]:
         """Return a scope that is locked, and the answer to what is said once it is."""
         while True:
-            locked = self.turn.later("lock_scope", key._asdict())
+            locked = self.transaction.later("lock_scope", key._asdict())
             answer = None if then is None else then()
             scope = self.scope(key)
             if scope is None or locked.fetchone() == (scope.pk,):
-                return scope, answer  # else somebody made it after we had looked
+                return scope, answer  # else another writer added it meanwhile
 
-    def _locked_family(self, key: ScopeKey) -> Scope | None:
+    def _locked_family(self, key: ScopeKey) -> ScopeRow | None:
         self._wide = True
         held: list[int] = []
         while True:
-            found = [pk for (pk,) in self.turn.all("lock_family", key._asdict())]
+            found = [pk for (pk,) in self.transaction.all("lock_family", key._asdict())]
             scope = self.scope(key)
             if scope is None:
                 return None
             # What there is must be what was locked, and not have been made after nothing was found.
-            # While it waited, one of a family may have been forked: then it looks again.
+            # While it waited, one of the family may have been forked: then it locks again.
             if scope.pk in found and (scope.family is None or found == held):
                 return scope
             held = found
 
-    def scope_to_commit(self, commit: Commit) -> Scope | None:
-        """Return a scope that is locked, with what a commit needs to know beside it."""
+    def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
+        """Return a scope that is locked, with all that a commit needs to know."""
         self.begins(commit)
         key = commit.scope._asdict()
         while True:
             family = self._locked_family(commit.scope) if self._wide else None
             if self.is_new and commit.source is None and commit.replaces is None:
-                self.turn.do("add_session", key)
-                self.turn.do("add_scope_if_missing", key)
-            locked = self.turn.later("lock_scope", key)
+                self.transaction.do("add_session", key)
+                self.transaction.do("add_scope_if_missing", key)
+            locked = self.transaction.later("lock_scope", key)
             if self.is_new and isinstance(commit.body, bytes):
-                self._bodies.foresee_head(self.turn.later("chain_of_head", key))
+                self._bodies.foresee_head(self.transaction.later("chain_of_head", key))
             elif self.full is not None:
                 self._bodies.foresee_group(self.full, below=isinstance(commit.body, bytes))
-            found = self.turn.one("scope_to_commit", {**key, "id": commit.id})
-            if found is None:
+            if commit.id is not None:
+                self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
+            found = self.transaction.one("scope_to_commit", key)
+            scope = None if found is None else ScopeRow(*found)
+            if scope is None:
                 break
-            if locked.fetchone() == found[:1] and (not self._wide or _is_same(family, found)):
+            is_same = not self._wide or (family is not None and family.pk == scope.pk)
+            if locked.fetchone() == (scope.pk,) and is_same:
                 break
-        scope = None
-        if found is not None:
-            self._existing = found[_EXISTING:]
-            scope = _scope_of(found[:_TOP], found[_TOP:_EXISTING])
         self._will_mark(commit.scope, scope)
         self.changed = commit.scope.session_id
         return scope
@@ -171,83 +162,102 @@ class PostgresTables(Tables):
         """Take the mark of a commit, which is its nonce."""
         self._mark = bytes.fromhex(commit.stamp.nonce)
 
-    def _will_mark(self, key: ScopeKey, scope: Scope | None) -> None:
+    def _will_mark(self, key: ScopeKey, scope: ScopeRow | None) -> None:
         if isinstance(self.doubt, Marked) and self.doubt.key == key and self.doubt.is_in(scope):
             raise Landed  # while this one waited for it
         self._session_id = key.session_id
         self.found = scope
         self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps or None)
 
-    def mark_scope(self, scope: Scope | None) -> None:
+    def mark_scope(self, scope: ScopeRow | None) -> None:
         """Leave a mark in a scope, by which this change of it is found again."""
         if scope is not None:
-            self.turn.do("mark_scope", (self._mark, scope.pk))
+            self.transaction.do("mark_scope", (self._mark, scope.pk))
 
-    def stamped(self, scope: Scope) -> bytes:
+    def stamped(self, scope: ScopeRow) -> bytes:
         """Return the marks of a scope after this change."""
         return (self._mark + scope.stamps)[:STAMPS_BYTES]
 
-    def kin_to_change(self, scope: Scope) -> None:
+    def kin_to_change(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope; begin again if they still could."""
         if scope.family is not None and not self._wide:
             raise Wider
 
-    def make_kin(self, scope: Scope, origin: Scope) -> Scope:
+    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Put a scope into the family of another, whose lock is held."""
         family = origin.pk if origin.family is None else origin.family
         values = {"family": family, "pk": scope.pk, "origin": origin.pk}
-        self.turn.do("make_family", values)
+        self.transaction.do("make_family", values)
         return scope._replace(family=family)
 
-    def add_scope(self, key: ScopeKey) -> Scope:
-        """Create a scope, and its session if that is missing."""
-        self.turn.do("add_session", key._asdict())
-        found = self.turn.one("add_scope", key._asdict())
+    def add_scope(self, key: ScopeKey) -> ScopeRow:
+        self.transaction.do("add_session", key._asdict())
+        found = self.transaction.one("add_scope", key._asdict())
         if found is None:
             raise Again  # the session that was there is being deleted
-        pk, self._now = found
-        self._lease = None
-        return Scope(pk, None, None, 1, "", None)
+        pk, now = found
+        return ScopeRow(pk, now=now)
 
-    def move_scope(self, scope: Scope) -> None:
-        """Store the head, tip, next place, floor and chain of a scope, and who was here."""
+    def move_scope(
+        self,
+        scope: ScopeRow,
+        *,
+        head_seq: int | None,
+        tip_seq: int | None,
+        next_seq: int,
+        floor: str,
+        codec: bytes | None,
+    ) -> None:
         stamps = self.stamped(scope)
-        self.turn.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
-        if self.added:
-            # Large or not, what this writer stored itself is not looked at again.
-            top = (self.added[0], None, 0, None, 0)
-            shown = self.added if scope.head_seq == self.added[0] else scope.shown
-            self.moved = scope._replace(stamps=stamps, shown=shown, top=top)
+        values = (head_seq, tip_seq, next_seq, floor, codec, stamps, scope.pk)
+        self.transaction.do("move_scope", values)
+        if self.added is None:
+            return
+        row = self.added.row
+        moved = scope._replace(
+            head_seq=head_seq,
+            tip_seq=tip_seq,
+            next_seq=next_seq,
+            floor=floor,
+            codec=codec,
+            stamps=stamps,
+            # Large or not, the body that this writer stored itself is not read again.
+            top_seq=row.seq,
+            top_base=None,
+            top_encoding=0,
+            top_body=None,
+            top_checksum=0,
+        )
+        self.moved = moved.showing(row, self.added.checksum) if head_seq == row.seq else moved
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
-        """Remove scopes with all they hold; return the number of snapshots."""
         self.evidence = Removed(self._session_id, tuple(pks))
         return super().remove_scopes(pks)
 
     def session_to_remove(self, session_id: str) -> list[int]:
-        """Return the keys of a session's scopes, all locked; nobody can add one."""
+        """Return the keys of a session's scopes, all locked; no other writer can add one."""
         self._session_id = self.changed = session_id
-        self.turn.do("lock_session", (session_id,))
+        self.transaction.do("lock_session", (session_id,))
         return super().session_to_remove(session_id)
 
     def remove_empty_session(self, session_id: str) -> None:
-        """Remove a session that has no scope, unless somebody is about to add one.
+        """Remove a session that has no scope, unless another writer is about to add one.
 
         Two who delete its last scopes at the same moment may both leave it, empty and unlisted.
         """
         # Not waited for: who deletes a session locks it first and its scopes after it.
-        if self.turn.one("lock_session_if_free", (session_id,)) is not None:
+        if self.transaction.one("lock_session_if_free", (session_id,)) is not None:
             super().remove_empty_session(session_id)
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's, under the locks of all that build on it."""
-        found = self.turn.one("unlisted", {"after": after})
+        found = self.transaction.one("unlisted", {"after": after})
         if found is None:
             return None
         held: list[int] = []
         while True:
-            above = [pk for (pk,) in self.turn.all("scopes_above", (found[0],))]
-            locked = [pk for (pk,) in self.turn.all("lock_scopes", {"pks": above})]
+            above = [pk for (pk,) in self.transaction.all("scopes_above", (found[0],))]
+            locked = [pk for (pk,) in self.transaction.all("lock_scopes", {"pks": above})]
             if locked == held:
                 break
             held = locked
@@ -255,58 +265,38 @@ class PostgresTables(Tables):
         return super().drop_unlisted(after) if self._is_still(found[0], after) else int(found[0])
 
     def _is_still(self, seq: int, after: int) -> bool:
-        now = self.turn.one("unlisted", {"after": after})
+        now = self.transaction.one("unlisted", {"after": after})
         return now is not None and bool(now[0] == seq)
 
-    def now(self, stamp: Stamp) -> int:
-        """Return the time by which leases end: that of the server, when the scope was read."""
-        return self._now
-
-    def lease(self, scope: Scope) -> LeaseRow | None:
-        """Return the lease of the scope that was read last."""
-        return self._lease
-
-    def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
-        """Let a scope carry a lease, or none; who remembers another one has to look again."""
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
+        """Let a scope carry a lease, or none; processes that know another one read it again."""
         super().put_lease(scope, lease)
         self.mark_scope(scope)
         self.evidence = Repeatable()
 
     # Notes
 
-    def put_note(self, scope: Scope, row: NoteRow) -> None:
-        """Add or replace a note."""
+    def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         super().put_note(scope, row)
         self.mark_scope(scope)
 
-    def remove_note(self, scope: Scope, on: str, name: str) -> int:
-        """Remove a note; return how many there were."""
+    def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
         self.mark_scope(scope)
         return super().remove_note(scope, on, name)
 
     # Snapshots
 
-    def next_place(self, scope: Scope | None, stamp: Stamp) -> tuple[int, int]:
-        """Return the place of a new snapshot, which is a time, and that time."""
+    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
+        """Return the seq of a new snapshot, which is a time, and that time."""
         last = 0 if scope is None else scope.next_seq - 1
-        # Another scope may have taken the very place; the next attempt asks for another one.
+        # Another scope may have taken the same seq; the next attempt takes another one.
         seq = ids.place(stamp.now, last, stamp.bits + self._attempt)
         return seq, ids.place_us(seq)
 
     def mark_place(self) -> None:
-        """Nothing: no place comes back, being a time."""
+        """Nothing: a seq is a time, so that none is given twice."""
 
-    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
-        """Return what stands under the id of a commit, which was read with its scope."""
-        if not self._existing or self._existing[0] is None:
-            return None
-        return verified(self._existing, scope.pk)
-
-
-def _is_same(scope: Scope | None, found: Sequence[Any]) -> bool:
-    return scope is not None and bool(scope.pk == found[0])
-
-
-def _scope_of(found: Sequence[Any], top: Sequence[Any]) -> Scope:
-    top = () if not top or top[0] is None else top
-    return Scope._make((*found[:7], found[_SHOWN:], None, top, *found[7:_SHOWN]))
+    def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
+        """Return the snapshot that has the id of a commit already; it was read with the scope."""
+        found = None if self._existing is None else self._existing.fetchone()
+        return None if found is None else verified(ListedSnapshot._make(found))

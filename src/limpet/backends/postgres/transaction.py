@@ -1,7 +1,7 @@
 """One transaction on a PostgreSQL connection, by the names of statements.
 
-What need not be answered waits until something is asked or the transaction ends, and is then sent
-together with it in one go: to look and to write are two round trips, however much is written.
+A statement whose answer is not needed waits for the next query or the end of the transaction, and
+is sent along in one pipeline: to read and to write are two round trips, however much is written.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,8 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 from psycopg.abc import QueryNoTemplate
 
-from limpet.backends.sql.statements import in_schema
-from limpet.backends.sql.transaction import load_statements
+from limpet.backends.sql.statements import in_schema, load_statements
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
@@ -33,8 +32,8 @@ def statements_of(schema: str, *, tells: bool = True) -> Mapping[str, bytes]:
     return {name: in_schema(text, schema).encode() for name, text in found.items()}
 
 
-class PostgresTurn:
-    """What `_relational.turn.Turn` asks for. Without `begin`, each statement stands alone."""
+class PostgresTransaction:
+    """Implements `sql.transaction.Transaction`. Without `begin` each statement commits alone."""
 
     def __init__(
         self,
@@ -45,7 +44,8 @@ class PostgresTurn:
         self._conn = conn
         self._statements = statements
         self._waiting: list[tuple[Cursor, QueryNoTemplate, Any]] = []
-        self._waiting += [(conn.cursor(), text, None) for text in begin]
+        for text in begin:
+            self._waiting.append((conn.cursor(), text, None))
         self.committing = False
 
     def _ask(self, name: str, values: Any) -> Cursor:
@@ -59,7 +59,7 @@ class PostgresTurn:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Send what is said inside in one go, and raise the first error that comes back."""
+        """Send the statements of the block in one pipeline, and raise the first error."""
         first: psycopg.Error | None = None
         try:
             with self._conn.pipeline():
@@ -85,11 +85,9 @@ class PostgresTurn:
             self._conn.execute(b"COMMIT")
 
     def one(self, name: str, values: Any = ()) -> Any:
-        """Return the first row of a statement, or None."""
         return self._ask(name, _plain(values)).fetchone()
 
     def all(self, name: str, values: Any = ()) -> list[Any]:
-        """Return all rows of a statement that has few."""
         return self._ask(name, _plain(values)).fetchall()
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
@@ -102,7 +100,6 @@ class PostgresTurn:
             yield from cursor.execute(self._statements[name], _plain(values))
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
-        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
         asked = limit
         while True:
             rows = self.all(name, {**values, "limit": asked})
@@ -112,26 +109,23 @@ class PostgresTurn:
             asked *= 2  # some were damaged, which is rare enough to begin again
 
     def do(self, name: str, values: Any = ()) -> None:
-        """Write, together with what is asked next."""
+        """Write, together with the next query."""
         self.later(name, values)
 
     def later(self, name: str, values: Any = ()) -> Cursor:
-        """Say something together with what is asked next; its answer can be read after that."""
+        """Run a statement together with the next query; its answer can be read after that."""
         cursor = self._conn.cursor(binary=True)
         self._waiting.append((cursor, self._statements[name], _plain(values)))
         return cursor
 
     def do_many(self, name: str, rows: Iterable[Any]) -> None:
-        """Write the same with each of several rows of values."""
         for row in rows:
             self.later(name, row)
 
     def count(self, name: str, values: Any = ()) -> int:
-        """Write, and return how many rows were touched."""
         return self._ask(name, _plain(values)).rowcount
 
     def many(self, keys: Iterable[int]) -> Any:
-        """Return several keys as one value: an array."""
         return list(keys)
 
 

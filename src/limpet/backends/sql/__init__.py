@@ -1,4 +1,4 @@
 """What the engines over SQL share: the verbs over tables of the same names.
 
-An engine brings its statements (`sql/`) and a `Turn` that runs them inside one transaction.
+An engine brings its statements (`sql/`) and a `Transaction` that runs them inside one transaction.
 """

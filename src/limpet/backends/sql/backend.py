@@ -4,7 +4,7 @@ An engine says how a transaction is run, and what checking and giving space back
 docstring of `protocol.Backend` is a promise that holds here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -12,9 +12,16 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of
-from limpet.backends.sql.commit import Known, Ready, cache_cost, carry_out
-from limpet.backends.sql.leases import Leases
-from limpet.backends.sql.tables import Tables, is_text, rest_of, verified, verified_note
+from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, carry_out
+from limpet.backends.sql.leases import SqlLeases
+from limpet.backends.sql.tables import (
+    ListedSnapshot,
+    NoteColumns,
+    Tables,
+    is_text,
+    verified,
+    verified_note,
+)
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.delta import diff
@@ -39,12 +46,12 @@ from limpet.protocol import Commit, Found, NoteWrite, Query
 T = TypeVar("T")
 
 
-class RelationalBackend(Leases):
-    """An engine over tables, without its transactions."""
+class SqlBackend(SqlLeases):
+    """A backend over tables. An engine adds how it runs transactions."""
 
     def __init__(self, cache_bytes_max: int) -> None:
         # The last encoded state of each scope, so that the next one can be compared with it.
-        self._cache: Recent[ScopeKey, Known] = Recent(cache_bytes_max, cache_cost)
+        self._cache: Recent[ScopeKey, LastBody] = Recent(cache_bytes_max, cache_cost)
 
     def _give_back(self) -> int:
         """Give unused space back to the operating system; return the bytes."""
@@ -53,20 +60,20 @@ class RelationalBackend(Leases):
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        ready = self._prepare(commit)
-        row, body = self._write(lambda tables: carry_out(tables, commit, ready))
+        prepared = self._prepare(commit)
+        row, body = self._write(partial(carry_out, commit=commit, prepared=prepared))
         if body is not None:
-            self._cache.put(commit.scope, Known(row.nonce, body))
+            self._cache.put(commit.scope, LastBody(row.nonce, body))
         return info_of(commit.scope, row)
 
-    def _prepare(self, commit: Commit) -> Ready | None:
-        """Compare with the last state that is known here, before the turn is taken."""
+    def _prepare(self, commit: Commit) -> PreparedDelta | None:
+        """Compare with the last state that this process knows, before the transaction begins."""
         known = self._cache.get(commit.scope)
         if known is None or not isinstance(commit.body, bytes):
             return None
-        # A state that is changed in place is compared only if it turns out to be another one.
+        # A state that is replaced is compared only if it differs.
         step = None if commit.replaces is not None else diff(known.body, commit.body)
-        return Ready(known, step)
+        return PreparedDelta(known, step)
 
     # Reading
 
@@ -79,12 +86,12 @@ class RelationalBackend(Leases):
                 return []
             head[:] = [found.head_seq]
             rows = [row for each in ids if (row := tables.named(found, each)) is not None]
-            return list(zip(rows, tables.bodies(rows), strict=True))
+            return list(zip(rows, tables.states(rows), strict=True))
 
         found = self._read(read)
         for row, body in found:
-            if [row.seq] == head:  # who resumes or updates goes on from here
-                self._cache.put(scope, Known(row.nonce, body))
+            if [row.seq] == head:  # the next save probably builds on it
+                self._cache.put(scope, LastBody(row.nonce, body))
         return [(info_of(scope, row), body) for row, body in found]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
@@ -105,17 +112,21 @@ class RelationalBackend(Leases):
             found = tables.scope(scope)
             if found is None:
                 return []
-            return tables.turn.page("list_ids", {"pk": found.pk, "after": after}, _name, limit)
+            return tables.transaction.page(
+                "list_ids", {"pk": found.pk, "after": after}, _name, limit
+            )
 
         return self._look(read)
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         values = {"low": id_prefix, "high": prefix_end(id_prefix)}
-        return self._look(lambda tables: tables.turn.page("find_refs", values, _ref, limit))
+        return self._look(lambda tables: tables.transaction.page("find_refs", values, _ref, limit))
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
-        return self._look(lambda tables: tables.turn.page("list_sessions", values, _name, limit))
+        return self._look(
+            lambda tables: tables.transaction.page("list_sessions", values, _name, limit)
+        )
 
     def list_scopes(
         self,
@@ -141,7 +152,7 @@ class RelationalBackend(Leases):
             "after_scope": start.scope_id,
         }
         return self._look(
-            lambda tables: tables.turn.page("list_scopes", values, _scope_info, limit)
+            lambda tables: tables.transaction.page("list_scopes", values, _scope_info, limit)
         )
 
     # Deleting
@@ -162,14 +173,14 @@ class RelationalBackend(Leases):
             tables.mark_place()
             dead: dict[int, int] = {}
             for each in ids:
-                gone = tables.seq_and_size(found, each)
-                if gone is not None and gone[0] == found.head_seq and spare_head:
+                seq, size = tables.seq_and_size(found, each) or (None, 0)
+                if seq is not None and seq == found.head_seq and spare_head:
                     continue
                 tables.remove_notes_on(found, each)
-                if gone is not None:
-                    tables.remove(found, gone[0])
-                    tables.uncover(found, gone[0])
-                    dead[gone[0]] = gone[1]
+                if seq is not None:
+                    tables.remove(found, seq)
+                    tables.uncover(found, seq)
+                    dead[seq] = size
             if dead:
                 tables.remove_bodies(found, dead)
             return Pruned(len(dead), sum(dead.values()))
@@ -211,12 +222,12 @@ class RelationalBackend(Leases):
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:
             asked = {"session_id": session_id}
-            ((sessions, scopes),) = tables.turn.all("count_everything", asked)
+            ((sessions, scopes),) = tables.transaction.all("count_everything", asked)
             snapshots = logical = stored = 0
             if session_id is None:
-                ((stored,),) = tables.turn.all("stored_bytes", ())
+                ((stored,),) = tables.transaction.all("stored_bytes", ())
             largest: list[tuple[str, int]] = []
-            for name, count, size, length in tables.turn.each("sizes_by_session", asked):
+            for name, count, size, length in tables.transaction.each("sizes_by_session", asked):
                 snapshots, logical = snapshots + count, logical + size
                 stored += 0 if session_id is None else length or 0
                 if session_id is None and len(largest) < limit and is_text(name):
@@ -226,11 +237,11 @@ class RelationalBackend(Leases):
         return self._read(read)
 
     def compact(self) -> int:
-        # One at a time, since others wait meanwhile, and none that comes up on the way.
+        # One at a time, since other writers wait meanwhile, and none that is added on the way.
         last, _ = self._read(Tables.newest_place)
-        place: int | None = 0
-        while place is not None and place < last:
-            place = self._write(_dropping(place))
+        after: int | None = 0
+        while after is not None and after < last:
+            after = self._write(partial(Tables.drop_unlisted, after=after))
         return self._give_back()
 
     # Notes
@@ -255,8 +266,7 @@ class RelationalBackend(Leases):
             behind = after
             for each in on:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
-                take = partial(good_note, owner.pk)
-                page += tables.turn.page("list_notes", at, take, limit - len(page))
+                page += tables.transaction.page("list_notes", at, good_note, limit - len(page))
                 if len(page) >= limit:
                     break
                 behind = ""
@@ -269,7 +279,9 @@ class RelationalBackend(Leases):
             owner = tables.scope(scope)
             if owner is None:
                 return []
-            return tables.turn.page("list_noted", {"pk": owner.pk, "after": after}, _name, limit)
+            return tables.transaction.page(
+                "list_noted", {"pk": owner.pk, "after": after}, _name, limit
+            )
 
         return self._look(read)
 
@@ -321,19 +333,19 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     else:
         name = "history_of_sessions"
 
-    def take(found: Any) -> SnapshotInfo | None:
-        pk, *names = rest_of(found)
-        if not is_text(*names):
+    def take(columns: Any) -> SnapshotInfo | None:
+        found = ListedSnapshot._make(columns)
+        if found.scope is None:
             return None
         try:
-            info = info_of(ScopeKey(*names), verified(found, pk))
+            info = info_of(found.scope, verified(found))
         except Corrupt:
             return None  # left out of a listing; asking for it by id raises
         # The table of labels is an index: the snapshot itself is the authority.
         matches = all(info.labels.get(name) == value for name, value in query.labels)
         return info if matches else None
 
-    return tables.turn.page(name, values, take, limit)
+    return tables.transaction.page(name, values, take, limit)
 
 
 def _name(found: Any) -> str | None:
@@ -346,25 +358,20 @@ def _ref(found: Any) -> SnapshotRef | None:
     return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
 
 
-def good_note(pk: int, found: Any) -> Note | None:
-    """Return the note that a result holds, unless it is damaged."""
+def good_note(columns: Any) -> Note | None:
+    """Return a note, or None if it is damaged."""
     try:
-        return note_of(verified_note(found, pk))
+        return note_of(verified_note(NoteColumns._make(columns)))
     except Corrupt:
         return None  # left out of a listing; asking for it by name raises
 
 
-def _scope_info(found: Any) -> ScopeInfo | None:
-    pk, *names = rest_of(found)
-    if not is_text(*names):
+def _scope_info(columns: Any) -> ScopeInfo | None:
+    found = ListedSnapshot._make(columns)
+    if found.scope is None:
         return None
-    key = ScopeKey(*names)
     head = None
-    if found[0] is not None:
+    if found.seq is not None:
         with suppress(Corrupt):
-            head = info_of(key, verified(found, pk))
-    return ScopeInfo(key, head)
-
-
-def _dropping(after: int) -> Callable[[Tables], int | None]:
-    return lambda tables: tables.drop_unlisted(after)
+            head = info_of(found.scope, verified(found))
+    return ScopeInfo(found.scope, head)

@@ -1,35 +1,59 @@
-"""The rows of `bodies`, inside one transaction."""
+"""The table `bodies` inside one transaction: encoded states, whole or as deltas on others.
 
-from collections.abc import Iterable
+The rules are in `core/deltas/chain_state.py`. A body that another one builds on is never removed or
+changed before that one has been rewritten (`rebase.py`).
+"""
 
-from limpet.backends.sql.transaction import Turn
-from limpet.core.deltas.chain import BodyRow
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from limpet.backends.sql.rebase import rewritten, shortest
+from limpet.backends.sql.transaction import Transaction
+from limpet.core import codec
+from limpet.core.deltas import delta
+from limpet.core.deltas.chain import BodyRow, Chains, body_row, check_row, payload_of, read_chain
+from limpet.core.deltas.chain_state import LINK_BYTES, SMALL_BYTES, ChainState, chain_state_of
+from limpet.core.deltas.delta import Delta
+from limpet.core.deltas.splices import BASE, Inverse, Splices, flatten
+from limpet.errors import Corrupt
+from limpet.protocol import AppendOffsets
+
+_SEALED_PIECES_MAX = 4096  # of a whole group; with more there is little to gain
+_ENDLESS = 2**62  # the size of a base that is not known
+
+
+class NewBody(NamedTuple):
+    """A body to be stored: its key, the nonce of its write, its size, and where its lists end.
+
+    `body` is None after an append to a state that was not read.
+    """
+
+    seq: int
+    nonce: str
+    size: int
+    body: bytes | None
+    append_offsets: AppendOffsets | None
 
 
 class Bodies:
-    """What `rebase.BodyTable` asks for."""
+    """The table `bodies` inside one transaction."""
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    # Rows
 
     def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
         """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
-        return in_order(seq, self._turn.all("bodies.chain", {"seq": seq, "until": until}))
+        return in_order(seq, self._transaction.all("bodies.chain", {"seq": seq, "until": until}))
 
     def row(self, seq: int) -> BodyRow | None:
-        """Return one row."""
-        found = self._turn.one("bodies.row", (seq,))
+        found = self._transaction.one("bodies.row", (seq,))
         return None if found is None else BodyRow._make(found)
 
-    def glance(self, seq: int) -> tuple[int, int | None, int, bytes | None, int] | None:
-        """Return one row, its body only if that is not large."""
-        found: tuple[int, int | None, int, bytes | None, int] | None
-        found = self._turn.one("bodies.glance", (seq,))
-        return found
-
     def links(self, seq: int) -> list[int]:
-        """Return the keys of a chain."""
-        bases = dict(self._turn.all("bodies.links", (seq,)))
+        bases = dict(self._transaction.all("bodies.links", (seq,)))
         ordered: list[int] = []
         at: int | None = seq
         while at is not None and at in bases:
@@ -39,27 +63,371 @@ class Bodies:
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         """Return (seq, base, encoding) of all rows that build directly on one of these."""
-        return self._turn.all("bodies.dependents", (self._turn.many(seqs),))
+        return self._transaction.all("bodies.dependents", (self._transaction.many(seqs),))
 
     def bases(self, seqs: Iterable[int]) -> set[int]:
         """Return all that one of these builds on directly."""
-        return {base for (base,) in self._turn.all("bodies.bases", (self._turn.many(seqs),))}
+        return {
+            base
+            for (base,) in self._transaction.all("bodies.bases", (self._transaction.many(seqs),))
+        }
 
     def listed(self, seqs: Iterable[int]) -> set[int]:
         """Return those that are the state of a snapshot."""
-        return {seq for (seq,) in self._turn.all("bodies.listed", (self._turn.many(seqs),))}
+        return {
+            seq
+            for (seq,) in self._transaction.all("bodies.listed", (self._transaction.many(seqs),))
+        }
 
     def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
         """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
-        return self._turn.all("bodies.unused", (self._turn.many(seqs),))
+        return self._transaction.all("bodies.unused", (self._transaction.many(seqs),))
 
-    def add(self, rows: Iterable[BodyRow]) -> None:
-        """Insert rows."""
-        self._turn.do_many("bodies.add", rows)
+    def insert_rows(self, rows: Iterable[BodyRow]) -> None:
+        self._transaction.do_many("bodies.add", rows)
 
-    def remove(self, seqs: Iterable[int]) -> None:
-        """Remove rows."""
-        self._turn.do("bodies.remove", (self._turn.many(seqs),))
+    def delete_rows(self, seqs: Iterable[int]) -> None:
+        self._transaction.do("bodies.remove", (self._transaction.many(seqs),))
+
+    # Reading
+
+    def read(self, seq: int) -> bytes:
+        return self._read(seq)[0]
+
+    def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
+        """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""
+        chains = Chains()
+        for seq in seqs:
+            row = self.row(seq)
+            if row is not None and (row.base is None or row.base in chains):
+                yield chains.read([row])
+            else:
+                yield chains.read(self._rows(seq))
+
+    def _rows(self, seq: int) -> list[BodyRow]:
+        rows = self.chain(seq)
+        if not rows:
+            raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
+        return rows
+
+    def _read(self, seq: int) -> tuple[bytes, list[tuple[int, int]]]:
+        return read_chain(self._rows(seq))
+
+    def resume(self, seq: int, nonce: str) -> tuple[ChainState, bytes] | None:
+        """Return a chain that begins at a body, and the body; None if it cannot be built on."""
+        try:
+            body, sizes = self._read(seq)
+        except Corrupt:
+            return None  # reading it raises; a new state must not fail for it
+        chain = chain_state_of(seq, nonce, len(body), sizes, None)
+        return None if chain.is_too_long_to_begin() else (chain, body)
+
+    # Writing
+
+    def write(
+        self, chain: ChainState | None, new: NewBody, step: Delta | None, top: BodyRow | None = None
+    ) -> ChainState:
+        """Store a body behind a chain, as the step from its last body; return the new chain.
+
+        `top` is a row that was read already, mostly that of the last body; its body is None if it
+        is large.
+        """
+        if chain is None or step is None:
+            return self._whole(chain, new, step)
+        try:
+            self._small(chain.seq, top)
+        except Corrupt:
+            if new.body is None:
+                raise
+            return self._whole(None, new, None)
+        if new.body is not None and delta.is_poor(step):
+            return self._whole(chain, new, step)
+        payload = delta.dump(step)
+        squeezed = codec.squeeze(payload, codec.DELTA)
+        stored = len(squeezed[1])
+        if new.body is not None and (
+            new.size <= SMALL_BYTES or stored > chain.estimate(new.size) // 2
+        ):
+            whole = codec.squeeze(new.body)
+            if len(whole[1]) <= stored:
+                return self._whole(chain, new, step, whole)
+        if chain.is_full(len(payload)):
+            return self._pack(chain, new, step)
+        self._transaction.do("bodies.add", body_row(new.seq, chain.seq, squeezed))
+        return chain.after_delta(new.seq, new.nonce, new.size, len(payload), new.append_offsets)
+
+    def _whole(
+        self,
+        chain: ChainState | None,
+        new: NewBody,
+        step: Delta | None,
+        squeezed: tuple[int, bytes] | None = None,
+    ) -> ChainState:
+        body = new.body
+        if body is None:
+            if chain is None or step is None:
+                raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
+            body = delta.apply(self.read(chain.seq), step)
+        squeezed = codec.squeeze(body) if squeezed is None else squeezed
+        self.insert_rows([body_row(new.seq, None, squeezed)])
+        if chain is not None and chain.rows:  # its group ends here, without a pack
+            with suppress(Corrupt):
+                group = self._group(chain)
+                self._thin(chain, group, self._needed([row for row, _ in group]))
+            self.release([chain.anchor])
+        return chain_state_of(
+            new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.append_offsets
+        )
+
+    def _pack(self, chain: ChainState, new: NewBody, step: Delta) -> ChainState:
+        """Close a group: store one delta against its anchor, and rewrite its members."""
+        try:
+            group = self._group(chain)
+            if new.body is not None:  # to append must not cost what the state does
+                self._check_below(chain.anchor)
+        except Corrupt:
+            return self._whole(chain, new, step)
+        steps = [member for _, member in group] + [step]
+        texts, sources = _texts(steps)
+        payload = delta.dump(flatten(texts[-1], sources))
+        squeezed = codec.squeeze(payload, codec.DELTA, pack=True)
+        if chain.is_long(new.size, len(squeezed[1]) + LINK_BYTES):
+            return self._whole(chain, new, step)
+        # Before the pack, so that it takes the pages that this frees.
+        members = [row for row, _ in group]
+        needed = self._needed(members)
+        sealed = self._sealed(members, needed, texts, sources, new.seq)
+        if sealed is None:
+            self._thin(chain, group, needed)
+        else:
+            self.delete_rows(row.seq for row in members)
+            self.insert_rows(sealed)
+        self.insert_rows([body_row(new.seq, chain.anchor, squeezed)])
+        return chain.after_pack(
+            new.seq, new.nonce, new.size, (len(squeezed[1]), len(payload)), new.append_offsets
+        )
+
+    def _group(self, chain: ChainState) -> list[tuple[BodyRow, Delta]]:
+        """Return the members of a group and what each changes, the oldest first."""
+        if not chain.rows:
+            return []
+        rows = self.chain(chain.seq, until=chain.anchor)[::-1]
+        whole = len(rows) == chain.rows and rows[0].base == chain.anchor
+        if not whole or any(row.form != codec.DELTA for row in rows):
+            raise Corrupt(f"a group of deltas is not whole. seq=`{chain.seq}`")
+        return [(row, delta.parse(payload_of(row))) for row in rows]
+
+    def _check_below(self, anchor: int) -> None:
+        """Raise Corrupt if what a pack would build on is damaged: no loss goes beyond a group."""
+        rows = self.chain(anchor)
+        if not rows or rows[-1].form != codec.WHOLE:
+            raise Corrupt(f"what a group builds on is missing. seq=`{anchor}`")
+        for row in rows:
+            check_row(row)
+
+    def _needed(self, members: list[BodyRow]) -> set[int]:
+        """Return the members of a group that are a snapshot's, or that something outside builds on.
+
+        The others are drafts that were replaced, and go when the group is closed.
+        """
+        seqs = {row.seq for row in members}
+        above = self.dependents(seqs)
+        return self.listed(seqs) | {base for seq, base, _ in above if seq not in seqs}
+
+    def _sealed(
+        self,
+        members: list[BodyRow],
+        needed: set[int],
+        texts: list[Splices],
+        sources: list[bytes],
+        pack: int,
+    ) -> list[BodyRow] | None:
+        """Return the members of a group written against its pack, or None if that gains little."""
+        if sum(len(each.ends) for each in texts) > _SEALED_PIECES_MAX:
+            return None
+        inverse = Inverse(texts[-1], sources)
+        sealed = [
+            body_row(row.seq, pack, codec.squeeze(delta.dump(inverse.delta_of(text)), codec.SEALED))
+            for row, text in zip(members, texts, strict=False)
+            if row.seq in needed
+        ]
+        # All or none, since each may build on the one before. Rows are removed and inserted, never
+        # updated: a shorter UPDATE does not give pages back.
+        return sealed if 3 * _bytes(sealed) <= 2 * _bytes(members) else None
+
+    def _thin(
+        self, chain: ChainState, group: list[tuple[BodyRow, Delta]], needed: set[int]
+    ) -> None:
+        """Remove the members of a group that are not needed; the next builds on what they did."""
+        rows: list[BodyRow] = []
+        base, steps = chain.anchor, []
+        for row, step in group:
+            steps.append(step)
+            if row.seq in needed:
+                if len(steps) > 1:
+                    payload = delta.dump(_composed(steps))
+                    rows.append(body_row(row.seq, base, codec.squeeze(payload, codec.DELTA)))
+                base, steps = row.seq, []
+        gone = {row.seq for row, _ in group} - needed
+        self.delete_rows([*gone, *(row.seq for row in rows)])
+        self.insert_rows(rows)
+
+    def copy(self, source: int, source_chain: ChainState | None, new: NewBody) -> ChainState | None:
+        """Store a body that is that of another snapshot of the session, without reading it."""
+        payload = delta.dump(Delta([0, new.size, 0], b""))
+        base = self._origin(source, payload)
+        self.insert_rows([body_row(new.seq, base, codec.squeeze(payload, codec.DELTA))])
+        if source_chain is None or source_chain.seq != source:
+            return None
+        below = source_chain
+        chain = ChainState(
+            seq=new.seq,
+            nonce=new.nonce,
+            size=new.size,
+            anchor=new.seq,
+            rows=0,
+            pending=0,
+            links=below.links + below.rows + 1,
+            stored=below.stored + below.pending,
+            raw=below.raw + below.pending,
+            append_offsets=below.append_offsets,
+        )
+        # Forks of forks make long chains; without a chain the next save measures them.
+        return None if chain.is_too_long_to_begin() else chain
+
+    def _origin(self, source: int, payload: bytes) -> int:
+        """Return the body to build a copy on: for a mere copy, that which it is a copy of."""
+        row = self._small(source)
+        if row is None or row.base is None or row.encoding != codec.DELTA:
+            return source
+        return row.base if payload_of(row) == payload else source
+
+    def _small(self, seq: int, top: BodyRow | None = None) -> BodyRow | None:
+        """Return a row to build on, None if it is large; raise Corrupt if it is damaged."""
+        if top is None or top.seq != seq:
+            found = self._transaction.one("bodies.glance", (seq,))
+            if found is None:
+                raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
+            top = BodyRow._make(found)
+        if top.body is None:
+            return None
+        check_row(top)
+        return top
+
+    # Changing and removing
+
+    def replace(
+        self, chain: ChainState | None, old: bytes | None, new: NewBody, body: bytes
+    ) -> tuple[ChainState | None, bool]:
+        """Store another state in the place of a body; nothing that builds on it changes.
+
+        Return the chain of its scope, and whether the chains of its session have lost their ground.
+        """
+        is_last = chain is not None and chain.seq == new.seq
+        composed = None
+        if old is not None and not self.dependents([new.seq]):
+            composed = self._followed(new.seq, delta.diff(old, body))
+        if composed is None:
+            lost = self._replace_base(new.seq, body)
+            return (None if is_last or lost else chain), lost
+        base, payload = composed
+        row = shortest(new.seq, body, [(base, payload)])
+        self.delete_rows([new.seq])
+        self.insert_rows([row])
+        if row.base is None:
+            self.release([base])
+        if chain is None or not is_last:
+            return chain, False
+        if row.base is None:
+            sizes = [(len(row.body), new.size)]
+            return chain_state_of(new.seq, new.nonce, new.size, sizes, new.append_offsets), False
+        pending = chain.pending + (len(payload) if chain.rows else 0)
+        changed = chain._replace(
+            nonce=new.nonce, size=new.size, append_offsets=new.append_offsets, pending=pending
+        )
+        return changed, False
+
+    def _followed(self, seq: int, step: Delta) -> tuple[int, bytes] | None:
+        """Return the base of a delta, and as a payload the delta followed by another step."""
+        row = self.row(seq)
+        if row is None or row.base is None or row.form != codec.DELTA:
+            return None
+        try:
+            return row.base, delta.dump(_composed([delta.parse(payload_of(row)), step]))
+        except Corrupt:
+            return None
+
+    def _replace_base(self, seq: int, body: bytes) -> bool:
+        """Store another state in the place of a body that others may build on."""
+        links = self.links(seq)
+        dead = self._with_unlisted({seq})
+        survivors = rewritten(self, dead, self.read)
+        if survivors.lost:
+            # They would be read against the new state, and be wrong instead of unreadable.
+            raise Corrupt(f"states that build on this one cannot be read. seq=`{seq}`")
+        steps: list[tuple[int | None, bytes]] = []
+        for each in links[1:2] + [row.seq for row in survivors.rows[:1]]:
+            with suppress(Corrupt):
+                steps.append((each, delta.dump(delta.diff(self.read(each), body))))
+        row = shortest(seq, body, steps)
+        below = self.bases(dead) - dead
+        self.delete_rows([*dead, *(each.seq for each in survivors.rows)])
+        self.insert_rows([row, *survivors.rows])
+        self.release(below)
+        return bool(survivors.rows)
+
+    def _with_unlisted(self, seqs: Iterable[int]) -> set[int]:
+        """Return bodies and what builds on them that is no snapshot's, which goes with them."""
+        dead = set(seqs)
+        while True:
+            above = {seq for seq, _, _ in self.dependents(dead)} - dead
+            unlisted = above - self.listed(above)
+            if not unlisted:
+                return dead
+            dead |= unlisted
+
+    def remove(self, seqs: Iterable[int], *, spare: bool = False) -> bool:
+        """Remove bodies; what builds on them is rewritten first.
+
+        Return whether chains of the session have lost their ground. What cannot be read cannot be
+        rewritten, and loses its base; with `spare` nothing is removed then.
+        """
+        dead = self._with_unlisted(seqs)
+        survivors = rewritten(self, dead, self.read)
+        if spare and survivors.lost:
+            return False
+        below = self.bases(dead) - dead
+        self.delete_rows([*dead, *(row.seq for row in survivors.rows)])
+        self.insert_rows(survivors.rows)
+        self.release(below)
+        return bool(survivors.rows or survivors.lost)
+
+    def release(self, seqs: Iterable[int]) -> None:
+        """Remove those that are no snapshot's and that nothing builds on, and so on downwards."""
+        some = set(seqs)
+        while some:
+            unused = self.unused(some)
+            self.delete_rows([seq for seq, _ in unused])
+            some = {base for _, base in unused if base is not None}
+
+
+def _texts(steps: Sequence[Delta]) -> tuple[list[Splices], list[bytes]]:
+    """Return what each of some steps in a row makes of a base, in pieces, and the sources."""
+    texts: list[Splices] = []
+    text = Splices.whole(BASE, _ENDLESS)
+    for number, step in enumerate(steps, 1):
+        text = text.changed(step.ops, number)
+        texts.append(text)
+    return texts, [b"", *(step.literal for step in steps)]
+
+
+def _composed(steps: Sequence[Delta]) -> Delta:
+    texts, sources = _texts(steps)
+    return flatten(texts[-1], sources)
+
+
+def _bytes(rows: Sequence[BodyRow]) -> int:
+    return sum(len(row.body) for row in rows)
 
 
 def in_order(seq: int, found: Iterable[tuple[int, int | None, int, bytes, int]]) -> list[BodyRow]:

@@ -1,16 +1,16 @@
 """Walking the tables for `check`, a bounded part at a time.
 
-Table after table by integer keys. The order matters to `repair`: what owns is mended before what is
-owned, so that one pass mends all that can be mended.
+Table after table by integer keys. The order matters to `repair`: owners are repaired before what
+they own, so that one pass repairs all that can be repaired.
 """
 
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from limpet.backends.sql.check_rows import Rows
+from limpet.backends.sql.check_rows import RowInspector
 from limpet.backends.sql.repair import DAMAGE
-from limpet.backends.sql.transaction import Turn
+from limpet.backends.sql.transaction import Transaction
 from limpet.core.ids import SEQ_MAX
 from limpet.core.limits import MIB
 from limpet.errors import Corrupt, InvalidInput
@@ -19,100 +19,97 @@ from limpet.model import Finding
 _KEY_MIN = -SEQ_MAX - 1
 _STATES_BYTES_MAX = 64 * MIB  # in one part, which with repair keeps other writers waiting
 
-_WALKS: dict[str, Callable[[Rows, int], Iterator[Finding]]] = {
-    "watermark": Rows.watermark,
-    "owners": Rows.owner,
-    "scopes": Rows.scope,
-    "sessions": Rows.session,
-    "snapshots": Rows.snapshot,
-    "bodies": Rows.body,
-    "labels": Rows.label,
-    "notes": Rows.note,
+_WALKS: dict[str, Callable[[RowInspector, int], Iterator[Finding]]] = {
+    "watermark": RowInspector.watermark,
+    "owners": RowInspector.owner,
+    "scopes": RowInspector.scope,
+    "sessions": RowInspector.session,
+    "snapshots": RowInspector.snapshot,
+    "bodies": RowInspector.body,
+    "labels": RowInspector.label,
+    "notes": RowInspector.note,
 }
 ORDER = list(_WALKS)
 
 
-class Trust(Enum):
+class RowAccess(Enum):
     """What may be done with the rows."""
 
-    MEND = "rows may be mended"
-    LOOK = "rows may be inspected, but nothing may be written"
-    STOP = "rows mean something that this version does not know"
+    REPAIR = "rows may be repaired"
+    READ = "rows may be inspected, but nothing may be written"
+    NONE = "rows mean something that this version does not know"
 
 
-class Place(NamedTuple):
-    """Where to go on: with which key of which walk, and whether rows may be mended."""
+class CheckPosition(NamedTuple):
+    """Where to go on: with which key of which walk, and whether rows may be repaired."""
 
     walk: str
     start: int
-    trust: Trust
+    access: RowAccess
 
     def __str__(self) -> str:
-        return f"{self.walk}:{self.start}:{self.trust.name}"
+        return f"{self.walk}:{self.start}:{self.access.name}"
 
     @classmethod
-    def first(cls, trust: Trust, walk: str = ORDER[0]) -> "Place":
-        """Return where the tables begin."""
-        return cls(walk, _KEY_MIN, trust)
+    def first(cls, access: RowAccess, walk: str = ORDER[0]) -> "CheckPosition":
+        return cls(walk, _KEY_MIN, access)
 
     @classmethod
-    def parse(cls, text: str) -> "Place":
-        """Return the place that a text stands for."""
+    def parse(cls, text: str) -> "CheckPosition":
         try:
-            walk, start, trust = text.split(":")
-            return cls(ORDER[ORDER.index(walk)], int(start), Trust[trust])
+            walk, start, access = text.split(":")
+            return cls(ORDER[ORDER.index(walk)], int(start), RowAccess[access])
         except (KeyError, ValueError):
-            raise InvalidInput("the place is not one that check has given") from None
+            raise InvalidInput("the position does not come from an earlier call of check") from None
 
-    def next_walk(self) -> "Place | None":
-        """Return where the next table begins."""
+    def next_walk(self) -> "CheckPosition | None":
         index = ORDER.index(self.walk) + 1
-        return Place(ORDER[index], _KEY_MIN, self.trust) if index < len(ORDER) else None
+        return CheckPosition(ORDER[index], _KEY_MIN, self.access) if index < len(ORDER) else None
 
 
-Survive = Callable[[Exception, Place, int | None], list[Finding]]
+Survive = Callable[[Exception, CheckPosition, int | None], list[Finding]]
 """Return what to say of an error at a key, or raise it."""
 
 
 def walk_some(
-    turn: Turn,
-    place: Place,
+    transaction: Transaction,
+    position: CheckPosition,
     *,
     repair: bool,
     limit: int,
     survive: Survive,
     broken: tuple[type[Exception], ...] = (),
-) -> tuple[list[Finding], Place | None]:
+) -> tuple[list[Finding], CheckPosition | None]:
     """Inspect up to `limit` keys of one table; return findings and where to go on.
 
-    `broken` are the errors of a driver that are handed to `survive`, beside those of damaged rows.
+    `broken` are the errors of a driver that are handed to `survive`, as those of damaged rows are.
     """
     bad: tuple[type[Exception], ...] = (*broken, *DAMAGE)
-    rows = Rows(turn, repair=repair and place.trust is Trust.MEND)
+    rows = RowInspector(transaction, repair=repair and position.access is RowAccess.REPAIR)
     findings: list[Finding] = []
-    start = place.start
+    start = position.start
     try:
-        keys = _keys(turn, place, limit)
+        keys = _keys(transaction, position, limit)
     except bad as cause:
-        return survive(cause, place, None), place.next_walk()
+        return survive(cause, position, None), position.next_walk()
     for key in keys:
         try:
             if key < start:  # a damaged tree can lead around in circles
                 raise Corrupt("keys are not in order")
-            findings += _WALKS[place.walk](rows, key)
+            findings += _WALKS[position.walk](rows, key)
         except bad as cause:
-            findings += survive(cause, place, key)
+            findings += survive(cause, position, key)
         start = max(start, key + 1)
         if rows.spent >= _STATES_BYTES_MAX:
             break
     else:
         if len(keys) < limit:
-            return findings, place.next_walk()
+            return findings, position.next_walk()
     # A page without any progress must be the last: its successor would be the same.
-    ahead = place.start < start <= SEQ_MAX
-    return findings, place._replace(start=start) if ahead else place.next_walk()
+    ahead = position.start < start <= SEQ_MAX
+    return findings, position._replace(start=start) if ahead else position.next_walk()
 
 
-def _keys(turn: Turn, place: Place, limit: int) -> list[int]:
-    values = {"start": place.start, "limit": limit}
-    return [int(key) for (key,) in turn.all(f"check.walk_{place.walk}", values)]
+def _keys(transaction: Transaction, position: CheckPosition, limit: int) -> list[int]:
+    values = {"start": position.start, "limit": limit}
+    return [int(key) for (key,) in transaction.all(f"check.walk_{position.walk}", values)]

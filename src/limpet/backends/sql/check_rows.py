@@ -1,15 +1,21 @@
-"""Inspecting what stands in the tables: one key at a time."""
+"""Inspecting the rows of the tables, one key at a time."""
 
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from limpet.backends.sql import repair as mending
-from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sql.findings import address, finding, id_or_none
 from limpet.backends.sql.repair import DAMAGE
-from limpet.backends.sql.tables import Tables, rest_of, verified, verified_note
-from limpet.backends.sql.transaction import Turn
+from limpet.backends.sql.tables import (
+    CheckedSnapshot,
+    ListedSnapshot,
+    NoteColumns,
+    Tables,
+    verified,
+    verified_note,
+)
+from limpet.backends.sql.transaction import Transaction
 from limpet.core import limits
 from limpet.core.codec import SEALED, WHOLE, decode
 from limpet.core.deltas.chain import BodyRow, payload_of
@@ -24,36 +30,36 @@ _ANYWHERE = ScopeKey("any")
 _SIZES_MAX = 10_000  # remembered at a time
 
 
-class Rows:
-    """The rows of one transaction. Each method inspects what one key stands for.
+class RowInspector:
+    """Inspects the rows of one transaction. Each method inspects what belongs to one key.
 
     With `repair` it mends what can be mended on the way. `spent` counts the bytes of states read.
     """
 
-    def __init__(self, turn: Turn, *, repair: bool) -> None:
-        self._turn = turn
-        self._tables = Tables(turn)
-        self._bodies = Bodies(turn)
+    def __init__(self, transaction: Transaction, *, repair: bool) -> None:
+        self._transaction = transaction
+        self._tables = Tables(transaction)
+        self._bodies = self._tables.bodies
         self._sizes: dict[int, int] = {}
         self._repair = repair
         self.spent = 0
 
     def _one(self, name: str, values: Any) -> Any:
-        found = self._turn.one(f"check.{name}", values)
-        if found is None:  # a walk met this key, but looking it up leads elsewhere
+        found = self._transaction.one(f"check.{name}", values)
+        if found is None:  # the index has this key, but the table does not
             raise Corrupt("a row is not where its key says")
         return found
 
     def _at(self, seq: int) -> dict[str, Any]:
         """Return the address of a snapshot, as far as it has one."""
-        found = self._turn.one("check.address_of_snapshot", (seq,))
+        found = self._transaction.one("check.address_of_snapshot", (seq,))
         *names, id = found or (None, None, None, None)
         return {"scope": address(*names), "id": id_or_none(id)}
 
     def watermark(self, _: int) -> Iterator[Finding]:
         """The row of `watermark`, which is missing."""
         if self._repair:
-            self._turn.do("check.restore_watermark")
+            self._transaction.do("check.restore_watermark")
         fact = "the last place that was given is not known, so that nothing can be saved"
         yield finding("watermark_missing", fact, repaired=self._repair)
 
@@ -63,7 +69,7 @@ class Rows:
         if exists:
             return
         snapshots, notes = self._one("owned", {"pk": pk})
-        key = mending.restore_scope(self._turn, pk) if self._repair else None
+        key = mending.restore_scope(self._transaction, pk) if self._repair else None
         counts = {"snapshots_without_scope": snapshots, "notes_without_scope": notes}
         for code, count in counts.items():
             if count:
@@ -74,12 +80,11 @@ class Rows:
                 )
 
     def scope(self, pk: int) -> Iterator[Finding]:
-        """A row of `scopes`."""
         facts = mending.ScopeFacts._make(self._one("scope", (pk,)))
         session_id = facts.session_id
         if not facts.has_session:
             if self._repair:
-                session_id = mending.restore_session(self._turn, facts.session_pk)
+                session_id = mending.restore_session(self._transaction, facts.session_pk)
             yield finding(
                 "scope_without_session",
                 "a scope belongs to a session that does not exist",
@@ -96,11 +101,10 @@ class Rows:
             yield finding("name_wrong", fact, scope_pk=pk, scope_id=facts.scope_id, kind=facts.kind)
         found = list(_scope_columns(pk, facts, key, repaired=self._repair))
         if found and self._repair:
-            mending.settle_scope(self._turn, pk, facts)
+            mending.settle_scope(self._transaction, pk, facts)
         yield from found
 
     def session(self, pk: int) -> Iterator[Finding]:
-        """A row of `sessions`."""
         session_id, has_scopes = self._one("session", (pk,))
         try:
             limits.check_id("session_id", session_id)
@@ -113,45 +117,46 @@ class Rows:
 
     def snapshot(self, seq: int) -> Iterator[Finding]:
         """A row of `snapshots`, its labels, and that it has a body."""
-        found = self._one("snapshot", (seq,))
-        pk, has_scope, head_seq, has_body, has_parent, is_placed = rest_of(found)
-        if not has_body:
+        found = CheckedSnapshot._make(self._one("snapshot", (seq,)))
+        if not found.has_body:
             fact = "the state of a snapshot is missing"
             yield finding("body_missing", fact, **self._at(seq), seq=seq)
         try:
-            row = verified(found, pk)
+            row = verified(found)
             labels = set(info_of(_ANYWHERE, row).labels.items())
         except DAMAGE:
             fact = "the facts of a snapshot fail their check"
             yield finding("snapshot_damaged", fact, **self._at(seq), seq=seq)
             return
-        if has_scope and not row.kept and head_seq != seq:
-            yield self._draft(pk, seq, head_seq)
-        if not is_placed:
+        if found.has_scope and not row.kept and found.head_seq != seq:
+            yield self._draft(found.scope_pk, seq, found.head_seq)
+        if not found.is_placed:
             if self._repair:
-                self._turn.do("check.set_apart", (seq,))
+                self._transaction.do("check.set_apart", (seq,))
             fact = "a snapshot does not stand just behind its parent, as it says"
             yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
         yield from self._labels(seq, labels)
-        if not has_parent:
+        if not found.has_parent:
             fact = "a snapshot names a parent that does not exist, which it may"
             yield finding("parent_missing", fact, **self._at(seq), parent_id=row.parent_id)
 
     def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
-        mended = self._repair and head_seq is None and mending.newest_draft(self._turn, pk) == seq
+        mended = (
+            self._repair and head_seq is None and mending.newest_draft(self._transaction, pk) == seq
+        )
         if mended:
-            self._turn.do("check.set_head", {"pk": pk, "seq": seq})
+            self._transaction.do("check.set_head", {"pk": pk, "seq": seq})
         fact = "a snapshot that is not kept is not the head either"
         at = self._at(seq)
         return finding("draft_unreachable", fact, **at, repaired=mended, seq=seq, head_seq=head_seq)
 
     def _labels(self, seq: int, labels: set[tuple[str, str]]) -> Iterator[Finding]:
         """The index of a snapshot's labels, of which the snapshot itself is the authority."""
-        indexed = set(self._turn.all("check.labels_of", (seq,)))
+        indexed = set(self._transaction.all("check.labels_of", (seq,)))
         if indexed == labels:
             return
         if self._repair:
-            mending.index_labels(self._turn, seq, labels)
+            mending.index_labels(self._transaction, seq, labels)
         at = self._at(seq)
         for name, _ in sorted(labels - indexed):
             fact = "a label of a snapshot is not in the index"
@@ -161,12 +166,11 @@ class Rows:
             yield finding("label_surplus", fact, **at, repaired=self._repair, name=name)
 
     def body(self, seq: int) -> Iterator[Finding]:
-        """A row of `bodies`."""
         has_snapshot, size, base, has_base, is_base, is_head = self._one("body", (seq,))
         if not has_snapshot and not is_base:
             mended = self._repair and self._every_snapshot_has_its_body
             if mended:
-                self._tables.deltas.release([seq])
+                self._bodies.release([seq])
             fact = "a state belongs to no snapshot"
             yield finding("body_without_snapshot", fact, repaired=mended, seq=seq)
             return
@@ -224,7 +228,7 @@ class Rows:
                 raise Corrupt("a whole state builds on nothing")
             return len(payload), payload
         if whole:
-            encoded = self._tables.deltas.read(seq)
+            encoded = self._bodies.read(seq)
             self.spent += len(encoded)
             return len(encoded), encoded
         room = self._size(row.base)
@@ -250,7 +254,6 @@ class Rows:
         return row, payload, step
 
     def _size(self, seq: int | None) -> int:
-        """Return the size of the state that a body is for."""
         if seq is None:
             return 0
         if seq not in self._sizes:
@@ -259,42 +262,39 @@ class Rows:
 
     @cached_property
     def _every_snapshot_has_its_body(self) -> bool:
-        """If not, a body that is no snapshot's may be the missing one at a wrong place."""
-        lacking = self._turn.one("check.a_snapshot_without_body")
+        """If not, a body that is no snapshot's may be the missing one under a wrong key."""
+        lacking = self._transaction.one("check.a_snapshot_without_body")
         return lacking is None
 
     def _is_whole(self, seq: int) -> bool:
-        """Tell whether a snapshot's own row can be believed."""
-        found = self._one("snapshot", (seq,))
+        """Tell whether a snapshot's own row is undamaged."""
         try:
-            verified(found, rest_of(found)[0])
+            verified(CheckedSnapshot._make(self._one("snapshot", (seq,))))
         except DAMAGE:
             return False
         return True
 
     def label(self, seq: int) -> Iterator[Finding]:
-        """The index of labels at one place."""
+        """The index of labels under one key."""
         (exists,) = self._one("has_snapshot", (seq,))
         if not exists:
             if self._repair:
-                mending.remove_labels(self._turn, seq)
+                mending.remove_labels(self._transaction, seq)
             fact = "the index has labels of a snapshot that does not exist"
             yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
 
     def note(self, pk: int) -> Iterator[Finding]:
-        """A row of `notes`."""
-        *found, scope_pk = self._one("note", (pk,))
+        found = NoteColumns._make(self._one("note", (pk,)))
         try:
-            note_of(verified_note(found, scope_pk))
+            note_of(verified_note(found))
         except DAMAGE:
-            names = self._turn.one("check.address_of_scope", (scope_pk,))
-            on, name = found[:2]
+            names = self._transaction.one("check.address_of_scope", (found.scope_pk,))
             yield finding(
                 "note_damaged",
                 "a note fails its check",
                 scope=address(*(names or ())),
-                id=id_or_none(on) or None,
-                name=name,
+                id=id_or_none(found.on_id) or None,
+                name=found.name,
                 note_pk=pk,
             )
 
@@ -319,15 +319,15 @@ def _scope_columns(
         yield finding("floor_wrong", fact, **at, floor=facts.floor)
 
 
-# What of a scope is so damaged that listings leave it out.
+# What listings leave out because it is damaged.
 
 _PAGE = 1000
 
 
 class _Looked(NamedTuple):
-    """Where a row stands, and what is wrong with it."""
+    """The position of a row in a listing, and what is wrong with it."""
 
-    place: Any
+    position: Any
     damage: Finding | None
 
 
@@ -340,48 +340,49 @@ def damage_of(tables: Tables, key: ScopeKey) -> list[Finding]:
 
 
 def _snapshots(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
-    def look(found: Any) -> _Looked:
+    def look(columns: Any) -> _Looked:
+        found = ListedSnapshot._make(columns)
         try:
-            info_of(key, verified(found, pk))
+            info_of(key, verified(found))
         except Corrupt:
             fact = "a snapshot fails its check"
-            id = id_or_none(found[1])
-            return _Looked(found[0], finding("snapshot_damaged", fact, scope=key, id=id))
-        return _Looked(found[0], None)
+            id = id_or_none(found.id)
+            return _Looked(found.seq, finding("snapshot_damaged", fact, scope=key, id=id))
+        return _Looked(found.seq, None)
 
     facts = {"status": None, "id": None, "leaves": False, "labels": "{}", **key._asdict()}
     damaged: list[Finding] = []
     before = SEQ_MAX
     while True:
         values = {**facts, "pk": pk, "before": before}
-        page = tables.turn.page("history_of_scope", values, look, _PAGE)
+        page = tables.transaction.page("history_of_scope", values, look, _PAGE)
         damaged += [each.damage for each in page if each.damage is not None]
         if len(page) < _PAGE:
             return damaged
-        before = page[-1].place
-
-
-def _id(on: Any) -> str | None:
-    return id_or_none(on) or None  # one of the scope stands on no id
+        before = page[-1].position
 
 
 def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
-    def look(found: Any) -> _Looked:
-        on, name = found[:2]
+    def look(columns: Any) -> _Looked:
+        found = NoteColumns._make(columns)
+        position = (found.on_id, found.name)
         try:
-            note_of(verified_note(found, pk))
+            note_of(verified_note(found))
         except Corrupt:
-            told = finding(
-                "note_damaged", "a note fails its check", scope=key, id=_id(on), name=name
-            )
-            return _Looked((on, name), told)
-        return _Looked((on, name), None)
+            # A note on the scope itself has no id.
+            id = id_or_none(found.on_id) or None
+            fact = "a note fails its check"
+            damage = finding("note_damaged", fact, scope=key, id=id, name=found.name)
+            return _Looked(position, damage)
+        return _Looked(position, None)
 
     damaged: list[Finding] = []
     on, after = "", ""
     while True:
-        page = tables.turn.page("all_notes", {"pk": pk, "on": on, "after": after}, look, _PAGE)
+        page = tables.transaction.page(
+            "all_notes", {"pk": pk, "on": on, "after": after}, look, _PAGE
+        )
         damaged += [each.damage for each in page if each.damage is not None]
         if len(page) < _PAGE:
             return damaged
-        on, after = page[-1].place
+        on, after = page[-1].position

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from limpet.backends.sql.deltas import New
-from limpet.backends.sql.tables import Scope, Tables
+from limpet.backends.sql.bodies import NewBody
+from limpet.backends.sql.tables import ScopeRow, Tables
 from limpet.core import commits
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
@@ -17,38 +17,37 @@ from limpet.protocol import Append, AppendOffsets, Commit, Copy
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
 
 
-class Known(NamedTuple):
+class LastBody(NamedTuple):
     """What a process remembers of the last body of a scope, valid under the nonce of its write."""
 
     nonce: str
     body: bytes
 
 
-def cache_cost(known: Known) -> int:
-    """The bytes that it takes in a cache."""
+def cache_cost(known: LastBody) -> int:
     return len(known.body) + _ENTRY_BYTES
 
 
-class Ready(NamedTuple):
-    """What was worked out before the turn was taken: the step from a body that is known."""
+class PreparedDelta(NamedTuple):
+    """The step from the last body known to this process, computed before the transaction."""
 
-    known: Known
+    known: LastBody
     step: Delta | None
 
 
 def carry_out(
-    tables: Tables, commit: Commit, ready: Ready | None = None
+    tables: Tables, commit: Commit, prepared: PreparedDelta | None = None
 ) -> tuple[Row, bytes | None]:
     """Store what a commit asks for, or raise why it may not.
 
-    Return the row that stands then, and its state if it is known and the last of its scope.
+    Return the row as stored, and its state if it is known and the last of its scope.
     """
     scope = tables.scope_to_commit(commit)
     if commit.again and scope is not None:
         stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
         if stored is not None:
             return stored, None
-    source = _source(tables, commit)
+    source = None if commit.source is None else _source(tables, commit)
     line = _line(tables, scope, commit)
     existing = None
     if commit.id is not None and scope is not None:
@@ -59,7 +58,7 @@ def carry_out(
     if existing is not None and verdict is Verdict.UNCHANGED:
         return existing, None
     if scope is not None and existing is not None:
-        return _replace(tables, commit, scope, existing, ready)
+        return _replace(tables, commit, scope, existing, prepared)
     if source is not None and isinstance(commit.body, Copy):
         return _fork(tables, commit, line, scope, *source), None
     if source is not None and scope is None and isinstance(commit.body, bytes):
@@ -67,18 +66,18 @@ def carry_out(
         if plan.chain is not None:
             scope = tables.make_kin(tables.add_scope(commit.scope), source[0])
     else:
-        plan = _plan(tables, commit, line, scope, ready)
+        plan = _plan(tables, commit, line, scope, prepared)
     return _insert(tables, commit, line, scope, plan), plan.body
 
 
 def _is_same(tables: Tables, existing: Row, commit: Commit) -> bool:
     body = commit.body
-    return isinstance(body, bytes) and existing.size == len(body) and tables.body(existing) == body
+    return isinstance(body, bytes) and existing.size == len(body) and tables.state(existing) == body
 
 
-def _source(tables: Tables, commit: Commit) -> tuple[Scope, Row] | None:
+def _source(tables: Tables, commit: Commit) -> tuple[ScopeRow, Row] | None:
     """Return the snapshot that a fork begins at, if it is still what it was made of."""
-    if commit.forked_from is None or commit.source is None:
+    if commit.forked_from is None:
         return None
     scope = tables.scope_to_fork(commit.forked_from.scope)
     found = None if scope is None else tables.named(scope, commit.forked_from.id)
@@ -97,7 +96,11 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    tables: Tables, commit: Commit, line: ScopeState, scope: Scope | None, ready: Ready | None
+    tables: Tables,
+    commit: Commit,
+    line: ScopeState,
+    scope: ScopeRow | None,
+    prepared: PreparedDelta | None,
 ) -> _Plan:
     body, offsets = commit.body, commit.append_offsets
     if isinstance(body, Append):
@@ -105,13 +108,13 @@ def _plan(
         if quick is not None:
             return quick
         body, offsets = commits.appended(
-            body, None if line.head is None else tables.body(line.head)
+            body, None if line.head is None else tables.state(line.head)
         )
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
     chain, step = None if scope is None else scope.chain, None
-    if chain is not None and ready is not None and ready.known.nonce == chain.nonce:
-        step = ready.step or delta.diff(ready.known.body, body)
+    if chain is not None and prepared is not None and prepared.known.nonce == chain.nonce:
+        step = prepared.step or delta.diff(prepared.known.body, body)
     elif scope is not None:
         found = _last(tables, scope, chain, line)
         chain = None if found is None else found[0]
@@ -126,21 +129,21 @@ def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
     """Return how to store the first state of a fork: as what was changed, inside a session."""
     begun = None
     if commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]:
-        begun = tables.deltas.resume(source.seq, "")
+        begun = tables.bodies.resume(source.seq, "")
     if begun is None:
         return _Plan(None, None, len(body), body, commit.append_offsets)
     chain, origin = begun
     return _Plan(chain, delta.diff(origin, body), len(body), body, commit.append_offsets)
 
 
-def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan | None:
+def _branch(tables: Tables, commit: Commit, scope: ScopeRow, plan: _Plan) -> _Plan | None:
     """Return how to store a body on its parent, if that is much nearer to it than the last one."""
     if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
         return None
     found = tables.seq_and_size(scope, commit.parent)
     if found is None or (plan.chain is not None and plan.chain.seq == found[0]):
         return None
-    begun = tables.deltas.resume(found[0], "")
+    begun = tables.bodies.resume(found[0], "")
     if begun is None:
         return None
     chain, parent = begun
@@ -150,7 +153,7 @@ def _branch(tables: Tables, commit: Commit, scope: Scope, plan: _Plan) -> _Plan 
     return plan._replace(chain=chain, step=step)
 
 
-def _quick_append(append: Append, line: ScopeState, scope: Scope | None) -> _Plan | None:
+def _quick_append(append: Append, line: ScopeState, scope: ScopeRow | None) -> _Plan | None:
     """Return how to append without reading the state, if enough is known of it."""
     chain = None if scope is None else scope.chain
     if chain is None or line.head is None or chain.append_offsets is None:
@@ -167,21 +170,21 @@ def _quick_append(append: Append, line: ScopeState, scope: Scope | None) -> _Pla
 
 
 def _last(
-    tables: Tables, scope: Scope, chain: ChainState | None, line: ScopeState
+    tables: Tables, scope: ScopeRow, chain: ChainState | None, line: ScopeState
 ) -> tuple[ChainState, bytes] | None:
     """Return the chain of a scope and its last body, or what to begin a new one with."""
     if chain is not None:
         try:
-            return chain, tables.deltas.read(chain.seq)
+            return chain, tables.bodies.read(chain.seq)
         except Corrupt:
-            return None  # who asks for it is told; a new state must not suffer from it
+            return None  # reading it raises; a new state must not fail for it
     if line.head is not None:
-        return tables.deltas.resume(line.head.seq, line.head.nonce)
-    return None if scope.tip_seq is None else tables.deltas.resume(scope.tip_seq, "")
+        return tables.bodies.resume(line.head.seq, line.head.nonce)
+    return None if scope.tip_seq is None else tables.bodies.resume(scope.tip_seq, "")
 
 
 def _insert(
-    tables: Tables, commit: Commit, line: ScopeState, scope: Scope | None, plan: _Plan
+    tables: Tables, commit: Commit, line: ScopeState, scope: ScopeRow | None, plan: _Plan
 ) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
     scope = scope or tables.add_scope(commit.scope)
@@ -190,10 +193,10 @@ def _insert(
     if commit.head and line.head is not None and not line.head.kept:
         covered = line.head.seq
         tables.remove(scope, covered)
-    new = New(row.seq, row.nonce, plan.size, plan.body, plan.append_offsets)
-    chain = tables.deltas.write(plan.chain, new, plan.step, scope.top)
+    new = NewBody(row.seq, row.nonce, plan.size, plan.body, plan.append_offsets)
+    chain = tables.bodies.write(plan.chain, new, plan.step, scope.top)
     if covered is not None and not (chain.rows and plan.chain and plan.chain.seq == covered):
-        tables.deltas.release([covered])  # unless the new state is a delta on top of it
+        tables.bodies.release([covered])  # unless the new state is a delta on top of it
     _move(tables, commit, line, scope, row, chain)
     return row
 
@@ -202,8 +205,8 @@ def _fork(
     tables: Tables,
     commit: Commit,
     line: ScopeState,
-    scope: Scope | None,
-    origin: Scope,
+    scope: ScopeRow | None,
+    origin: ScopeRow,
     source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
@@ -213,21 +216,23 @@ def _fork(
     row = _add_row(tables, commit, line, scope, source.size)
     chain: ChainState | None
     if shares:
-        new = New(row.seq, row.nonce, row.size, None, None)
-        chain = tables.deltas.copy(source.seq, origin.chain, new)
+        new = NewBody(row.seq, row.nonce, row.size, None, None)
+        chain = tables.bodies.copy(source.seq, origin.chain, new)
     else:
-        body = tables.body(source)
+        body = tables.state(source)
         offsets = (
             None
             if origin.chain is None or origin.chain.seq != source.seq
             else origin.chain.append_offsets
         )
-        chain = tables.deltas.write(None, New(row.seq, row.nonce, row.size, body, offsets), None)
+        chain = tables.bodies.write(
+            None, NewBody(row.seq, row.nonce, row.size, body, offsets), None
+        )
     _move(tables, commit, line, scope, row, chain)
     return row
 
 
-def _add_row(tables: Tables, commit: Commit, line: ScopeState, scope: Scope, size: int) -> Row:
+def _add_row(tables: Tables, commit: Commit, line: ScopeState, scope: ScopeRow, size: int) -> Row:
     def newest_kept() -> str | None:
         found = tables.newest_kept(scope)
         return None if found is None else found.id
@@ -241,23 +246,22 @@ def _move(
     tables: Tables,
     commit: Commit,
     line: ScopeState,
-    scope: Scope,
+    scope: ScopeRow,
     row: Row,
     chain: ChainState | None,
 ) -> None:
-    head_seq = row.seq if commit.head else scope.head_seq
-    tip_seq = row.seq if row.kept else scope.tip_seq
-    floor = commits.floor_after(commit, line, row)
-    packed = None if chain is None else chain.dump(scope.pk)
     tables.move_scope(
-        scope._replace(
-            head_seq=head_seq, tip_seq=tip_seq, next_seq=row.seq + 1, floor=floor, codec=packed
-        )
+        scope,
+        head_seq=row.seq if commit.head else scope.head_seq,
+        tip_seq=row.seq if row.kept else scope.tip_seq,
+        next_seq=row.seq + 1,
+        floor=commits.floor_after(commit, line, row),
+        codec=None if chain is None else chain.dump(scope.pk),
     )
 
 
 def _replace(
-    tables: Tables, commit: Commit, scope: Scope, existing: Row, ready: Ready | None
+    tables: Tables, commit: Commit, scope: ScopeRow, existing: Row, prepared: PreparedDelta | None
 ) -> tuple[Row, bytes | None]:
     """Store another version of a snapshot in its place; its body only if that is another one."""
     body = commit.body
@@ -266,55 +270,51 @@ def _replace(
     row = commits.replaced_row(commit, existing, size=len(body))
     tables.replace(scope, existing, row)
     chain = scope.chain
-    old = _old(tables, existing, chain, ready)
+    old = _old(tables, existing, chain, prepared)
     if old == body:
         if chain is not None and chain.seq == row.seq:
             chain = chain._replace(nonce=row.nonce)
     else:
         tables.kin_to_change(scope)
-        new = New(row.seq, row.nonce, len(body), body, commit.append_offsets)
-        chain, lost = tables.deltas.replace(chain, old, new, body)
+        new = NewBody(row.seq, row.nonce, len(body), body, commit.append_offsets)
+        chain, lost = tables.bodies.replace(chain, old, new, body)
         if lost:
             tables.forget_chains(scope.pk)
             chain = None
-    tip_seq = max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq
-    packed = None if chain is None else chain.dump(scope.pk)
-    tables.move_scope(scope._replace(tip_seq=tip_seq, codec=packed))
+    tables.move_scope(
+        scope,
+        head_seq=scope.head_seq,
+        tip_seq=max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq,
+        next_seq=scope.next_seq,
+        floor=scope.floor,
+        codec=None if chain is None else chain.dump(scope.pk),
+    )
     return row, body if chain is not None and chain.seq == row.seq else None
 
 
 def _old(
-    tables: Tables, existing: Row, chain: ChainState | None, ready: Ready | None
+    tables: Tables, existing: Row, chain: ChainState | None, prepared: PreparedDelta | None
 ) -> bytes | None:
-    known = None if ready is None else ready.known
+    known = None if prepared is None else prepared.known
     last = None if chain is None else (chain.seq, chain.nonce)
     if known is not None and last == (existing.seq, known.nonce):
         return known.body
     try:
-        return tables.body(existing)
+        return tables.state(existing)
     except Corrupt:
         return None
 
 
-def _head(tables: Tables, scope: Scope, commit: Commit) -> Row | None:
-    try:
-        return tables.head(scope)
-    except Corrupt:
-        # Its row stays where it is; if it was a draft, it is one that nobody shows.
-        if commits.needs_head(commit):
-            raise
-        return None
-
-
-def _line(tables: Tables, scope: Scope | None, commit: Commit) -> ScopeState:
+def _line(tables: Tables, scope: ScopeRow | None, commit: Commit) -> ScopeState:
     next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
     if scope is None:
         return ScopeState(next_seq=next_seq, next_saved_at=next_saved_at)
-    return ScopeState(
-        _head(tables, scope, commit),
-        scope.floor,
-        scope.fence,
-        next_seq,
-        next_saved_at,
-        commit.new_scope and tables.is_taken(scope),  # else nobody asks
-    )
+    try:
+        head = tables.head(scope)
+    except Corrupt:
+        # The damaged row stays where it is, and is no longer shown.
+        if commits.needs_head(commit):
+            raise
+        head = None
+    is_taken = commit.new_scope and tables.is_taken(scope)  # else it does not matter
+    return ScopeState(head, scope.floor, scope.fence, next_seq, next_saved_at, is_taken)

@@ -56,7 +56,6 @@ def finding(
     repaired: bool = False,
     **values: object,
 ) -> Finding:
-    """Return a finding of the severity that its code has."""
     severity = SEVERITIES[code]
     return findings.finding(severity, code, fact, scope=scope, id=id, repaired=repaired, **values)
 
@@ -70,5 +69,4 @@ def address(*names: str | None) -> ScopeKey | None:
 
 
 def id_or_none(name: object) -> str | None:
-    """Return an id as it was read, or None if it is not text."""
     return name if isinstance(name, str) and is_text(name) else None

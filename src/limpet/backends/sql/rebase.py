@@ -1,8 +1,8 @@
-"""Writing bodies anew because what they build on is going away.
+"""Rewriting bodies because what they build on is going away.
 
 All is read before anything is changed, and only what replaces a row is kept, so memory holds a few
 states at a time. A body may be written against one that stood before it in the order of
-(length of its old chain, turn here), which no cycle can satisfy.
+(length of its old chain, `order`), which no cycle can satisfy.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,47 +19,13 @@ _KIN_MAX = 4
 _WHOLE_SHARE = 8  # a delta above this part of the state is compared with the whole
 
 
-class BodyTable(Protocol):
-    """The rows of `bodies` in one transaction."""
+class BodyLinks(Protocol):
+    """Which bodies build on which."""
 
-    def chain(self, seq: int, until: int | None = None) -> list[BodyRow]:
-        """Return a row and what it builds on, down to a whole one or to one on top of `until`."""
-        ...
-
-    def row(self, seq: int) -> BodyRow | None:
-        """Return one row."""
-        ...
-
-    def glance(self, seq: int) -> tuple[int, int | None, int, bytes | None, int] | None:
-        """Return one row, its body only if that is not large."""
-        ...
-
-    def links(self, seq: int) -> list[int]:
-        """Return the keys of a chain."""
-        ...
+    def links(self, seq: int) -> list[int]: ...
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         """Return (seq, base, encoding) of all rows that build directly on one of these."""
-        ...
-
-    def bases(self, seqs: Iterable[int]) -> set[int]:
-        """Return all that one of these builds on directly."""
-        ...
-
-    def listed(self, seqs: Iterable[int]) -> set[int]:
-        """Return those that are the state of a snapshot."""
-        ...
-
-    def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
-        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
-        ...
-
-    def add(self, rows: Iterable[BodyRow]) -> None:
-        """Insert rows."""
-        ...
-
-    def remove(self, seqs: Iterable[int]) -> None:
-        """Remove rows."""
         ...
 
 
@@ -70,14 +36,14 @@ class Rewritten(NamedTuple):
     lost: list[int]
 
 
-class _Text(NamedTuple):
+class _State(NamedTuple):
     seq: int
     body: bytes
     depth: int
 
 
 class _Survivor(NamedTuple):
-    """A body to write anew: its chain, where that meets the dead, and what is left below."""
+    """A body to rewrite: its chain, where that meets the dead, and what is left below."""
 
     seq: int
     depth: int
@@ -86,16 +52,16 @@ class _Survivor(NamedTuple):
     below_depth: int
 
     @property
-    def turn(self) -> tuple[int, bool, int]:
+    def order(self) -> tuple[int, bool, int]:
         """Those nearest to the dead come first, the older of them before the newer."""
         return self.depth, self.seq > self.dead, abs(self.seq - self.dead)
 
 
-def rewritten(table: BodyTable, dead: set[int], read: Callable[[int], bytes]) -> Rewritten:
+def rewritten(table: BodyLinks, dead: set[int], read: Callable[[int], bytes]) -> Rewritten:
     """Return new rows for all that cannot be read without the dead. Changes nothing."""
-    survivors = sorted(_survivors(table, dead), key=lambda each: each.turn)
+    survivors = sorted(_survivors(table, dead), key=lambda each: each.order)
     result = Rewritten([], [])
-    texts = _Texts(read)
+    texts = _States(read)
     for each in survivors:
         try:
             body = read(each.seq)
@@ -108,11 +74,11 @@ def rewritten(table: BodyTable, dead: set[int], read: Callable[[int], bytes]) ->
         row = shortest(each.seq, body, steps)
         result.rows.append(row)
         depth = next((text.depth for text in near if text.seq == row.base), 0) + 1
-        texts.add(each, _Text(each.seq, body, depth))
+        texts.add(each, _State(each.seq, body, depth))
     return result
 
 
-class _Texts:
+class _States:
     """The states that a survivor may be written against: few, as each may be large.
 
     Those are the first and the last that lost the same base and have the same one left below, and
@@ -121,20 +87,18 @@ class _Texts:
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        self._kin: dict[tuple[int | None, int], tuple[_Text, _Text]] = {}
-        self._below: _Text | None = None
+        self._kin: dict[tuple[int | None, int], tuple[_State, _State]] = {}
+        self._below: _State | None = None
 
-    def near(self, each: _Survivor) -> list[_Text]:
-        """Return what a survivor may be written against."""
+    def near(self, each: _Survivor) -> list[_State]:
         texts = list(self._kin.get((each.below, each.dead), ()))
         if each.below is not None:
             if self._below is None or self._below.seq != each.below:
-                self._below = _Text(each.below, self._read(each.below), each.below_depth)
+                self._below = _State(each.below, self._read(each.below), each.below_depth)
             texts.append(self._below)
         return list({text.seq: text for text in texts}.values())
 
-    def add(self, each: _Survivor, text: _Text) -> None:
-        """Remember a survivor for its kin."""
+    def add(self, each: _Survivor, text: _State) -> None:
         kin = (each.below, each.dead)
         first, _ = self._kin.pop(kin, (text, text))
         self._kin[kin] = (first, text)
@@ -142,7 +106,7 @@ class _Texts:
             self._kin.pop(next(iter(self._kin)))
 
 
-def _survivors(table: BodyTable, dead: set[int]) -> Iterable[_Survivor]:
+def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
     found = {seq for seq, _, _ in table.dependents(dead)} - dead
     # A sealed body also needs what its base builds on.
     fresh = found

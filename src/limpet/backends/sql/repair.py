@@ -1,4 +1,4 @@
-"""Mending rows: only what loses nothing that can still be read.
+"""Repairing rows: only what loses nothing that can still be read.
 
 Everything here is repeatable and is called inside the transaction of one `check` step.
 """
@@ -6,8 +6,8 @@ Everything here is repeatable and is called inside the transaction of one `check
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from limpet.backends.sql.tables import verified
-from limpet.backends.sql.transaction import Turn
+from limpet.backends.sql.tables import SnapshotColumns, verified
+from limpet.backends.sql.transaction import Transaction
 from limpet.core import ids
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
@@ -36,26 +36,25 @@ class ScopeFacts(NamedTuple):
 
     @property
     def head_is_wrong(self) -> bool:
-        """It names no snapshot of the scope."""
         return self.head_seq is not None and not self.head_found
 
     @property
     def tip_is_wrong(self) -> bool:
-        """It is not the newest kept snapshot."""
         return self.tip_seq != self.newest_kept
 
     @property
     def next_seq_is_low(self) -> bool:
-        """A place could be given twice."""
+        """A seq could be given twice."""
         return self.newest is not None and self.next_seq <= self.newest
 
     @property
     def floor_is_wrong(self) -> bool:
-        """It is not an id that was minted."""
         return self.floor != "" and ids.time_ms_of(self.floor) is None
 
 
-def settle_scope(turn: Turn, pk: int, facts: ScopeFacts, *, restored: bool = False) -> None:
+def settle_scope(
+    transaction: Transaction, pk: int, facts: ScopeFacts, *, restored: bool = False
+) -> None:
     """Set the columns of a scope that are wrong, or all if it is restored, to what is known.
 
     A draft exists only as a head, so a head that is lost was the draft if there is one. Else the
@@ -64,7 +63,7 @@ def settle_scope(turn: Turn, pk: int, facts: ScopeFacts, *, restored: bool = Fal
     """
     head_seq = facts.head_seq
     if restored or facts.head_is_wrong:
-        draft = newest_draft(turn, pk)
+        draft = newest_draft(transaction, pk)
         head_seq = facts.newest_kept if draft is None else draft
     values = {
         "pk": pk,
@@ -74,63 +73,61 @@ def settle_scope(turn: Turn, pk: int, facts: ScopeFacts, *, restored: bool = Fal
         "floor": facts.floor,
     }
     if restored or facts.floor_is_wrong:
-        values["floor"] = _greatest_minted(turn, pk)
-    turn.do("check.move_scope", values)
+        values["floor"] = _greatest_minted(transaction, pk)
+    transaction.do("check.move_scope", values)
 
 
-def newest_draft(turn: Turn, pk: int) -> int | None:
-    """Return the place of the newest draft of a scope whose row is whole."""
-    for found in turn.each("check.drafts", (pk,)):
+def newest_draft(transaction: Transaction, pk: int) -> int | None:
+    """Return the seq of the newest draft of a scope whose row is undamaged."""
+    for found in transaction.each("check.drafts", (pk,)):
         try:
-            return verified(found, pk).seq
+            return verified(SnapshotColumns._make(found)).seq
         except DAMAGE:
             continue  # that it is a draft is then not known either
     return None
 
 
-def _greatest_minted(turn: Turn, pk: int) -> str:
+def _greatest_minted(transaction: Transaction, pk: int) -> str:
     """Return the greatest id of a scope that can have been minted in it, or "".
 
     A minted id is never ahead of the logical time of its commit. One that is was given by a caller,
     and as a floor it could be so far ahead that no greater id exists.
     """
-    for name, saved_at in turn.each("check.ids_downwards", (pk,)):
+    for name, saved_at in transaction.each("check.ids_downwards", (pk,)):
         time_ms = ids.time_ms_of(name)
         if time_ms is not None and time_ms <= saved_at // 1000:
             return str(name)
     return ""
 
 
-def restore_scope(turn: Turn, pk: int) -> ScopeKey | None:
+def restore_scope(transaction: Transaction, pk: int) -> ScopeKey | None:
     """Make a scope again that snapshots or notes still name, under a new address.
 
     Its key is part of their checksums, so with that key they can be read again. Return the address,
     or None if it is taken.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    turn.do("check.add_session", {"session_id": key.session_id})
+    transaction.do("check.add_session", {"session_id": key.session_id})
     values = {"pk": pk, **key._asdict()}
-    if not turn.count("check.restore_scope", values):
+    if not transaction.count("check.restore_scope", values):
         return None
-    facts = ScopeFacts._make(turn.one("check.scope", (pk,)))
-    settle_scope(turn, pk, facts, restored=True)
+    facts = ScopeFacts._make(transaction.one("check.scope", (pk,)))
+    settle_scope(transaction, pk, facts, restored=True)
     return key
 
 
-def restore_session(turn: Turn, pk: int) -> str | None:
+def restore_session(transaction: Transaction, pk: int) -> str | None:
     """Make a session again that scopes still name, under a new id, or None if that is taken."""
     session_id = f"{LOST_AND_FOUND}/session-{pk}"
     values = {"pk": pk, "session_id": session_id}
-    return session_id if turn.count("check.restore_session", values) else None
+    return session_id if transaction.count("check.restore_session", values) else None
 
 
-def index_labels(turn: Turn, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
-    """Make the index of a snapshot's labels again."""
-    remove_labels(turn, seq)
+def index_labels(transaction: Transaction, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
+    remove_labels(transaction, seq)
     for name, value in labels:
-        turn.do("check.add_label", (name, value, seq))
+        transaction.do("check.add_label", (name, value, seq))
 
 
-def remove_labels(turn: Turn, seq: int) -> None:
-    """Remove the index of labels at a place."""
-    turn.do("check.remove_labels", (seq,))
+def remove_labels(transaction: Transaction, seq: int) -> None:
+    transaction.do("check.remove_labels", (seq,))

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from limpet.backends.sql.bodies import Bodies
-from limpet.backends.sql.deltas import Deltas
-from limpet.backends.sql.transaction import Turn
+from limpet.backends.sql.transaction import Transaction
 from limpet.core import codec
+from limpet.core.deltas.chain import BodyRow
 from limpet.core.deltas.chain_state import ChainState, parse_chain_state
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
@@ -19,273 +19,423 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
 
-_COLUMNS = len(Row._fields)
+
+class SnapshotColumns(NamedTuple):
+    """The columns of `snapshots` in the order of every statement that selects them."""
+
+    seq: int
+    id: str
+    rev: int
+    nonce: str
+    kept: bool
+    parent_id: str | None
+    forked_from: bytes | None
+    status: str
+    labels: bytes
+    metadata: bytes
+    created_at: int
+    updated_at: int
+    saved_at: int
+    size: int
+    checksum: int
+    scope_pk: int
 
 
-class Scope(NamedTuple):
-    """A row of `scopes`, and the raw columns of the snapshot it shows, not verified yet."""
+class ListedSnapshot(NamedTuple):
+    """The columns of a listing: a snapshot, and the address of its scope."""
+
+    seq: int
+    id: str
+    rev: int
+    nonce: str
+    kept: bool
+    parent_id: str | None
+    forked_from: bytes | None
+    status: str
+    labels: bytes
+    metadata: bytes
+    created_at: int
+    updated_at: int
+    saved_at: int
+    size: int
+    checksum: int
+    scope_pk: int
+    session_id: str
+    scope_id: str
+    kind: str
+
+    @property
+    def scope(self) -> ScopeKey | None:
+        """The address of the scope; None if it is damaged."""
+        names = (self.session_id, self.scope_id, self.kind)
+        return ScopeKey(*names) if is_text(*names) else None
+
+
+class CheckedSnapshot(NamedTuple):
+    """A snapshot, and what must belong to it: the columns of `check.snapshot`."""
+
+    seq: int
+    id: str
+    rev: int
+    nonce: str
+    kept: bool
+    parent_id: str | None
+    forked_from: bytes | None
+    status: str
+    labels: bytes
+    metadata: bytes
+    created_at: int
+    updated_at: int
+    saved_at: int
+    size: int
+    checksum: int
+    scope_pk: int
+    has_scope: bool
+    head_seq: int | None
+    has_body: bool
+    has_parent: bool
+    is_placed: bool
+
+
+class NoteColumns(NamedTuple):
+    """The columns of `notes` in the order of every statement that selects them."""
+
+    on_id: str
+    name: str
+    rev: int
+    nonce: str
+    updated_at: int
+    value: bytes
+    checksum: int
+    scope_pk: int
+
+
+class ScopeRow(NamedTuple):
+    """A row of `scopes` with its head: the columns of the statements `scope`, `scope_to_commit`."""
 
     pk: int
-    head_seq: int | None
-    tip_seq: int | None
-    next_seq: int
-    floor: str
-    fence: str | None
+    head_seq: int | None = None
+    tip_seq: int | None = None
+    next_seq: int = 1
+    floor: str = ""
+    fence: str | None = None
     codec: bytes | None = None
-    shown: Sequence[Any] = ()
-    place: tuple[int, int] | None = None  # the last one given in the store, and its logical time
-    top: Sequence[Any] = ()  # the columns of the body that it shows, which may be large: then None
     family: int | None = None  # of scopes that may build on each other's states
-    stamps: bytes = b""  # the marks of its last changes
+    stamps: bytes = b""  # the nonces of its last changes
+    lease_owner: str | None = None
+    lease_until: int | None = None
+    now: int | None = None  # the clock of the server
+    # The snapshot that it shows, not verified yet. All None without one.
+    shown_seq: int | None = None
+    shown_id: Any = None
+    shown_rev: Any = None
+    shown_nonce: Any = None
+    shown_kept: Any = None
+    shown_parent_id: Any = None
+    shown_forked_from: Any = None
+    shown_status: Any = None
+    shown_labels: Any = None
+    shown_metadata: Any = None
+    shown_created_at: Any = None
+    shown_updated_at: Any = None
+    shown_saved_at: Any = None
+    shown_size: Any = None
+    shown_checksum: Any = None
+    # The greatest seq of the whole store, and its logical time; only to commit.
+    last_seq: int | None = None
+    last_saved_at: int | None = None
+    # The body of its head; only to commit. The body is None if it is large.
+    top_seq: int | None = None
+    top_base: int | None = None
+    top_encoding: Any = None
+    top_body: Any = None
+    top_checksum: Any = None
 
     @property
     def chain(self) -> ChainState | None:
         """What it remembers of the body it stored last."""
         return parse_chain_state(self.codec, self.pk)
 
+    @property
+    def lease(self) -> LeaseRow | None:
+        if self.fence is None:
+            return None
+        return LeaseRow(self.fence, self.lease_owner or "", self.lease_until or 0)
+
+    @property
+    def shown(self) -> Row | None:
+        """Its head, not verified."""
+        if self.head_seq is None:
+            return None
+        if self.shown_seq is None:
+            raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
+        return Row(
+            self.shown_seq,
+            self.shown_id,
+            self.shown_rev,
+            self.shown_nonce,
+            self.shown_kept,
+            self.shown_parent_id,
+            self.shown_forked_from,
+            self.shown_status,
+            self.shown_labels,
+            self.shown_metadata,
+            self.shown_created_at,
+            self.shown_updated_at,
+            self.shown_saved_at,
+            self.shown_size,
+        )
+
+    @property
+    def top(self) -> BodyRow | None:
+        """The body of its head; its `body` is None if it is large."""
+        if self.top_seq is None:
+            return None
+        return BodyRow(
+            self.top_seq, self.top_base, self.top_encoding, self.top_body, self.top_checksum
+        )
+
+    def showing(self, row: Row, checksum: int) -> "ScopeRow":
+        return self._replace(
+            **{f"shown_{name}": value for name, value in row._asdict().items()},
+            shown_checksum=checksum,
+        )
+
+
+class AddedSnapshot(NamedTuple):
+    row: Row
+    checksum: int
+    apart: bool
+
 
 class Tables:
     """What one transaction can do. Asking for a damaged row raises Corrupt."""
 
-    def __init__(self, turn: Turn, bodies: Bodies | None = None) -> None:
-        self.turn = turn
-        self.added: Sequence[Any] = ()  # the columns of the snapshot that was added last
-        self.deltas = Deltas(bodies or Bodies(turn))
+    def __init__(self, transaction: Transaction, bodies: Bodies | None = None) -> None:
+        self.transaction = transaction
+        self.added: AddedSnapshot | None = None  # the last one
+        self.bodies = bodies or Bodies(transaction)
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> Scope | None:
-        """Return a scope, or None if there is none."""
-        found = self.turn.one("scope", key)
-        return None if found is None else Scope._make((*found[:7], found[7:], None, (), None, b""))
+    def scope(self, key: ScopeKey) -> ScopeRow | None:
+        found = self.transaction.one("scope", key)
+        return None if found is None else ScopeRow(*found)
 
-    def scope_to_change(self, key: ScopeKey) -> Scope | None:
-        """Return a scope that nobody else changes before this transaction ends.
+    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
+        """Return a scope that no other writer changes before this transaction ends.
 
-        Nor does anybody change what builds on its states.
+        Nor does any change what builds on its states.
         """
         return self.scope(key)
 
-    def scope_to_note(self, key: ScopeKey) -> Scope | None:
-        """Return a scope of whose notes nobody else changes one before this transaction ends."""
+    def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
+        """Return a scope whose notes no other writer changes before this transaction ends."""
         return self.scope(key)
 
     def scope_and_note(
         self, key: ScopeKey, on: str, name: str
-    ) -> tuple[Scope | None, NoteRow | None]:
+    ) -> tuple[ScopeRow | None, NoteRow | None]:
         """Return such a scope, and the note that is to be changed."""
         scope = self.scope_to_note(key)
         return scope, None if scope is None else self.note(scope, on, name)
 
-    def scope_to_fork(self, key: ScopeKey) -> Scope | None:
+    def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
         return self.scope(key)
 
-    def scope_to_commit(self, commit: Commit) -> Scope | None:
-        """Return a scope with what a commit needs to know beside it."""
-        found = self.turn.one("scope_to_commit", commit.scope)
-        if found is None:
-            return None
-        middle = 8 + _COLUMNS
-        place, top = found[middle : middle + 2], found[middle + 2 :]
-        return Scope._make((*found[:7], found[7:middle], place, top, None, b""))
+    def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
+        """Return a scope with all that a commit needs to know."""
+        found = self.transaction.one("scope_to_commit", commit.scope)
+        return None if found is None else ScopeRow(*found)
 
-    def kin_to_change(self, scope: Scope) -> None:
+    def kin_to_change(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope, as its forks may."""
 
-    def make_kin(self, scope: Scope, origin: Scope) -> Scope:
+    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Remember that a scope is about to build on states of another; return it."""
         return scope
 
-    def add_scope(self, key: ScopeKey) -> Scope:
-        """Create a scope, and its session if that is missing."""
-        self.turn.do("add_session", key._asdict())
-        ((pk,),) = self.turn.all("add_scope", key._asdict())
-        return Scope(pk, None, None, 1, "", None)
+    def add_scope(self, key: ScopeKey) -> ScopeRow:
+        self.transaction.do("add_session", key._asdict())
+        ((pk,),) = self.transaction.all("add_scope", key._asdict())
+        return ScopeRow(pk)
 
-    def move_scope(self, scope: Scope) -> None:
-        """Store the head, tip, next place, floor and chain of a scope."""
-        self.turn.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
+    def move_scope(
+        self,
+        scope: ScopeRow,
+        *,
+        head_seq: int | None,
+        tip_seq: int | None,
+        next_seq: int,
+        floor: str,
+        codec: bytes | None,
+    ) -> None:
+        self.transaction.do("move_scope", (head_seq, tip_seq, next_seq, floor, codec, scope.pk))
 
     def forget_chains(self, pk: int) -> None:
         """Let the session of a scope forget its chains: the next saves read what they build on."""
-        self.turn.do("forget_chains", (pk,))
+        self.transaction.do("forget_chains", (pk,))
 
-    def is_taken(self, scope: Scope) -> bool:
+    def is_taken(self, scope: ScopeRow) -> bool:
         """Tell whether a scope holds a snapshot, a lease or a note."""
         held = (scope.head_seq, scope.tip_seq, scope.fence)
         if any(each is not None for each in held):
             return True
-        return self.turn.one("has_notes", (scope.pk,)) is not None
+        return self.transaction.one("has_notes", (scope.pk,)) is not None
 
-    def uncover(self, scope: Scope, removed: int) -> None:
+    def uncover(self, scope: ScopeRow, removed: int) -> None:
         """Set the tip, and the head if that was removed, to the newest kept snapshot."""
-        self.turn.do("uncover", {"pk": scope.pk, "seq": removed})
+        self.transaction.do("uncover", {"pk": scope.pk, "seq": removed})
 
     def part_from(self, pk: int, what: str) -> None:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
-        (is_base,) = self.turn.one(f"{what}_is_base", {"pk": pk})
-        if is_base and self.deltas.remove(seq for (seq,) in self.turn.all("seqs_of_scope", (pk,))):
+        (is_base,) = self.transaction.one(f"{what}_is_base", {"pk": pk})
+        if is_base and self.bodies.remove(
+            seq for (seq,) in self.transaction.all("seqs_of_scope", (pk,))
+        ):
             self.forget_chains(pk)
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         """Remove scopes with all they hold; return the number of snapshots."""
-        below = {seq for pk in pks for (seq,) in self.turn.all("unlisted_bases", (pk,))}
+        below = {seq for pk in pks for (seq,) in self.transaction.all("unlisted_bases", (pk,))}
         count = 0
         for pk in pks:
-            self.turn.do("remove_scope_bodies", (pk,))
-            count += self.turn.count("remove_snapshots_of", (pk,))
-            self.turn.do("remove_scope", (pk,))
-        self.deltas.release(below)
+            self.transaction.do("remove_scope_bodies", (pk,))
+            count += self.transaction.count("remove_snapshots_of", (pk,))
+            self.transaction.do("remove_scope", (pk,))
+        self.bodies.release(below)
         return count
 
     def session_to_remove(self, session_id: str) -> list[int]:
-        """Return the keys of a session's scopes; nobody adds one or changes one of them."""
-        return [pk for (pk,) in self.turn.all("session_scopes", (session_id,))]
+        """Return the keys of a session's scopes; no other writer adds or changes one."""
+        return [pk for (pk,) in self.transaction.all("session_scopes", (session_id,))]
 
     def remove_empty_session(self, session_id: str) -> None:
-        """Remove a session that has no scope."""
-        self.turn.do("remove_empty_session", (session_id,))
+        self.transaction.do("remove_empty_session", (session_id,))
 
-    def now(self, stamp: Stamp) -> int:
-        """Return the time by which leases end: that of this machine, on which the file lies."""
-        return stamp.now
-
-    def lease(self, scope: Scope) -> LeaseRow | None:
-        """Return the lease that a scope carries."""
-        key, owner, until = self.turn.one("lease", (scope.pk,))
-        return None if key is None else LeaseRow(key, owner or "", until or 0)
-
-    def put_lease(self, scope: Scope, lease: LeaseRow | None) -> None:
-        """Let a scope carry a lease, or none."""
-        self.turn.do("put_lease", (*(lease or (None, None, None)), scope.pk))
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
+        self.transaction.do("put_lease", (*(lease or (None, None, None)), scope.pk))
 
     # Snapshots
 
-    def next_place(self, scope: Scope | None, stamp: Stamp) -> tuple[int, int]:
-        """Return the place of a new snapshot, greater than all before, and its logical time."""
-        known = None if scope is None else scope.place
-        seq, saved_at = known or self.newest_place()
-        return max(seq + 1, 0 if scope is None else scope.next_seq), saved_at + 1
+    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
+        """Return the seq of a new snapshot, greater than all before, and its logical time."""
+        if scope is None or scope.last_seq is None or scope.last_saved_at is None:
+            last_seq, last_saved_at = self.newest_place()
+        else:
+            last_seq, last_saved_at = scope.last_seq, scope.last_saved_at
+        return max(last_seq + 1, 0 if scope is None else scope.next_seq), last_saved_at + 1
 
     def newest_place(self) -> tuple[int, int]:
-        """Return the greatest place ever given and its logical time; (0, -1) in a new store."""
-        seq, saved_at = self.turn.one("newest_place")
+        """Return the greatest seq ever given and its logical time; (0, -1) in a new store."""
+        seq, saved_at = self.transaction.one("newest_place")
         return seq, saved_at
 
     def mark_place(self) -> None:
-        """Remember the greatest place ever given, before snapshots are removed."""
-        self.turn.do("mark_place", self.newest_place())
+        """Remember the greatest seq ever given, before snapshots are removed."""
+        self.transaction.do("mark_place", self.newest_place())
 
-    def head(self, scope: Scope) -> Row | None:
-        """Return the snapshot that a scope shows."""
-        if scope.head_seq is None:
-            return None
-        if scope.shown[0] is None:
-            raise Corrupt(f"the head of a scope is missing. seq=`{scope.head_seq}`")
-        return verified(scope.shown, scope.pk)
+    def head(self, scope: ScopeRow) -> Row | None:
+        row = scope.shown
+        return None if row is None else verify_row(row, scope.pk, scope.shown_checksum)
 
-    def named(self, scope: Scope, snapshot_id: str | None) -> Row | None:
+    def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
         """Return a snapshot by its id; None asks for the head."""
         if snapshot_id is None:
             return self.head(scope)
         return self.row("snapshot_by_id", scope, snapshot_id)
 
-    def existing(self, scope: Scope, snapshot_id: str) -> Row | None:
-        """Return what stands under the id of a commit."""
+    def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
+        """Return the snapshot that has the id of a commit already."""
         return self.named(scope, snapshot_id)
 
-    def newest_kept(self, scope: Scope) -> Row | None:
-        """Return the newest kept snapshot of a scope."""
+    def newest_kept(self, scope: ScopeRow) -> Row | None:
         if scope.tip_seq is None:
             return None
         return self.row("snapshot_by_seq", scope, scope.tip_seq)
 
-    def row(self, name: str, scope: Scope, value: str | int) -> Row | None:
-        """Return the one row of a statement about a scope's snapshots."""
-        found = self.turn.one(name, (scope.pk, value))
-        return None if found is None else verified(found, scope.pk)
+    def row(self, name: str, scope: ScopeRow, value: str | int) -> Row | None:
+        found = self.transaction.one(name, (scope.pk, value))
+        return None if found is None else verified(SnapshotColumns._make(found))
 
-    def seq_and_size(self, scope: Scope, snapshot_id: str) -> tuple[int, int] | None:
-        """Return the place and size of a snapshot, damaged or not."""
-        found: tuple[int, int] | None = self.turn.one("seq_and_size", (scope.pk, snapshot_id))
+    def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
+        """Return the key and size of a snapshot, damaged or not."""
+        found: tuple[int, int] | None = self.transaction.one(
+            "seq_and_size", (scope.pk, snapshot_id)
+        )
         return found
 
-    def insert(self, scope: Scope, row: Row, head: Row | None) -> None:
+    def insert(self, scope: ScopeRow, row: Row, head: Row | None) -> None:
         """Add a snapshot with its labels. `head` is what the scope shows until now."""
-        # With a kept head that is the newest, nothing can ever stand between it and this one.
+        # With a kept head that is the newest, nothing can ever come between it and this one.
         follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
-        self.added = (*row, row_checksum(row, scope.pk))
-        self.turn.do("add_snapshot", (*self.added, scope.pk, not follows))
-        self._add_labels(row)
-
-    def replace(self, scope: Scope, before: Row, row: Row) -> None:
-        """Store another version of a snapshot in its place."""
-        values = {**row._asdict(), "checksum": row_checksum(row, scope.pk)}
-        self.turn.do("replace_snapshot", values)
-        if row.labels != before.labels:
-            self.turn.do("remove_labels", (row.seq,))
+        checksum = row_checksum(row, scope.pk)
+        self.added = AddedSnapshot(row, checksum, not follows)
+        self.transaction.do("add_snapshot", (*row, checksum, scope.pk, not follows))
+        if row.labels != EMPTY:
             self._add_labels(row)
 
-    def remove(self, scope: Scope, seq: int) -> None:
-        """Remove a snapshot and its labels; its body is removed apart."""
-        self.turn.do("set_apart", {"pk": scope.pk, "seq": seq})
-        self.turn.do("remove_snapshot", (seq,))
+    def replace(self, scope: ScopeRow, before: Row, row: Row) -> None:
+        values = {**row._asdict(), "checksum": row_checksum(row, scope.pk)}
+        self.transaction.do("replace_snapshot", values)
+        if row.labels != before.labels:
+            self.transaction.do("remove_labels", (row.seq,))
+            self._add_labels(row)
 
-    def remove_bodies(self, scope: Scope, seqs: Collection[int]) -> None:
+    def remove(self, scope: ScopeRow, seq: int) -> None:
+        """Remove a snapshot and its labels; its body is removed apart."""
+        self.transaction.do("set_apart", {"pk": scope.pk, "seq": seq})
+        self.transaction.do("remove_snapshot", (seq,))
+
+    def remove_bodies(self, scope: ScopeRow, seqs: Collection[int]) -> None:
         """Remove the states of snapshots of a scope; what builds on them stays readable."""
         chain = scope.chain
-        if self.deltas.remove(seqs):
+        if self.bodies.remove(seqs):
             self.forget_chains(scope.pk)
         elif chain is not None and chain.seq in seqs:
-            self.turn.do("forget_chain", (scope.pk,))
+            self.transaction.do("forget_chain", (scope.pk,))
 
     def drop_unlisted(self, after: int) -> int | None:
         """Remove a state that is no snapshot's; return where to go on, None at the end."""
-        found = self.turn.one("unlisted", {"after": after})
+        found = self.transaction.one("unlisted", {"after": after})
         if found is None:
             return None
         seq = int(found[0])
-        above = self.turn.all("scopes_above", (seq,))
-        if self.deltas.remove([seq], spare=True):
+        above = self.transaction.all("scopes_above", (seq,))
+        if self.bodies.remove([seq], spare=True):
             for (pk,) in above:
                 self.forget_chains(pk)
         return seq
 
-    def body(self, row: Row) -> bytes:
-        """Return the encoded state of a snapshot."""
-        return of_size(row, self.deltas.read(row.seq))
+    def state(self, row: Row) -> bytes:
+        return of_size(row, self.bodies.read(row.seq))
 
-    def bodies(self, rows: Sequence[Row]) -> Iterator[bytes]:
+    def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
         """Yield the encoded states of snapshots, in a transaction that only reads."""
-        for row, body in zip(rows, self.deltas.read_each(row.seq for row in rows), strict=True):
+        for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):
             yield of_size(row, body)
 
     def _add_labels(self, row: Row) -> None:
-        if row.labels != EMPTY:
-            for name, value in codec.decode(row.labels).items():
-                self.turn.do("add_label", (name, value, row.seq))
+        for name, value in codec.decode(row.labels).items():
+            self.transaction.do("add_label", (name, value, row.seq))
 
     # Notes
 
-    def note(self, scope: Scope, on: str, name: str) -> NoteRow | None:
-        """Return one note."""
-        found = self.turn.one("note", {"pk": scope.pk, "on": on, "name": name})
-        return None if found is None else verified_note(found, scope.pk)
+    def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
+        found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
+        return None if found is None else verified_note(NoteColumns._make(found))
 
-    def put_note(self, scope: Scope, row: NoteRow) -> None:
-        """Add or replace a note."""
+    def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         stored = row._replace(value=squeezed(row.value))
         values = {"pk": scope.pk, **stored._asdict(), "checksum": note_checksum(stored, scope.pk)}
-        self.turn.do("put_note", values)
+        self.transaction.do("put_note", values)
 
-    def remove_note(self, scope: Scope, on: str, name: str) -> int:
-        """Remove a note; return how many there were."""
-        return self.turn.count("remove_note", {"pk": scope.pk, "on": on, "name": name})
+    def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
+        return self.transaction.count("remove_note", {"pk": scope.pk, "on": on, "name": name})
 
-    def remove_notes_on(self, scope: Scope, on: str) -> None:
-        """Remove all notes on a snapshot id."""
-        self.turn.do("remove_notes_on", {"pk": scope.pk, "on": on})
+    def remove_notes_on(self, scope: ScopeRow, on: str) -> None:
+        self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
 def of_size(row: Row, body: bytes) -> bytes:
@@ -295,26 +445,36 @@ def of_size(row: Row, body: bytes) -> bytes:
     return body
 
 
-def verified(found: Sequence[Any], pk: int) -> Row:
-    """Return the row at the beginning of a result, or raise Corrupt."""
-    return verify_row(Row._make(found[:_COLUMNS]), pk, found[_COLUMNS])
+def verified(found: Any) -> Row:
+    row = Row(
+        found.seq,
+        found.id,
+        found.rev,
+        found.nonce,
+        found.kept,
+        found.parent_id,
+        found.forked_from,
+        found.status,
+        found.labels,
+        found.metadata,
+        found.created_at,
+        found.updated_at,
+        found.saved_at,
+        found.size,
+    )
+    return verify_row(row, found.scope_pk, found.checksum)
 
 
-def verified_note(found: Sequence[Any], pk: int) -> NoteRow:
-    """Return the note that a result holds, or raise Corrupt."""
-    row = verify_note(NoteRow._make(found[:-1]), pk, found[-1])
+def verified_note(found: NoteColumns) -> NoteRow:
+    row = NoteRow(found.on_id, found.name, found.rev, found.nonce, found.updated_at, found.value)
+    verify_note(row, found.scope_pk, found.checksum)
     return row._replace(value=unsqueezed(row.value))
 
 
 def is_text(*names: str) -> bool:
-    """Tell whether names are text; what is not is damage, passed through to be left out."""
+    """Tell whether names are valid text; others are damaged."""
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
         return False
     return True
-
-
-def rest_of(found: Sequence[Any]) -> Sequence[Any]:
-    """Return what stands behind a snapshot's columns in a result."""
-    return found[_COLUMNS + 1 :]

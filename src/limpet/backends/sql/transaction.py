@@ -1,20 +1,18 @@
-"""One transaction of a SQL engine, seen by those who know its tables but not its driver.
+"""One transaction of a SQL engine, for code that knows its tables but not its driver.
 
-Statements have names, which are the same in every dialect (`sql/*.sql`). Writes that nobody needs
-an answer to may be sent late, together with the next question or the commit: over a network that
-is what a save costs.
+Statements have names, which are the same in every dialect (`sql/*.sql`). Writes whose
+answer is not needed may be sent late, together with the next query or the commit: round trips are
+what a save costs over a network.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from limpet.backends.sql import statements
-
 T = TypeVar("T")
 
 
-class Turn(Protocol):
-    """What can be said inside one transaction. `values` are by place or by name."""
+class Transaction(Protocol):
+    """Runs statements by name inside one transaction. `values` are positional or named."""
 
     def one(self, name: str, values: Any = ()) -> Any:
         """Return the first row of a statement, or None."""
@@ -29,7 +27,7 @@ class Turn(Protocol):
         ...
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
-        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
+        """Return up to `limit` of what `take` makes of the rows, without those it makes None."""
         ...
 
     def do(self, name: str, values: Any = ()) -> None:
@@ -47,18 +45,3 @@ class Turn(Protocol):
     def many(self, keys: Iterable[int]) -> Any:
         """Return several keys as one value."""
         ...
-
-
-def load_statements(dialect: str) -> dict[str, str]:
-    """Return all statements of a dialect; those about bodies and of check have a prefix."""
-    return {
-        **statements.load_queries(dialect, "queries"),
-        **statements.load_queries(dialect, "listings"),
-        **_prefixed("bodies", dialect),
-        **_prefixed("check", dialect),
-    }
-
-
-def _prefixed(what: str, dialect: str) -> dict[str, str]:
-    found = statements.load_queries(dialect, what)
-    return {f"{what}.{name}": statement for name, statement in found.items()}

@@ -8,12 +8,11 @@ decides (core/commits.py) is still true when it is written. Several processes ma
 from collections.abc import Callable
 from typing import TypeVar
 
-from limpet.backends.sql.backend import RelationalBackend
+from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.tables import Tables
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
-from limpet.backends.sqlite.transaction import SqliteTurn
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.model import Finding
 from limpet.protocol import Clock
@@ -21,7 +20,7 @@ from limpet.protocol import Clock
 T = TypeVar("T")
 
 
-class SqliteBackend(RelationalBackend):
+class SqliteBackend(SqlBackend):
     """An engine whose storage is one file."""
 
     blocking = True
@@ -46,10 +45,12 @@ class SqliteBackend(RelationalBackend):
         self._cache.clear()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
-        return self._file.read(lambda conn: action(Tables(SqliteTurn(conn))))
+        with self._file.transaction() as transaction:
+            return action(Tables(transaction))
 
     def _write(self, action: Callable[[Tables], T]) -> T:
-        return self._file.write(lambda conn: action(Tables(SqliteTurn(conn))))
+        with self._file.transaction(write=True) as transaction:
+            return action(Tables(transaction))
 
     def listen(self) -> SqliteListener:
         return SqliteListener(self._file, self._clock)
@@ -58,5 +59,5 @@ class SqliteBackend(RelationalBackend):
         return self._file.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        run = self._file.write if repair else self._file.read
-        return run(lambda conn: check_some(conn, after, repair=repair, limit=limit))
+        with self._file.transaction(write=repair) as transaction:
+            return check_some(transaction, after, repair=repair, limit=limit)

@@ -4,15 +4,15 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from limpet.backends.sql import statements
-from limpet.backends.sql.check import Place, Trust, walk_some
+from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.findings import finding
 from limpet.backends.sqlite.errors import primary_code
 from limpet.backends.sqlite.schema import APPLICATION_ID
-from limpet.backends.sqlite.transaction import SqliteTurn
+from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.model import Finding
 
 _OBJECTS = statements.load_queries("sqlite", "check")["objects"]
@@ -21,29 +21,31 @@ _COMPLAINTS_MAX = 20  # of SQLite about its pages; with more it is beyond mendin
 _COMMENT = re.compile(r"--[^\n]*")
 
 
-def inspect_file(conn: sqlite3.Connection, *, repair: bool) -> tuple[list[Finding], Trust]:
+def inspect_file(conn: sqlite3.Connection, *, repair: bool) -> tuple[list[Finding], RowAccess]:
     """Return what is wrong with the file, and what may be done with its rows."""
     findings: list[Finding] = []
     try:
         findings += _header(conn)
         if _is_newer(conn):
-            return findings, Trust.STOP
+            return findings, RowAccess.NONE
         missing: list[str] = []
         findings += _schema(conn, missing)
         findings += _pages(conn)
-        trust = Trust.LOOK if _FORBIDDING & {each.code for each in findings} else Trust.MEND
-        mend = repair and trust is Trust.MEND
+        access = (
+            RowAccess.READ if _FORBIDDING & {each.code for each in findings} else RowAccess.REPAIR
+        )
+        mend = repair and access is RowAccess.REPAIR
         findings += [_missing_index(conn, name, repair=mend) for name in missing]
     except (sqlite3.DatabaseError, UnicodeDecodeError) as cause:
         # The Python module fails at messages of SQLite that quote bytes which are no text.
         if isinstance(cause, sqlite3.DatabaseError) and not is_damage(cause):
             raise
-        return [*findings, unreadable(cause)], Trust.LOOK
-    return findings, trust
+        return [*findings, unreadable(cause)], RowAccess.READ
+    return findings, access
 
 
-# Writing to a damaged file can destroy what could be salvaged from it; and nobody can tell what a
-# write does to tables that are not as we made them, or in which somebody else's triggers run.
+# Writing to a damaged file can destroy what could be salvaged from it; and what a
+# write does to tables that were changed, or that have foreign triggers, is unknown.
 _FORBIDDING = {
     "application_id_wrong",
     "file_damaged",
@@ -95,7 +97,7 @@ def _is_newer(conn: sqlite3.Connection) -> bool:
 def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
     found = _number(conn, "application_id")
     if found != APPLICATION_ID:
-        fact = "the file is marked as somebody else's"
+        fact = "the file has the application id of another program"
         yield finding("application_id_wrong", fact, found=found, expected=APPLICATION_ID)
     found = _number(conn, "user_version")
     if found != _newest():
@@ -121,21 +123,21 @@ def _expected() -> dict[str, tuple[str, str]]:
 
 
 def _schema(conn: sqlite3.Connection, missing: list[str]) -> Iterator[Finding]:
-    """Compare what stands in the file with what should; name the indexes that are missing."""
+    """Compare the objects in the file with those of the migrations; collect missing indexes."""
     found = {}
     for kind, name, table, sql in conn.execute(_OBJECTS).fetchall():
         if name in _expected():
             found[name] = (kind, sql)
         elif kind == "trigger":
-            fact = "a trigger of somebody else runs with our writes; nothing is repaired beside it"
+            fact = "a foreign trigger runs with every write, so that nothing is repaired"
             yield finding("foreign_trigger", fact, name=name, table=table)
         else:
-            fact = "something of somebody else stands in the file"
+            fact = "the file has a table, view or index that is not Limpet's"
             yield finding("foreign_object", fact, type=kind, name=name)
     for name, (kind, sql) in _expected().items():
         if name in found:
             if (kind, _plain(sql)) != (found[name][0], _plain(found[name][1])):
-                fact = "somebody has changed how a table or an index is defined"
+                fact = "the definition of a table or an index was changed"
                 yield finding("schema_differs", fact, type=kind, name=name)
         elif kind == "index":
             missing.append(name)
@@ -152,7 +154,7 @@ def _missing_index(conn: sqlite3.Connection, name: str, *, repair: bool) -> Find
         try:
             conn.execute(_expected()[name][1])
         except sqlite3.IntegrityError:
-            repair = False  # what should be unique is not: somebody has to choose
+            repair = False  # what should be unique is not: a person has to choose
     return finding("index_missing", "an index is missing", repaired=repair, name=name)
 
 
@@ -164,56 +166,49 @@ def _pages(conn: sqlite3.Connection) -> Iterator[Finding]:
                 yield _damaged("is damaged", complaint)
 
 
-# Inspecting a SQLite file, a bounded part at a time: the file as a whole, then its tables.
-
-
 def check_some(
-    conn: sqlite3.Connection, after: str, *, repair: bool, limit: int
+    transaction: SqliteTransaction, after: str, *, repair: bool, limit: int
 ) -> tuple[list[Finding], str | None]:
-    """Inspect a part of the file, from a place on; return findings and where to go on.
+    """Inspect a part of the file, from a position on; return findings and where to go on.
 
     A part is the file itself, or up to `limit` keys of one table. A file that SQLite itself finds
-    damaged is only looked at, whatever `repair` says; that is remembered in the place.
+    damaged is only read, even with `repair`; the position remembers that.
     """
-    before = conn.text_factory
-    # Names may have become bytes that are no text. They have to be looked at all the same.
-    conn.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-    try:
-        following: Place | None
-        if after == "":
-            findings, trust = inspect_file(conn, repair=repair)
-            following = None if trust is Trust.STOP else Place.first(trust)
-        else:
-            findings, following = walk_some(
-                SqliteTurn(conn),
-                Place.parse(after),
-                repair=repair,
-                limit=max(1, limit),
-                survive=_survived,
-                broken=(sqlite3.DatabaseError,),
-            )
-        if any(each.code == "file_damaged" for each in findings):
-            # Nothing was written. SQLite would report the damage once more when the transaction
-            # that met it is committed, and the findings would be lost to that error.
-            if conn.in_transaction:
-                conn.execute("ROLLBACK")
-            conn.execute("BEGIN")
-        return findings, None if following is None else str(following)
-    finally:
-        conn.text_factory = before
+    transaction.accept_any_text()  # names may have become bytes that are no text
+    conn = transaction.conn
+    following: CheckPosition | None
+    if after == "":
+        findings, access = inspect_file(conn, repair=repair)
+        following = None if access is RowAccess.NONE else CheckPosition.first(access)
+    else:
+        findings, following = walk_some(
+            transaction,
+            CheckPosition.parse(after),
+            repair=repair,
+            limit=max(1, limit),
+            survive=_survived,
+            broken=(sqlite3.DatabaseError,),
+        )
+    if any(each.code == "file_damaged" for each in findings):
+        # Nothing was written. SQLite would report the damage once more when the transaction that
+        # met it is committed, and the findings would be lost to that error.
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        conn.execute("BEGIN")
+    return findings, None if following is None else str(following)
 
 
-def _survived(cause: Exception, place: Place, key: int | None) -> list[Finding]:
+def _survived(cause: Exception, position: CheckPosition, key: int | None) -> list[Finding]:
     """Return what to say of an error, or raise it.
 
     In a file that is known to be damaged, and so is not written to, a part that cannot be read does
     not keep the others from being inspected. A table that is missing has been reported.
     """
-    if place.trust is not Trust.LOOK:
+    if position.access is not RowAccess.READ:
         raise cause
     if isinstance(cause, sqlite3.DatabaseError) and not is_damage(cause):
         if primary_code(cause) == sqlite3.SQLITE_ERROR:
             return []
         raise cause
     where = {} if key is None else {"key": key}
-    return [unreadable(cause, table=place.walk, **where)]
+    return [unreadable(cause, table=position.walk, **where)]

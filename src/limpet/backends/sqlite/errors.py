@@ -14,7 +14,7 @@ def primary_code(cause: Exception) -> int:
 
 
 def is_busy(cause: Exception) -> bool:
-    """Tell whether it was merely not our turn."""
+    """Tell whether another connection holds the lock."""
     return primary_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -35,7 +35,7 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Limp
             return Unavailable(f"the disk is full. {where}")
         case sqlite3.SQLITE_READONLY:
             return Unavailable(
-                f"the file cannot be written, also to be read: copy it to where it can. {where}"
+                f"the file is read-only: copy it to a folder that SQLite can write to. {where}"
             )
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return Unavailable(f"the file cannot be opened. {where}")

@@ -1,206 +1,157 @@
-"""One SQLite file: connections for many threads, transactions, and forks.
+"""One SQLite file: its connections, its transactions, and forks of the process.
 
-Every connection is in WAL mode, so that a reader never blocks a writer, and syncs at each commit.
-Writers, whether threads or processes, take turns by SQLite's own lock on the file. Those of one
-process queue up before it, since a waiting one finds it free only by trying again and again.
+Every connection is in WAL mode, so that readers never block a writer, and syncs at each commit.
+Writers, whether threads or processes, wait for SQLite's own lock on the file. The threads of one
+process queue up in front of it, since SQLite can only poll that lock.
 
-Forks. A connection must not cross a fork: SQLite would believe in the child that it holds locks
-which only the parent holds, and the parent might delete a log that the child still writes. So a
-fork waits until no thread is inside SQLite, which takes as long as one transaction, and closes the
-idle connections; parent and child then open new ones.
+Forks. A connection must not cross a fork: SQLite in the child would believe that it holds locks
+that only the parent holds, and the parent might delete a log that the child still writes. So a fork
+closes the idle connections first, and waits a little for transactions that run in other threads.
+Where one runs for longer, the child cannot use that file.
 """
 
 import os
 import sqlite3
-import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from urllib.parse import quote
 
-from limpet.backends.sqlite.errors import NO_CODE, is_busy, primary_code, translated
+from limpet.backends.sqlite.errors import is_busy, translated
 from limpet.backends.sqlite.schema import create_private, make_ready
-from limpet.backends.support.queue import Queue
-from limpet.errors import InvalidInput
+from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.support.backoff import Backoff
+from limpet.backends.support.forks import renew_after_fork
+from limpet.backends.support.queue import ThreadQueue
+from limpet.errors import InvalidInput, Unavailable
 from limpet.protocol import Clock
 
-T = TypeVar("T")
-
+_READ = "BEGIN"
+_WRITE = "BEGIN IMMEDIATE"
 _BUSY_MS = 2  # SQLite's own waiting inside one attempt
 _PAUSE_S_MIN = 0.0005
 _PAUSE_S_MAX = 0.01
 _VACUUM_PAGES = 1_000  # so that other writers get in between
-_FORK_WAIT_S_MAX = 10.0
+_FORK_WAIT_S_MAX = 2.0
 
 
 class SqliteFile:
-    """A pool of connections to one file of ours, created or brought up to date when opened."""
+    """A pool of connections to one file, which is created or migrated when it is opened."""
 
     def __init__(self, path: str, *, clock: Clock, lock_wait_s: float, synchronous: str) -> None:
-        """Open the file, or raise why it cannot be ours."""
         self._path = path
         self._clock = clock
         self._lock_wait_s = lock_wait_s
         self._synchronous = synchronous
         self._idle: list[sqlite3.Connection] = []
-        self._watching: sqlite3.Connection | None = None
-        self._watchings = 0
-        self.renew_locks()
+        # Weak: an interrupt (Ctrl-C) may keep a transaction from being taken out again.
+        self._running: set[weakref.ref[SqliteTransaction]] = set()
+        self._runs_across_fork = False
+        self._version_conn: sqlite3.Connection | None = None
+        self._version_conns = 0
         self._closed = False
-        with _creating:
-            create_private(self._path)
-        with _gate:
-            self._prepare()
-        _open_files.add(self)
-
-    def read(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run statements that all see one moment of the store."""
-        self._check_open()
-        return self._transact("BEGIN", action)
-
-    def write(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run statements as one step, durable when this returns, or not at all."""
-        self._check_open()
-        return self._in_turn(action)
-
-    def compact(self) -> int:
-        """Give free pages back to the file system, a few at a time; return the bytes."""
-        self._check_open()
-        before = self._bytes()
-        while self._in_turn(_vacuum_some):
-            pass
-        with _gate:
-            conn = self._take()
+        self._renew_locks()
+        with _forks.creating:
+            create_private(path)
+        with self._no_fork():
+            conn = self._connect()
             try:
-                # The pages are still in the log; if a reader needs it, the log is emptied later.
-                conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            except sqlite3.Error as cause:
-                raise translated(self._path, cause) from cause
+                make_ready(conn, path)
+            except (sqlite3.Error, UnicodeDecodeError) as cause:
+                raise translated(path, cause) from cause
             finally:
-                self._give_back(conn)
-        return max(0, before - self._bytes())
+                conn.close()
+        with _forks.lock:
+            _forks.files.add(self)
+        renew_after_fork(self)
 
-    def version(self) -> tuple[int, int]:
-        """Return a number that is another one after any commit, by whatever connection.
+    # Transactions
 
-        It is compared on one connection, which the first of the two numbers: there is another one
-        after a fork, and it begins to count anew.
+    @contextmanager
+    def transaction(self, *, write: bool = False) -> Iterator[SqliteTransaction]:
+        """Run statements that see one moment of the store.
+
+        With `write` they are one step, durable when the block ends, or not made at all.
         """
-        with _gate, self._watch_lock:
-            self._check_open()
-            try:
-                if self._watching is None:
-                    self._watching = self._connect()
-                    self._watchings += 1
-                (number,) = self._watching.execute("PRAGMA data_version").fetchone()
-                return self._watchings, number
-            except sqlite3.Error as cause:
-                raise translated(self._path, cause) from cause
-
-    def renew_locks(self) -> None:
-        """Make the locks, also in a child: a thread that had one at the fork is not there."""
-        self._watch_lock = threading.Lock()  # of the connection that watches
-        self._queue = Queue()
-
-    def _bytes(self) -> int:
-        names = (self._path, self._path + "-wal")
-        return sum(os.stat(name).st_size for name in names if os.path.exists(name))
-
-    def close(self) -> None:
-        """Close the connections that are idle; those in use are closed when they are let go."""
-        self._closed = True
-        self.close_idle()
-
-    def close_idle(self) -> None:
-        """Close the connections that nobody uses; more are opened when they are needed."""
-        with self._watch_lock:  # nobody is in the middle of a look
-            watching, self._watching = self._watching, None
-            if watching is not None:
-                watching.close()
-        while self._idle:
-            try:
-                conn = self._idle.pop()
-            except IndexError:
-                return  # another thread closes as well
-            conn.close()
-
-    def _check_open(self) -> None:
         if self._closed:
             raise InvalidInput("the store is closed")
+        deadline_s = self._clock.monotonic() + self._lock_wait_s  # also of the wait in the queue
+        with self._queue.first(self._lock_wait_s) if write else nullcontext():
+            transaction, committing = SqliteTransaction(), False
+            # All in one block: a connection lost to an interrupt would keep its lock for a while.
+            try:
+                self._begin(transaction, _WRITE if write else _READ, deadline_s)
+                yield transaction
+                committing = True
+                transaction.conn.execute("COMMIT")
+            except (sqlite3.Error, UnicodeDecodeError) as cause:
+                raise translated(self._path, cause, committing=committing) from cause
+            finally:
+                self._end(transaction)
 
-    def _in_turn(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Write, one thread of this process after the other."""
-        deadline = self._clock.monotonic() + self._lock_wait_s  # of all the waiting
-        return self._queue.pass_(
-            self._lock_wait_s, lambda: self._transact("BEGIN IMMEDIATE", action, deadline)
-        )
-
-    def _transact(
-        self,
-        begin: str,
-        action: Callable[[sqlite3.Connection], T],
-        deadline: float | None = None,
-    ) -> T:
-        """Try until it is our turn among the threads and processes that use the file.
+    def _begin(self, transaction: SqliteTransaction, statement: str, deadline_s: float) -> None:
+        """Begin a transaction; try again while another connection or process holds the lock.
 
         SQLite's own waiting doubles its pauses up to a tenth of a second, which starves some
         writers for seconds when there are many; short pauses of random length are fair to all.
         """
-        pause_s = _PAUSE_S_MIN
+        backoff: Backoff | None = None
         while True:
+            with _forks.lock:
+                self._running.add(weakref.ref(transaction, self._running.discard))
             try:
-                with _gate:
-                    return self._attempt(begin, action)
-            except _Busy as busy:
-                now = self._clock.monotonic()
-                deadline = now + self._lock_wait_s if deadline is None else deadline
-                if now >= deadline:
-                    raise translated(self._path, busy.cause) from busy.cause
-            self._clock.sleep(pause_s * (0.5 + self._clock.jitter()))
-            pause_s = min(pause_s * 1.5, _PAUSE_S_MAX)
+                conn = transaction.conn = (
+                    self._idle.pop() if self._idle else self._connect(_BUSY_MS)
+                )
+                conn.execute(statement)
+                if statement == _READ:
+                    # The moment that is read is chosen here, where it can be tried again.
+                    conn.execute("PRAGMA data_version").fetchone()
+                return
+            except IndexError:
+                continue  # another thread took the last idle one
+            except (sqlite3.Error, UnicodeDecodeError) as cause:
+                if conn.in_transaction and not is_busy(cause):
+                    return  # damage: the statement that meets it reports it
+                self._end(transaction)
+                if backoff is None:
+                    left_s = deadline_s - self._clock.monotonic()
+                    backoff = Backoff(
+                        self._clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX, wait_s=left_s
+                    )
+                if not is_busy(cause) or not backoff.sleep():
+                    raise
 
-    def _attempt(self, begin: str, action: Callable[[sqlite3.Connection], T]) -> T:
-        conn = self._take()
-        committing = False
+    def _end(self, transaction: SqliteTransaction) -> None:
         try:
-            conn.execute(begin)
-            result = _despite_damage(conn, begin, action)
-            committing = True
-            conn.execute("COMMIT")
-            return result
-        except (sqlite3.Error, UnicodeDecodeError) as cause:
-            if is_busy(cause) and not committing:
-                raise _Busy(cause) from None
-            raise translated(self._path, cause, committing=committing) from cause
-        finally:
-            self._give_back(conn)
-
-    def _take(self) -> sqlite3.Connection:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            conn = self._connect()
-            conn.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-            return conn
-
-    def _give_back(self, conn: sqlite3.Connection) -> None:
-        try:
-            if conn.in_transaction:
-                conn.execute("ROLLBACK")
+            if hasattr(transaction, "conn"):
+                conn = transaction.conn
+                del transaction.conn
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+                conn.text_factory = str
+                self._idle.append(conn)
         except sqlite3.Error:
             conn.close()  # which rolls back as well
-            return
-        self._idle.append(conn)
+        finally:
+            self._running.discard(weakref.ref(transaction))
         if self._closed:
-            self.close_idle()
+            self._close_idle()
 
-    def _connect(self) -> sqlite3.Connection:
+    # Connections
+
+    def _connect(self, busy_ms: int | None = None) -> sqlite3.Connection:
+        if _forks.unusable and os.path.realpath(self._path) in _forks.unusable:
+            raise Unavailable(
+                "the process was forked during a transaction of another thread, so SQLite cannot "
+                f"lock the file in this child; open it in a new process. path=`{self._path}`"
+            )
         conn = None
         try:
             conn = sqlite3.connect(
-                # Not created anew if somebody removes it while it is open.
+                # Not created again if it is removed while the store is open.
                 f"file:{quote(self._path)}?mode=rw",
                 uri=True,
                 timeout=self._lock_wait_s,
@@ -212,120 +163,135 @@ class SqliteFile:
             conn.execute("PRAGMA trusted_schema = OFF")
             conn.execute(f"PRAGMA synchronous = {self._synchronous}")
             conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
+            if busy_ms is not None:
+                conn.execute(f"PRAGMA busy_timeout = {busy_ms}")
         except (sqlite3.Error, UnicodeDecodeError) as cause:
             if conn is not None:
                 conn.close()
             raise translated(self._path, cause) from cause
         return conn
 
-    def _prepare(self) -> None:
-        conn = self._connect()
+    def compact(self) -> int:
+        """Give free pages back to the file system, a few at a time; return the bytes."""
+        before = self._bytes()
+        free = 1
+        while free:
+            with self.transaction(write=True) as transaction:
+                conn = transaction.conn
+                conn.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+                (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+        with self._no_fork():
+            conn = self._connect()
+            try:
+                # The pages are still in the log; if a reader needs it, the log is emptied later.
+                conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except sqlite3.Error as cause:
+                raise translated(self._path, cause) from cause
+            finally:
+                conn.close()
+        return max(0, before - self._bytes())
+
+    def _bytes(self) -> int:
+        names = (self._path, self._path + "-wal")
+        return sum(os.stat(name).st_size for name in names if os.path.exists(name))
+
+    def version(self) -> tuple[int, int]:
+        """Return a number that changes with every commit, by any connection or process.
+
+        It belongs to one connection, which the first of the two numbers identifies: after a fork
+        there is another one.
+        """
+        with self._no_fork(), self._version_lock:
+            if self._closed:
+                raise InvalidInput("the store is closed")
+            try:
+                if self._version_conn is None:
+                    self._version_conn = self._connect()
+                    self._version_conns += 1
+                (number,) = self._version_conn.execute("PRAGMA data_version").fetchone()
+                return self._version_conns, number
+            except sqlite3.Error as cause:
+                raise translated(self._path, cause) from cause
+
+    def close(self) -> None:
+        """Close the connections that are idle; the others are closed when their calls end."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self, version_wait_s: float = -1) -> None:
+        if self._version_lock.acquire(timeout=version_wait_s):
+            try:
+                conn, self._version_conn = self._version_conn, None
+                if conn is not None:
+                    conn.close()
+            finally:
+                self._version_lock.release()
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return  # another thread closes as well
+
+    # Forks
+
+    @contextmanager
+    def _no_fork(self) -> Iterator[None]:
+        """Let a fork wait until the block ends: a connection is used inside."""
+        transaction = SqliteTransaction()
         try:
-            make_ready(conn, self._path)
-        except (sqlite3.Error, UnicodeDecodeError) as cause:
-            raise translated(self._path, cause) from cause
+            with _forks.lock:
+                self._running.add(weakref.ref(transaction, self._running.discard))
+            yield
         finally:
-            conn.close()
+            self._running.discard(weakref.ref(transaction))
+
+    def is_used_by_others(self) -> bool:
+        """Tell whether another thread uses a connection."""
+        thread_id = threading.get_ident()
+        used = [each() for each in list(self._running)]
+        return any(each is not None and each.thread_id != thread_id for each in used)
+
+    def before_fork(self) -> None:
+        self._runs_across_fork = bool(self._running)
+        self._close_idle(version_wait_s=0)
+
+    def after_fork(self) -> None:
+        if self._runs_across_fork:
+            _forks.unusable.add(os.path.realpath(self._path))
+            # To close them here would disturb the parent.
+            _forks.abandoned += [self._idle, self._version_conn]
+            self._idle, self._version_conn = [], None
+        self._running = set()
+        self._renew_locks()
+
+    def _renew_locks(self) -> None:
+        self._version_lock = threading.Lock()
+        self._queue = ThreadQueue()
 
 
-class _Busy(Exception):
-    """It is not our turn yet; nothing has happened."""
-
-    def __init__(self, cause: Exception) -> None:
-        self.cause = cause
-
-
-def _vacuum_some(conn: sqlite3.Connection) -> bool:
-    """Give some free pages back; tell whether there are more."""
-    conn.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
-    (free,) = conn.execute("PRAGMA freelist_count").fetchone()
-    return bool(free)
-
-
-def _despite_damage(
-    conn: sqlite3.Connection, begin: str, action: Callable[[sqlite3.Connection], T]
-) -> T:
-    """Run an action; if text in its way is not UTF-8, again with such text passed through.
-
-    It can only be damage, and must fail the checksum of its own row, not the whole listing.
-    """
-    try:
-        return action(conn)
-    except sqlite3.OperationalError as cause:
-        if primary_code(cause) != NO_CODE:
-            raise
-    conn.execute("ROLLBACK")
-    conn.execute(begin)
-    conn.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-    try:
-        return action(conn)
-    finally:
-        conn.text_factory = str
-
-
-class _Gate:
-    """Knows which threads are inside SQLite, and lets a fork wait until there is none.
-
-    Made of single operations on a set and a flag, which threads see in one order, so that an
-    interrupt (Ctrl-C) at any moment leaves at most a name in the set, which the same thread takes
-    out the next time.
-    """
+class _Forks:
+    """What the files of this process share: one fork at a time, and none amid a transaction."""
 
     def __init__(self) -> None:
-        self._inside: set[int] = set()
-        self._forking = False
-        self._fork = threading.Lock()
+        self.files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+        self.unusable: set[str] = set()
+        self.abandoned: list[object] = []
+        self.after_fork()
+        renew_after_fork(self)
+        os.register_at_fork(before=self._before_fork, after_in_parent=lambda: self.lock.release())
 
-    def __enter__(self) -> None:
-        me = threading.get_ident()
-        self._inside.add(me)
-        while self._forking:
-            self._inside.discard(me)
-            threading.Event().wait(_PAUSE_S_MIN)
-            self._inside.add(me)
+    def after_fork(self) -> None:
+        self.lock = threading.RLock()  # reentrant: a signal handler may fork
+        self.creating = threading.Lock()
 
-    def __exit__(self, *_: object) -> None:
-        self._inside.discard(threading.get_ident())
-
-    def shut(self) -> None:
-        """Let nobody in any more, and wait for those inside."""
-        # One fork at a time: closing connections is being inside as well.
-        self._fork.acquire()
-        self._forking = True
-        # Bounded: a thread inside that does not come out must not keep the process from forking.
-        for _ in range(int(_FORK_WAIT_S_MAX / _PAUSE_S_MIN)):
-            others = self._inside & sys._current_frames().keys() - {threading.get_ident()}
-            if not others:
-                return
-            threading.Event().wait(_PAUSE_S_MIN)
-
-    def open(self) -> None:
-        """Let everybody in again."""
-        self._forking = False
-        self._fork.release()
+    def _before_fork(self) -> None:
+        self.lock.acquire()  # no transaction begins until the fork is done
+        deadline_s = time.monotonic() + _FORK_WAIT_S_MAX
+        files = list(self.files)
+        while any(file.is_used_by_others() for file in files) and time.monotonic() < deadline_s:
+            time.sleep(_PAUSE_S_MIN)
+        for file in files:
+            file.before_fork()
 
 
-_gate = _Gate()
-_creating = threading.Lock()
-_open_files: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    _gate.shut()
-    for file in list(_open_files):
-        file.close_idle()
-
-
-def _after_fork_in_child() -> None:
-    global _gate, _creating
-    _gate = _Gate()
-    _creating = threading.Lock()
-    for file in list(_open_files):
-        file.renew_locks()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=lambda: _gate.open(),
-    after_in_child=_after_fork_in_child,
-)
+_forks = _Forks()

@@ -1,4 +1,4 @@
-"""Whose file it is, and which tables it has: making a SQLite file ours and up to date."""
+"""Creating the tables of a SQLite file, or checking and migrating them."""
 
 import os
 import sqlite3
@@ -45,7 +45,7 @@ def create_private(path: str) -> None:
 
 
 def make_ready(conn: sqlite3.Connection, path: str) -> None:
-    """Make an empty file ours, or check that it is, and bring its tables up to date.
+    """Create the tables in an empty file, or check that the file is ours and migrate it.
 
     Any number of processes may do this at once.
     """
@@ -59,11 +59,11 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
                 conn.execute("ROLLBACK")
             if not is_busy(cause):
                 raise
-            # Somebody else is at it. A change of journal mode does not wait for its turn, but a
-            # transaction does.
+            # Another process does the same. A change of the journal mode does not wait for the
+            # lock, but a transaction does.
             conn.execute("BEGIN IMMEDIATE")
             conn.execute("ROLLBACK")
-    raise Unavailable(f"others kept the file from being made ready. path=`{path}`")
+    raise Unavailable(f"other processes kept the file from being migrated. path=`{path}`")
 
 
 def _is_ready(conn: sqlite3.Connection, path: str) -> bool:
@@ -75,7 +75,7 @@ def _is_ready(conn: sqlite3.Connection, path: str) -> bool:
     finally:
         conn.execute("ROLLBACK")
     if application != APPLICATION_ID and (tables or application or version):
-        raise InvalidInput(f"the file is a database of somebody else. path=`{path}`")
+        raise InvalidInput(f"the file is a database of another program. path=`{path}`")
     newest = statements.load_migrations("sqlite")[-1][0]
     if version > newest:
         raise Unsupported(

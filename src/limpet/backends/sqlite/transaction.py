@@ -1,43 +1,63 @@
-"""One transaction on a SQLite connection, by the names of statements."""
+"""One transaction on a SQLite connection, by the names of statements (`sql/*.sql`)."""
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.transaction import load_statements
+from limpet.backends.sql.statements import load_statements
+from limpet.backends.sqlite.errors import NO_CODE, primary_code
 
 T = TypeVar("T")
 
 STATEMENTS = load_statements("sqlite")
+_LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
-class SqliteTurn:
-    """What `_relational.turn.Turn` asks for."""
+class SqliteTransaction:
+    """Implements `sql.transaction.Transaction`."""
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
+    __slots__ = ("__weakref__", "conn", "thread_id")
+
+    def __init__(self, conn: sqlite3.Connection | None = None) -> None:
+        self.thread_id = threading.get_ident()
+        if conn is not None:
+            self.conn = conn
 
     def one(self, name: str, values: Any = ()) -> Any:
-        """Return the first row of a statement, or None."""
-        return self._conn.execute(STATEMENTS[name], values).fetchone()
+        try:
+            return self.conn.execute(STATEMENTS[name], values).fetchone()
+        except sqlite3.OperationalError as cause:
+            self._accept_any_text(cause)
+            return self.conn.execute(STATEMENTS[name], values).fetchone()
 
     def all(self, name: str, values: Any = ()) -> list[Any]:
-        """Return all rows; also of an INSERT, which would still be running at the commit."""
-        return self._conn.execute(STATEMENTS[name], values).fetchall()
+        try:
+            return self.conn.execute(STATEMENTS[name], values).fetchall()
+        except sqlite3.OperationalError as cause:
+            self._accept_any_text(cause)
+            return self.conn.execute(STATEMENTS[name], values).fetchall()
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
-        """Yield rows until the reader stops."""
+        self.conn.text_factory = _LENIENT_TEXT  # rows already yielded could not be read again
         # Closed at once: an unread rest would keep the log from being emptied.
-        with closing(self._conn.execute(STATEMENTS[name], values)) as rows:
+        with closing(self.conn.execute(STATEMENTS[name], values)) as rows:
             yield from rows
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
-        """Return up to `limit` of what `take` makes of the rows; it leaves out by None."""
+        try:
+            return self._page(name, values, take, limit)
+        except sqlite3.OperationalError as cause:
+            self._accept_any_text(cause)
+            return self._page(name, values, take, limit)
+
+    def _page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
         items: list[T] = []
-        with closing(self._conn.execute(STATEMENTS[name], values)) as rows:
+        with closing(self.conn.execute(STATEMENTS[name], values)) as rows:
             for found in rows:
                 item = take(found)
                 if item is not None:
@@ -47,17 +67,25 @@ class SqliteTurn:
         return items
 
     def do(self, name: str, values: Any = ()) -> None:
-        """Write."""
-        self._conn.execute(STATEMENTS[name], values)
+        self.conn.execute(STATEMENTS[name], values)
 
     def do_many(self, name: str, rows: Iterable[Any]) -> None:
-        """Write the same with each of several rows of values."""
-        self._conn.executemany(STATEMENTS[name], rows)
+        self.conn.executemany(STATEMENTS[name], rows)
 
     def count(self, name: str, values: Any = ()) -> int:
-        """Write, and return how many rows were touched."""
-        return self._conn.execute(STATEMENTS[name], values).rowcount
+        return self.conn.execute(STATEMENTS[name], values).rowcount
 
     def many(self, keys: Iterable[int]) -> Any:
-        """Return several keys as one value: a JSON array."""
         return orjson.dumps(list(keys)).decode()
+
+    def accept_any_text(self) -> None:
+        """Until the transaction ends, read text that is not UTF-8 with its bytes escaped.
+
+        Such text is damage. It must fail the checksum of its own row, not the whole listing.
+        """
+        self.conn.text_factory = _LENIENT_TEXT
+
+    def _accept_any_text(self, cause: sqlite3.OperationalError) -> None:
+        if primary_code(cause) != NO_CODE:
+            raise cause
+        self.accept_any_text()

@@ -1,36 +1,34 @@
-"""A queue of threads before a lock that is expensive to wait for. For speed alone.
+"""A queue of threads in front of a lock that is expensive to wait for. It only saves time.
 
-The lock itself is that of a file or of a row, and whoever gets past the queue still takes it. So
-nobody waits here for long: the one whose turn it is may hang, may have been interrupted at any
-moment, or may be a signal handler's own thread. Who has waited long enough goes on as if there were
-no queue, and others form a new one.
+The real lock is on a file or a row, and every thread that leaves the queue still has to take it. So
+no thread waits here for long: the first one may hang, may have been interrupted, or may be waiting
+for a thread behind it. A thread that has waited long enough goes on as if there were no queue.
 """
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-T = TypeVar("T")
-
-_PATIENCE_S = 1.0
+_WAIT_S_MAX = 1.0
 
 
-class Queue:
-    """Lets one thread at a time do something, mostly. A thread may do so inside its own turn."""
+class ThreadQueue:
+    """Lets one thread at a time through, mostly. Reentrant."""
 
-    __slots__ = ("__weakref__", "_turn")
+    __slots__ = ("__weakref__", "_lock")
 
     def __init__(self) -> None:
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
 
-    def pass_(self, wait_s: float, action: Callable[[], T]) -> T:
-        """Do something when the turn has come, or after so long a wait, or after a second."""
-        turn, has = self._turn, False
+    @contextmanager
+    def first(self, wait_s: float) -> Iterator[None]:
+        """Wait to be the first of the queue, for `wait_s` or one second at most."""
+        lock, has = self._lock, False
         try:
-            has = turn.acquire(timeout=min(wait_s, _PATIENCE_S))
-            if not has and self._turn is turn:
-                self._turn = threading.RLock()  # an interrupt may have left the other one locked
-            return action()
+            has = lock.acquire(timeout=min(wait_s, _WAIT_S_MAX))
+            if not has and self._lock is lock:
+                self._lock = threading.RLock()  # an interrupt may have left the other one locked
+            yield
         finally:
             if has:
-                turn.release()
+                lock.release()

@@ -1,28 +1,28 @@
 -- The statements of check and repair. Everything is walked by integer keys, a page at a time, from
--- `start` on; one key is then looked at with everything that belongs to it.
+-- `start` on; one key is then read with everything that belongs to it.
 
 -- name: tables
--- The tables and views that stand in the schema.
+-- The tables and views in the schema.
 SELECT c.relname
   FROM pg_catalog.pg_class AS c
  WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind IN ('r', 'p', 'v');
 
 -- name: indexes
--- The indexes that stand in the schema and can be used.
+-- The indexes in the schema that can be used.
 SELECT c.relname
   FROM pg_catalog.pg_class AS c
   JOIN pg_catalog.pg_index AS i ON i.indexrelid = c.oid
  WHERE c.relnamespace = to_regnamespace(%s) AND i.indisvalid;
 
 -- name: triggers
--- Those that somebody else has made.
+-- Those that are not Limpet's.
 SELECT t.tgname, c.relname
   FROM pg_catalog.pg_trigger AS t
   JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
  WHERE c.relnamespace = to_regnamespace(%s) AND NOT t.tgisinternal;
 
 -- name: walk_watermark
--- There is none to look at: places are times.
+-- There is none: a seq is a time.
 SELECT 1 WHERE false AND %(start)s < %(limit)s;
 
 -- name: walk_owners
@@ -70,7 +70,7 @@ SELECT (SELECT count(*) FROM limpet.snapshots WHERE scope_pk = %(pk)s),
        (SELECT count(*) FROM limpet.notes WHERE scope_pk = %(pk)s);
 
 -- name: scope
--- A scope beside what its columns should say.
+-- A scope, and what its columns should say.
 SELECT x.pk IS NOT NULL AS has_session, x.session_id, s.session_pk, s.scope_id, s.kind,
        s.head_seq, s.tip_seq, s.next_seq, s.floor,
        EXISTS (SELECT 1 FROM limpet.snapshots AS n
@@ -158,7 +158,7 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk FROM limpe
 -- name: drafts
 -- In the order of the columns of core.rows.Row, then the checksum; the newest first.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND NOT n.kept
  ORDER BY n.seq DESC;

@@ -3,7 +3,7 @@
 -- that is longer than any id, where an index could not be bounded otherwise.
 
 -- name: history_of_scope
--- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
+-- Newest first. A leaf has no child just behind it and none in the index of those apart.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, %(session_id)s::text, %(scope_id)s::text, %(kind)s::text
@@ -29,7 +29,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  LIMIT %(limit)s;
 
 -- name: history_of_sessions
--- Over all sessions in a range of ids, by place.
+-- Over all sessions in a range of ids, by seq.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, x.session_id, s.scope_id, s.kind
@@ -163,7 +163,7 @@ SELECT DISTINCT on_id
 
 -- name: all_notes
 -- As list_noted: there is no index in this order.
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM limpet.notes
  WHERE scope_pk = %(pk)s AND (on_id, name) > (%(on)s COLLATE "C", %(after)s COLLATE "C")
  ORDER BY on_id, name

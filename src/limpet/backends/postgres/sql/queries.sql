@@ -24,7 +24,7 @@ SELECT s.pk
    FOR NO KEY UPDATE OF s;
 
 -- name: lock_session
--- The right to remove a session: nobody adds a scope to it.
+-- The right to remove a session: no other writer adds a scope to it.
 SELECT pk FROM limpet.sessions WHERE session_id = %s FOR UPDATE;
 
 -- name: lock_session_if_free
@@ -45,9 +45,9 @@ LOCK TABLE limpet.scopes IN SHARE ROW EXCLUSIVE MODE;
 -- A scope, the snapshot it shows, the rest of its lease, and the time by which that ends: it is the
 -- one clock that all who claim leases have in common.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
@@ -55,25 +55,24 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.fam
 
 -- name: scope_to_commit
 -- The same for one who commits, in one go: the body that the scope shows unless it is large, which
--- is what the next one builds on, and the snapshot that stands under the id of the commit.
+-- is what the next one builds on.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
+       s.lease_owner, s.lease_until, NULL::bigint AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= 65536 THEN b.body END, b.checksum,
-       e.seq, e.id, e.rev, e.nonce, e.kept, e.parent_id, e.forked_from, e.status, e.labels,
-       e.metadata, e.created_at, e.updated_at, e.saved_at, e.size, e.checksum
+       NULL::bigint AS last_seq, NULL::bigint AS last_saved_at,
+       b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= 65536 THEN b.body END, b.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
   LEFT JOIN limpet.bodies AS b ON b.seq = s.head_seq
-  LEFT JOIN limpet.snapshots AS e ON e.scope_pk = s.pk AND e.id = %(id)s
  WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
 
 -- name: add_session
 INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
 
 -- name: add_scope
--- Somebody else who adds the same one makes this fail, and it is tried again from the top.
+-- Another writer that adds the same one makes this fail; the transaction is then tried again.
 INSERT INTO limpet.scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, %(kind)s, %(scope_id)s, 1 FROM limpet.sessions WHERE session_id = %(session_id)s
 RETURNING pk, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
@@ -134,13 +133,13 @@ WITH moved AS (
 SELECT pk, false /* is_heard */ FROM moved;
 
 -- name: is_heard
--- Whether somebody listens, of whom each shares a lock: then it cannot be had for oneself alone.
+-- Whether any process listens. Listeners share a lock, so that it cannot be taken exclusively.
 SELECT CASE WHEN pg_try_advisory_lock(%(listeners)s) THEN NOT pg_advisory_unlock(%(listeners)s)
             ELSE true END;
 
 -- name: snapshot_by_id
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND n.id = %s;
 
@@ -192,7 +191,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 
 -- name: snapshot_info
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       n.scope_pk, x.session_id, s.scope_id, s.kind
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   JOIN limpet.snapshots AS n ON n.scope_pk = s.pk AND n.id = %(id)s
@@ -203,14 +203,14 @@ SELECT seq, size FROM limpet.snapshots WHERE scope_pk = %s AND id = %s;
 
 -- name: snapshot_by_seq
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND n.seq = %s;
 
 -- name: snapshot_by_nonce
--- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+-- Only for a commit whose answer may have been lost: the newest first, since it is among the last.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM limpet.snapshots AS n
  WHERE n.scope_pk = %s AND n.nonce = %s
  ORDER BY n.seq DESC LIMIT 1;
@@ -234,7 +234,7 @@ UPDATE limpet.snapshots
 DELETE FROM limpet.snapshots WHERE scope_pk = %s;
 
 -- name: set_apart
--- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+-- Before a snapshot goes: the one that follows it is no longer just behind its parent.
 UPDATE limpet.snapshots SET apart = true
  WHERE seq = (SELECT c.seq FROM limpet.snapshots AS c
                WHERE c.scope_pk = %(pk)s AND c.seq > %(seq)s ORDER BY c.seq LIMIT 1)
@@ -266,7 +266,7 @@ UPDATE limpet.scopes AS s
 UPDATE limpet.scopes SET codec = NULL WHERE pk = %s;
 
 -- name: mark_scope
--- Whoever changes a scope or its notes leaves a mark in it: by that it is known what became of a
+-- Every change of a scope or its notes leaves a stamp in it. It shows what became of a
 -- change whose answer was lost, and that what others remember of the scope is out of date.
 UPDATE limpet.scopes SET stamps = %s::bytea || substr(stamps, 1, 120) WHERE pk = %s;
 
@@ -355,7 +355,7 @@ DELETE FROM limpet.sessions AS x
    AND NOT EXISTS (SELECT 1 FROM limpet.scopes AS s WHERE s.session_pk = x.pk);
 
 -- name: note
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM limpet.notes
  WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
    AND on_id = %(on)s AND name = %(name)s;

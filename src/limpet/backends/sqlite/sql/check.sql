@@ -1,9 +1,9 @@
 -- The statements of check and repair. Everything is walked by integer keys, a page at a time, from
--- `:start` on; one key is then looked at with everything that belongs to it. No statement is given
+-- `:start` on; one key is then read with everything that belongs to it. No statement is given
 -- text from the file, which may not be text any more.
 
 -- name: objects
--- What stands in the file, without what SQLite makes for itself.
+-- The objects in the file, without SQLite's own.
 SELECT type, name, tbl_name, sql
   FROM sqlite_schema
  WHERE substr(name, 1, 7) <> 'sqlite_'
@@ -58,7 +58,7 @@ SELECT (SELECT count(*) FROM snapshots WHERE scope_pk = :pk),
        (SELECT count(*) FROM notes WHERE scope_pk = :pk);
 
 -- name: scope
--- A scope beside what its columns should say.
+-- A scope, and what its columns should say.
 SELECT x.pk IS NOT NULL AS has_session, x.session_id, s.session_pk, s.scope_id, s.kind,
        s.head_seq, s.tip_seq, s.next_seq, s.floor,
        EXISTS (SELECT 1 FROM snapshots AS n
@@ -146,7 +146,7 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk FROM notes
 -- name: drafts
 -- In the order of the columns of core.rows.Row, then the checksum; the newest first.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND NOT n.kept
  ORDER BY n.seq DESC;
@@ -163,7 +163,7 @@ UPDATE scopes
 UPDATE scopes SET head_seq = :seq WHERE pk = :pk;
 
 -- name: restore_watermark
--- As high as can be known: above every place that a scope remembers to have given.
+-- As high as can be known: above every seq that a scope remembers to have given.
 INSERT INTO watermark (pk, seq, saved_at)
 SELECT 1,
        max(coalesce((SELECT max(next_seq) - 1 FROM scopes), 0),

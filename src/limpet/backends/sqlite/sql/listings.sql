@@ -2,7 +2,7 @@
 -- full. The columns of a snapshot come in the order of core.rows.Row, then its checksum.
 
 -- name: history_of_scope
--- Newest first. A leaf has no child just behind it and none in the index of those that stand apart.
+-- Newest first. A leaf has no child just behind it and none in the index of those apart.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, :session_id, :scope_id, :kind
@@ -24,7 +24,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  ORDER BY n.seq DESC;
 
 -- name: history_of_sessions
--- Over all sessions in a range of ids, by place. CROSS JOIN keeps SQLite from sorting.
+-- Over all sessions in a range of ids, by seq. CROSS JOIN keeps SQLite from sorting.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, x.session_id, s.scope_id, s.kind
@@ -138,11 +138,11 @@ SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
 SELECT DISTINCT on_id FROM notes WHERE scope_pk = :pk AND on_id > :after ORDER BY on_id;
 
 -- name: all_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM notes
  WHERE scope_pk = :pk AND (on_id, name) > (:on, :after)
  ORDER BY on_id, name;
 
 -- name: list_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;

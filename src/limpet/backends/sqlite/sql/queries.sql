@@ -1,41 +1,43 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- core.rows.Row, then its checksum.
+-- SnapshotColumns (`backends/sql/tables.py`), those of a scope in the order of ScopeRow.
 
 -- name: newest_place
--- The last place given in the whole store, and its logical time: what a new snapshot must exceed.
+-- The last seq given in the whole store, and its logical time: a new snapshot must exceed both.
 SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
   FROM watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots);
 
 -- name: mark_place
--- Before a delete, so that no place is given twice.
+-- Before a delete, so that no seq is given twice.
 UPDATE watermark SET seq = ?, saved_at = ?;
 
 -- name: scope
 -- A scope, and the snapshot it shows.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+       NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
+  JOIN scopes AS s ON s.session_pk = x.pk
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
- WHERE x.session_id = ?1;
+ WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
 
 -- name: scope_to_commit
--- The same for one who commits, in one go: the last place given in the whole store, and the body
+-- The same for a commit, in one statement: the last seq given in the whole store, and the body
 -- that the scope shows unless it is large, which is what the next one builds on.
 SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+       NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        max(w.seq, coalesce(p.seq, 0)), max(w.saved_at, coalesce(p.saved_at, -1)),
        b.seq, b.base, b.encoding, CASE WHEN length(b.body) <= 65536 THEN b.body END, b.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
+  JOIN scopes AS s ON s.session_pk = x.pk
  CROSS JOIN watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
   LEFT JOIN bodies AS b ON b.seq = s.head_seq
   LEFT JOIN snapshots AS p ON p.seq = (SELECT max(seq) FROM snapshots)
- WHERE x.session_id = ?1;
+ WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
 
 -- name: add_session
 INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
@@ -47,7 +49,7 @@ RETURNING pk;
 
 -- name: snapshot_by_id
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.id = ?;
 
@@ -56,14 +58,14 @@ SELECT seq, size FROM snapshots WHERE scope_pk = ? AND id = ?;
 
 -- name: snapshot_by_seq
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.seq = ?;
 
 -- name: snapshot_by_nonce
--- Only for a commit whose answer may have been lost: newest first, since that is where it stands.
+-- Only for a commit whose answer may have been lost: the newest first, since it is among the last.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
-       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.nonce = ?
  ORDER BY n.seq DESC LIMIT 1;
@@ -85,7 +87,7 @@ UPDATE snapshots
 DELETE FROM snapshots WHERE scope_pk = ?;
 
 -- name: set_apart
--- Before a snapshot goes: the one that follows it no longer stands just behind its parent.
+-- Before a snapshot goes: the one that follows it is no longer just behind its parent.
 UPDATE snapshots SET apart = 1
  WHERE seq = (SELECT c.seq FROM snapshots AS c
                WHERE c.scope_pk = :pk AND c.seq > :seq ORDER BY c.seq LIMIT 1)
@@ -122,9 +124,6 @@ UPDATE scopes
 
 -- name: has_notes
 SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
-
--- name: lease
-SELECT fence, lease_owner, lease_until FROM scopes WHERE pk = ?;
 
 -- name: put_lease
 UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ? WHERE pk = ?;
@@ -199,7 +198,7 @@ DELETE FROM sessions
 SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.session_id = ?;
 
 -- name: note
-SELECT on_id, name, rev, nonce, updated_at, value, checksum
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
   FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
 
 -- name: put_note

@@ -28,15 +28,15 @@ _NEXT_THREAD = """
 SELECT min(thread_id) FROM (
     SELECT * FROM (
         SELECT thread_id FROM checkpoints
-         WHERE thread_id >= CAST(?1 AS TEXT) AND thread_id IS NOT CAST(?2 AS TEXT)
-           AND substr(thread_id, 1, length(CAST(?3 AS TEXT))) = CAST(?3 AS TEXT)
+         WHERE thread_id >= CAST(? AS TEXT) AND thread_id IS NOT CAST(? AS TEXT)
+           AND substr(thread_id, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)
            AND typeof(thread_id) = 'text'
          ORDER BY thread_id LIMIT 1)
     UNION ALL
     SELECT * FROM (
         SELECT thread_id FROM writes
-         WHERE thread_id >= CAST(?1 AS TEXT) AND thread_id IS NOT CAST(?2 AS TEXT)
-           AND substr(thread_id, 1, length(CAST(?3 AS TEXT))) = CAST(?3 AS TEXT)
+         WHERE thread_id >= CAST(? AS TEXT) AND thread_id IS NOT CAST(? AS TEXT)
+           AND substr(thread_id, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)
            AND typeof(thread_id) = 'text'
          ORDER BY thread_id LIMIT 1))
 """
@@ -84,7 +84,8 @@ class SqliteSaverTables:
         last: str | None = None
         while True:
             start = prefix if last is None else last
-            ((last,),) = self._rows(_NEXT_THREAD, start, last, prefix)
+            of_each_table = (start, last, prefix, prefix)
+            ((last,),) = self._rows(_NEXT_THREAD, *of_each_table, *of_each_table)
             if last is None:
                 return
             yield last
