@@ -62,7 +62,7 @@ def test_what_is_not_there(command: Command, tmp_path: Path) -> None:
     (tmp_path / "langgraph" / "__init__.py").write_text("raise ImportError")
     (tmp_path / "old.db").touch()
     done = command("import", "langgraph-sqlite", "old.db", PYTHONPATH=str(tmp_path))
-    expected = "limpet: LangGraph needs an extra: pip install 'limpet[langgraph]'\n"
+    expected = "limpet: LangGraph is not installed: pip install 'limpet[langgraph]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     url = "postgresql://me:geheim@127.0.0.1:1/agents"
     done = command("import", "langgraph-postgres", url)

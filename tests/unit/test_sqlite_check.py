@@ -220,7 +220,7 @@ def test_text_that_is_no_text_hides_no_repair(backend: Backend, tables: SqliteTa
 
 
 @pytest.mark.parametrize(
-    "place", ["x", "rows:1", "scopes:x:REPAIR", "scopes:1:TRUST", "scopes:1", "scopes:1:REPAIR:1"]
+    "cursor", ["x", "rows:1", "scopes:x:REPAIR", "scopes:1:TRUST", "scopes:1", "scopes:1:REPAIR:1"]
 )
 def test_a_cursor_that_check_did_not_return(backend: Backend, cursor: str) -> None:
     with pytest.raises(InvalidInput):

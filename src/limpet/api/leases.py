@@ -10,6 +10,7 @@ import threading
 import weakref
 from contextlib import suppress
 from datetime import datetime
+from math import ceil
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
@@ -71,7 +72,7 @@ def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) 
         if left_s <= 0:
             session_id, scope_id, kind = wanted.scope
             raise Conflict(
-                f"another worker holds the lease, for {max(0.0, held_s):.1f} s unless it is "
+                f"another worker holds the lease, for {max(0, ceil(held_s))} s unless it is "
                 "renewed: claim it later, or with a longer wait_s. "
                 f"owner=`{held.owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
             )

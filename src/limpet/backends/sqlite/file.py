@@ -13,7 +13,6 @@ Where one runs for longer, the child cannot use that file.
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -286,10 +285,11 @@ class _Forks:
 
     def _before_fork(self) -> None:
         self.lock.acquire()  # no transaction begins until the fork is done
-        deadline_s = time.monotonic() + _FORK_WAIT_S_MAX
         files = list(self.files)
-        while any(file.is_used_by_others() for file in files) and time.monotonic() < deadline_s:
-            time.sleep(_PAUSE_S_MIN)
+        for _ in range(int(_FORK_WAIT_S_MAX / _PAUSE_S_MIN)):
+            if not any(file.is_used_by_others() for file in files):
+                break
+            threading.Event().wait(_PAUSE_S_MIN)
         for file in files:
             file.before_fork()
 

@@ -10,7 +10,6 @@ As bytes a delta is a JSON array of integers, three for each step (where to copy
 bytes, and how many new bytes follow), and right after its `]` all the new bytes.
 """
 
-from collections.abc import Callable
 from itertools import accumulate
 from operator import add
 from typing import NamedTuple
@@ -204,28 +203,43 @@ class _Search:
 
 
 def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
-    """Return how many bytes are equal from two positions on, up to a limit."""
+    """Return how many bytes, up to a limit, are equal from two positions on."""
     view = memoryview(old)  # whose slices copy nothing
-    return _extent(limit, lambda low, high: new.startswith(view[i + low : i + high], j + low))
+    done, block = 0, _BLOCK_MIN
+    while done < limit:
+        size = min(block, limit - done)
+        if not new.startswith(view[i + done : i + done + size], j + done):
+            break
+        done += size
+        block = min(block * 4, _BLOCK_MAX)
+    else:
+        return limit
+    low, high = done, done + size  # the same up to `low`, not up to `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        if new.startswith(view[i + low : i + middle], j + low):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
-    """Return how many bytes are equal before two positions, up to a limit."""
+    """Return how many bytes, up to a limit, are equal before two positions."""
     view = memoryview(old)
-    return _extent(limit, lambda low, high: new.endswith(view[i - high : i - low], 0, j - low))
-
-
-def _extent(limit: int, is_same: Callable[[int, int], bool]) -> int:
-    """Return how far things are the same: by growing blocks, then by bisection."""
-    low, block = 0, _BLOCK_MIN
-    while low < limit and is_same(low, high := min(low + block, limit)):
-        low = high
+    done, block = 0, _BLOCK_MIN
+    while done < limit:
+        size = min(block, limit - done)
+        if not new.endswith(view[i - done - size : i - done], 0, j - done):
+            break
+        done += size
         block = min(block * 4, _BLOCK_MAX)
-    if low >= limit:
+    else:
         return limit
-    while high - low > 1:  # the same up to `low`, not up to `high`
+    low, high = done, done + size
+    while high - low > 1:
         middle = (low + high) // 2
-        if is_same(low, middle):
+        if new.endswith(view[i - middle : i - low], 0, j - low):
             low = middle
         else:
             high = middle
