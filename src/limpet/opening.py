@@ -134,7 +134,7 @@ class Migration(NamedTuple):
 
 def schema_migrations(engine: str, schema: str = DEFAULT_SCHEMA) -> list[Migration]:
     """Return the migrations of `sqlite` or `postgres`, in order, for the tables of a schema."""
-    from limpet.backends.sql.statements import in_schema, load_migrations
+    from limpet.backends.sql.transaction import in_schema, load_migrations
 
     check_schema(schema)
     found = []

@@ -10,7 +10,7 @@ import pytest
 
 import limpet
 from limpet import AsyncStore, Store
-from limpet.backends.sql import statements
+from limpet.backends.sql import transaction
 from tests.concurrency.crew import SIZE, Crew
 from tests.servers.postgres import Connection, Schemas, with_option
 
@@ -189,7 +189,7 @@ def test_the_tables_are_made_by_many_at_once(
     crew: Crew, conn: Connection, schemas: Schemas, advisory_locks: str
 ) -> None:
     """All come through, whoever makes the tables; they are made once."""
-    scripts = statements.load_migrations("postgres")
+    scripts = transaction.load_migrations("postgres")
     migrations = [(number, name) for number, name, _ in scripts if number]  # 0 makes the schema
     for number in range(3):
         url = with_option(schemas.url(f"{number}"), "advisory_locks", advisory_locks)

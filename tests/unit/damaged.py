@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
-from limpet.backends.sql.findings import SEVERITIES
+from limpet.backends.sql.check_rows import SEVERITIES
 from limpet.core import codec
 from limpet.core.rows import Row, row_checksum
 from limpet.errors import Corrupt

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from limpet.backends.sql.findings import SEVERITIES
+from limpet.backends.sql.check_rows import SEVERITIES
 from limpet.errors import Unavailable
 from limpet.opening import open_backend, store_over
 from limpet.protocol import Backend

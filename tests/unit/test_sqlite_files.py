@@ -12,7 +12,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
-from limpet.backends.sql import statements
+from limpet.backends.sql.transaction import load_migrations
 from limpet.backends.sqlite.schema import APPLICATION_ID
 
 
@@ -114,7 +114,7 @@ def test_another_application_id_is_another_program(path: Path) -> None:
 
 def test_a_newer_version_is_not_touched(path: Path) -> None:
     fill(path)
-    newest = statements.load_migrations("sqlite")[-1][0]
+    newest = load_migrations("sqlite")[-1][0]
     execute(path, f"PRAGMA user_version = {newest + 1}")
     before = folder_of(path)
 
@@ -295,5 +295,5 @@ def test_others_may_make_the_file_ready_at_any_moment(
                 query = "SELECT version FROM schema_migrations"
                 versions = transaction.conn.execute(query).fetchall()
         monkeypatch.undo()
-        assert versions == [(number,) for number, _, _ in statements.load_migrations("sqlite")]
+        assert versions == [(number,) for number, _, _ in load_migrations("sqlite")]
     assert turn > 10

@@ -18,16 +18,14 @@ import pytest
 
 import limpet
 from limpet import ScopeKey
-from limpet.backends.sql import statements
 from limpet.backends.sql.commit import carry_out
 from limpet.backends.sql.tables import Tables
+from limpet.backends.sql.transaction import load_queries
 from limpet.opening import open_backend
 from limpet.protocol import Backend, Commit, Stamp
 
 _FILES = ("queries", "listings", "bodies")
-STATEMENTS = {
-    name: text for file in _FILES for name, text in statements.load_queries("sqlite", file).items()
-}
+STATEMENTS = {name: text for file in _FILES for name, text in load_queries("sqlite", file).items()}
 LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.bodies import Bodies, in_order
 from limpet.backends.sql.tables import of_size, verified
-from limpet.core.deltas.chain import BodyRow, Chains
-from limpet.core.deltas.chain_state import ChainState
+from limpet.core.deltas.chain import BodyRow, Chains, ChainState
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 

@@ -12,7 +12,7 @@ from limpet.backends.postgres.lost_answers import STAMP_BYTES
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.commit import PreparedDelta, carry_out
 from limpet.backends.sql.tables import ScopeRow
-from limpet.core.deltas.chain_state import ChainState
+from limpet.core.deltas.chain import ChainState
 from limpet.core.limits import MIB
 from limpet.core.rows import Row
 from limpet.errors import LimpetError

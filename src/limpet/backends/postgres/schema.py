@@ -7,7 +7,7 @@ import psycopg
 
 from limpet.backends.postgres.errors import is_race, translated
 from limpet.backends.postgres.transaction import Connection
-from limpet.backends.sql import statements
+from limpet.backends.sql import transaction
 from limpet.backends.support.backoff import Backoff
 from limpet.errors import Unavailable, Unsupported
 from limpet.protocol import Clock
@@ -28,7 +28,7 @@ def make_ready(
 
     Any number of processes may do this at once.
     """
-    newest = statements.load_migrations("postgres")[-1][0]
+    newest = transaction.load_migrations("postgres")[-1][0]
     backoff = Backoff(clock, first_s=_PAUSE_S, longest_s=_PAUSE_S, wait_s=_SETUP_WAIT_S)
     while True:
         version = _version(conn, schema)
@@ -66,7 +66,7 @@ def make_ready(
 
 
 def _version(conn: Connection, schema: str) -> int:
-    text = statements.in_schema("SELECT max(version) FROM limpet.schema_migrations;", schema)
+    text = transaction.in_schema("SELECT max(version) FROM limpet.schema_migrations;", schema)
     try:
         found = conn.execute(text.encode()).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
@@ -85,13 +85,13 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
     # An error would abort the transaction, so look before reading the version.
     there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
     version = _version(conn, schema) if there else 0
-    for number, name, script in statements.load_migrations("postgres"):
+    for number, name, script in transaction.load_migrations("postgres"):
         if number == 0 and not _exists(conn, b"to_regnamespace", f'"{schema}"'):
-            conn.execute(statements.in_schema(script, schema).encode())
+            conn.execute(transaction.in_schema(script, schema).encode())
         if number > version:
-            conn.execute(statements.in_schema(script, schema).encode())
+            conn.execute(transaction.in_schema(script, schema).encode())
             record = "INSERT INTO limpet.schema_migrations (version, name) VALUES (%s, %s);"
-            conn.execute(statements.in_schema(record, schema).encode(), (number, name))
+            conn.execute(transaction.in_schema(record, schema).encode(), (number, name))
     conn.execute(b"COMMIT")
 
 

@@ -25,7 +25,7 @@ from limpet.backends.sql.tables import (
     verified_note,
 )
 from limpet.core import ids
-from limpet.core.deltas.chain_state import ChainState
+from limpet.core.deltas.chain import ChainState
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row

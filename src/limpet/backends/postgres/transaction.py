@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 from psycopg.abc import QueryNoTemplate
 
-from limpet.backends.sql.statements import in_schema, load_statements
+from limpet.backends.sql.transaction import in_schema, load_statements
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]

@@ -1,6 +1,6 @@
 """The table `bodies` inside one transaction: encoded states, whole or as deltas on others.
 
-The rules are in `core/deltas/chain_state.py`. A body that another one builds on is never removed or
+The rules are in `core/deltas/chain.py`. A body that another one builds on is never removed or
 changed before that one has been rewritten (`rebase.py`).
 """
 
@@ -12,8 +12,18 @@ from limpet.backends.sql.rebase import rewritten, shortest
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import codec
 from limpet.core.deltas import delta
-from limpet.core.deltas.chain import BodyRow, Chains, body_row, check_row, payload_of, read_chain
-from limpet.core.deltas.chain_state import LINK_BYTES, SMALL_BYTES, ChainState, chain_state_of
+from limpet.core.deltas.chain import (
+    LINK_BYTES,
+    SMALL_BYTES,
+    BodyRow,
+    Chains,
+    ChainState,
+    body_row,
+    chain_state_of,
+    check_row,
+    payload_of,
+    read_chain,
+)
 from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import BASE, Inverse, Splices, flatten
 from limpet.errors import Corrupt

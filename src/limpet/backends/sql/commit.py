@@ -7,8 +7,7 @@ from limpet.backends.sql.tables import ScopeRow, Tables
 from limpet.core import commits
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
-from limpet.core.deltas.append_offsets import extended
-from limpet.core.deltas.chain_state import ChainState
+from limpet.core.deltas.chain import ChainState, extended
 from limpet.core.deltas.delta import Delta
 from limpet.core.rows import Row
 from limpet.errors import Corrupt

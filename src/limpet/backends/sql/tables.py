@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import codec
-from limpet.core.deltas.chain import BodyRow
-from limpet.core.deltas.chain_state import ChainState, parse_chain_state
+from limpet.core.deltas.chain import BodyRow, ChainState, parse_chain_state
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
 from limpet.core.rows import EMPTY, Row, row_checksum, verify_row

@@ -7,15 +7,15 @@ from contextlib import closing
 from functools import cache
 from typing import Any
 
-from limpet.backends.sql import statements
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
-from limpet.backends.sql.findings import finding
+from limpet.backends.sql.check_rows import finding
+from limpet.backends.sql.transaction import load_migrations, load_queries
 from limpet.backends.sqlite.errors import primary_code
 from limpet.backends.sqlite.schema import APPLICATION_ID
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.model import Finding
 
-_OBJECTS = statements.load_queries("sqlite", "check")["objects"]
+_OBJECTS = load_queries("sqlite", "check")["objects"]
 _INCREMENTAL = 2
 _COMPLAINTS_MAX = 20  # of SQLite about its pages; with more it is beyond mending by hand
 _COMMENT = re.compile(r"--[^\n]*")
@@ -87,7 +87,7 @@ def _number(conn: sqlite3.Connection, pragma: str) -> int:
 
 @cache
 def _newest() -> int:
-    return statements.load_migrations("sqlite")[-1][0]
+    return load_migrations("sqlite")[-1][0]
 
 
 def _is_newer(conn: sqlite3.Connection) -> bool:
@@ -117,7 +117,7 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
 def _expected() -> dict[str, tuple[str, str]]:
     """Return the type and the SQL of every object that our migrations make, by name."""
     with closing(sqlite3.connect(":memory:")) as conn:
-        for _, _, script in statements.load_migrations("sqlite"):
+        for _, _, script in load_migrations("sqlite"):
             conn.executescript(script)
         return {name: (kind, sql) for kind, name, _, sql in conn.execute(_OBJECTS)}
 

@@ -6,7 +6,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from limpet.backends.sql import statements
+from limpet.backends.sql import transaction
 from limpet.backends.sqlite.errors import is_busy
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 
@@ -76,7 +76,7 @@ def _is_ready(conn: sqlite3.Connection, path: str) -> bool:
         conn.execute("ROLLBACK")
     if application != APPLICATION_ID and (tables or application or version):
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
-    newest = statements.load_migrations("sqlite")[-1][0]
+    newest = transaction.load_migrations("sqlite")[-1][0]
     if version > newest:
         raise Unsupported(
             f"the file was written by a newer version of limpet. path=`{path}` "
@@ -93,7 +93,7 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
         raise Unsupported(f"the file system cannot do SQLite's WAL mode. path=`{path}`")
     conn.execute("BEGIN IMMEDIATE")
     (version,) = conn.execute("PRAGMA user_version").fetchone()
-    for number, name, script in statements.load_migrations("sqlite"):
+    for number, name, script in transaction.load_migrations("sqlite"):
         if number > version:
             for statement in _statements(script):
                 conn.execute(statement)
@@ -107,10 +107,10 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
 
 def _statements(script: str) -> list[str]:
     """Split a migration at the semicolons that end its statements."""
-    statements, pending = [], ""
+    transaction, pending = [], ""
     for line in script.splitlines(keepends=True):
         pending += line
         if sqlite3.complete_statement(pending):
-            statements.append(pending)
+            transaction.append(pending)
             pending = ""
-    return statements
+    return transaction

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.statements import load_statements
+from limpet.backends.sql.transaction import load_statements
 from limpet.backends.sqlite.errors import NO_CODE, primary_code
 
 T = TypeVar("T")

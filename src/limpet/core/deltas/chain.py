@@ -1,15 +1,30 @@
-"""One stored body, and how a chain of bodies is read: from deltas down to a whole state."""
+"""Bodies as a chain of deltas: how one is read, and what a scope remembers to store the next.
+
+A body is stored as a delta against the one before it, its *base*. To keep reads cheap, up to 32
+deltas form a group that begins at an *anchor*. The body that ends a group becomes the next anchor:
+a *pack*, one delta against the previous anchor that holds everything the group added, compressed
+together. The members of the group are then *sealed*: rewritten as deltas against the pack, which
+already holds most of their content. When the packs outgrow the state, the next anchor is whole.
+
+`ChainState` describes the newest end of that chain. It holds no content, so appending reads neither
+the state nor any row. It is stored with the nonce of the write that made it: what a process has
+cached is valid only while that nonce is still the scope's.
+"""
 
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+import orjson
 import zstandard
 
 from limpet.core import codec
+from limpet.core.codec import checksum_of
 from limpet.core.deltas import delta
+from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import Splices
 from limpet.errors import Corrupt
+from limpet.protocol import Append, AppendOffsets
 
 # Splices save copying the whole text for each row, but each step of a delta costs more with them:
 # about as much, per number of the step, as copying so many bytes.
@@ -121,3 +136,163 @@ class Chains:
 
 def _address(seq: int, base: int | None) -> bytes:
     return f"{seq}:{'' if base is None else base}:".encode()
+
+
+_GROUP_ROWS_MAX = 32
+_GROUP_BYTES_MAX = 128 * 1024
+LINK_BYTES = 1024  # the cost to a reader of one more row in the chain, in bytes of state
+_SLACK_BYTES = 8 * 1024
+_OFFSETS_BYTES_MAX = 2048
+SMALL_BYTES = 16 * 1024  # a state this small is always compared in size with its delta
+
+
+class ChainState(NamedTuple):
+    """The last body of a scope, the group it belongs to, and the chain below its anchor."""
+
+    seq: int
+    nonce: str
+    size: int  # bytes of its encoding
+    anchor: int
+    rows: int  # in the group, without the anchor
+    pending: int  # bytes of their payloads
+    links: int  # rows from the anchor down to a whole body
+    stored: int  # bytes of these rows and of the whole body
+    raw: int  # the same before compression
+    append_offsets: AppendOffsets | None  # None: not known
+
+    def dump(self, owner: int) -> bytes:
+        """Encode it with a checksum that holds only for the scope with the key `owner`."""
+        text = orjson.dumps(tuple(self))
+        if self.append_offsets is not None and len(text) > _OFFSETS_BYTES_MAX:
+            text = orjson.dumps(tuple(self._replace(append_offsets=None)))
+        return text + _sum(owner, text)
+
+    def estimate(self, size: int) -> int:
+        """Estimate the compressed size of a whole state of `size` bytes."""
+        return size * self.stored // max(1, self.raw)
+
+    def is_full(self, payload_bytes: int) -> bool:
+        """Return whether one more delta of this size closes the group."""
+        return self.rows >= _GROUP_ROWS_MAX or self.pending + payload_bytes > _GROUP_BYTES_MAX
+
+    def is_long(self, size: int, packed_bytes: int = 0) -> bool:
+        """Return whether the chain costs more than storing a state of `size` bytes whole."""
+        chain_bytes = self.stored + packed_bytes + LINK_BYTES * self.links
+        return chain_bytes > 2 * self.estimate(size) + _SLACK_BYTES
+
+    def is_too_long_to_begin(self) -> bool:
+        """Return whether the chain is too long to begin a group at its end.
+
+        It may end in a group that is not closed, whose rows do not count.
+        """
+        return self._replace(links=max(0, self.links - _GROUP_ROWS_MAX)).is_long(self.size)
+
+    def after_delta(
+        self, seq: int, nonce: str, size: int, payload_bytes: int, offsets: AppendOffsets | None
+    ) -> "ChainState":
+        return self._replace(
+            seq=seq,
+            nonce=nonce,
+            size=size,
+            rows=self.rows + 1,
+            pending=self.pending + payload_bytes,
+            append_offsets=offsets,
+        )
+
+    def after_pack(
+        self,
+        seq: int,
+        nonce: str,
+        size: int,
+        packed: tuple[int, int],
+        offsets: AppendOffsets | None,
+    ) -> "ChainState":
+        """Return the state after a pack; `packed` is its size as stored and before compression."""
+        return ChainState(
+            seq,
+            nonce,
+            size,
+            anchor=seq,
+            rows=0,
+            pending=0,
+            links=self.links + 1,
+            stored=self.stored + packed[0],
+            raw=self.raw + packed[1],
+            append_offsets=offsets,
+        )
+
+
+def chain_state_of(
+    seq: int,
+    nonce: str,
+    size: int,
+    chain: Sequence[tuple[int, int]],
+    offsets: AppendOffsets | None,
+) -> ChainState:
+    """Return the state of a group that begins at a body.
+
+    `chain` has the sizes of the rows below it, as stored and before compression.
+    """
+    stored, raw = (sum(column) for column in zip(*chain, strict=True))
+    return ChainState(seq, nonce, size, seq, 0, 0, len(chain) - 1, stored, raw, offsets)
+
+
+def parse_chain_state(packed: bytes | None, owner: int) -> ChainState | None:
+    """Decode what `dump` returned; None if it is missing, damaged or of another version."""
+    if packed is None or _sum(owner, packed[:-8]) != packed[-8:]:
+        return None
+    fields = orjson.loads(packed[:-8])
+    if len(fields) != len(ChainState._fields):
+        return None
+    state = ChainState._make(fields)
+    if state.append_offsets is None:
+        return state
+    offsets = {
+        key: None if each is None else (each[0], each[1])
+        for key, each in state.append_offsets.items()
+    }
+    return state._replace(append_offsets=offsets)
+
+
+def _sum(owner: int, text: bytes) -> bytes:
+    return checksum_of(b"%d:" % owner, text).to_bytes(8, signed=True)
+
+
+# Appending to a list inside an encoded object without its bytes.
+#
+# It is enough to know where each top-level list ends, counted from the end of the encoding: the new
+# items go before the `]`.
+
+_EMPTY = b"[]"
+_WIDE = b" "  # marks an encoding that holds integers beyond 64 bits: core/codec.py
+
+
+def extended(
+    offsets: AppendOffsets, size: int, append: Append
+) -> tuple[Delta, AppendOffsets] | None:
+    """Return the delta that appends to an encoding of `size` bytes, and the offsets after it.
+
+    None if the state itself is needed: the value is not a list, or the items hold wide integers.
+    """
+    if append.items.startswith(_WIDE):
+        return None
+    if append.key in offsets:
+        found = offsets[append.key]
+        if found is None:
+            return None
+        at, nonempty = found
+        fresh = append.items[1:-1]
+        if fresh and nonempty:
+            fresh = b"," + fresh
+        entry = (at, nonempty or bool(fresh))
+    else:
+        at = 1  # a new member goes before the `}`
+        comma = b"," if offsets else b""
+        fresh = comma + orjson.dumps(append.key) + b":" + append.items
+        entry = (2, append.items != _EMPTY)
+    moved = {
+        key: (each[0] + len(fresh), each[1]) if each is not None and each[0] > at else each
+        for key, each in offsets.items()
+    }
+    moved[append.key] = entry
+    return Delta([0, size - at, len(fresh), size - at, at, 0], fresh), moved
