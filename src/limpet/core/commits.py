@@ -35,8 +35,8 @@ def default_parent(
 class ScopeState(NamedTuple):
     """What an engine knows about a scope when it commits.
 
-    A minted id must be greater than `floor`. `taken`: the scope holds a snapshot, a note or a
-    lease.
+    A minted id must be greater than `floor`, and ends in `tag` where ids carry one. `taken`: the
+    scope holds a snapshot, a note or a lease.
     """
 
     head: Row | None = None
@@ -45,6 +45,7 @@ class ScopeState(NamedTuple):
     next_seq: int = 1
     next_saved_at: int = 0
     taken: bool = False
+    tag: int | None = None
 
 
 class Verdict(Enum):
@@ -140,7 +141,7 @@ def new_row(
     now, nonce, bits = commit.stamp
     return Row(
         seq=line.next_seq,
-        id=commit.id if commit.id is not None else ids.mint(now, bits, line.floor),
+        id=commit.id if commit.id is not None else ids.mint(now, bits, line.floor, line.tag),
         rev=0,
         nonce=nonce,
         kept=commit.keep,

@@ -13,17 +13,32 @@ _RANDOM_BITS = 74
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _TIME_MAX = (1 << 48) - 1
 _STEP_MASK = (1 << 32) - 1
+_TAG_BITS = 40
+_TAG_MASK = (1 << _TAG_BITS) - 1
+_TAGGED_STEP_MASK = (1 << 16) - 1
 
 
-def mint(now_us: int, bits: int, floor: str) -> str:
+def mint(now_us: int, bits: int, floor: str, tag: int | None = None) -> str:
     """Return a UUIDv7 that is greater than `floor`, the greatest one minted before ("" for none).
 
     It carries the given time, unless that does not exceed the floor (equal clocks, a clock that
-    stepped back): then it is a small random step above the floor.
+    stepped back): then it is a small random step above the floor. Its last 40 bits are `tag`, if
+    one is given.
     """
     now_ms = min(max(0, now_us // 1000), _TIME_MAX)
-    text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
-    return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
+    low = bits & _RANDOM_MASK if tag is None else (bits & _RANDOM_MASK & ~_TAG_MASK) | tag
+    text = _text_of((now_ms << _RANDOM_BITS) | low)
+    if text > floor:
+        return text
+    if tag is None:
+        return _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
+    above = (_value_of(floor) >> _TAG_BITS) + 1 + (bits & _TAGGED_STEP_MASK)
+    return _text_of((above << _TAG_BITS) | tag)
+
+
+def tag_of(text: str) -> int | None:
+    """Return the last 40 bits of a UUIDv7; None for any other text."""
+    return int(text[-10:], 16) if _UUID7.fullmatch(text) else None
 
 
 def _value_of(text: str) -> int:

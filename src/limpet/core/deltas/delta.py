@@ -67,15 +67,24 @@ def parse_ops(payload: bytes) -> tuple[list[int], int]:
         ops = orjson.loads(payload[:end])
     except ValueError:
         ops = None
-    if (
-        not isinstance(ops, list)
-        or len(ops) % 3
-        or not {int}.issuperset(map(type, ops))  # a bool is not a number here
-        or min(ops, default=0) < 0
-        or sum(ops[2::3]) != len(payload) - end
-    ):
+    if not _are_steps(ops, len(payload) - end):
         raise Corrupt(f"a delta is malformed. bytes=`{len(payload)}`")
     return ops, end
+
+
+def is_valid(delta: Delta) -> bool:
+    """Return whether a delta from storage has steps, and the new bytes that they need."""
+    return _are_steps(delta.ops, len(delta.literal))
+
+
+def _are_steps(ops: object, fresh: int) -> bool:
+    return (
+        isinstance(ops, list)
+        and not len(ops) % 3
+        and {int}.issuperset(map(type, ops))  # a bool is not a number here
+        and min(ops, default=0) >= 0
+        and sum(ops[2::3]) == fresh
+    )
 
 
 def apply(base: bytes, delta: Delta) -> bytes:
