@@ -33,7 +33,9 @@ SCOPE = ScopeKey("s", "main", "agent")
 
 
 def row_of(seq: int, size: int = 0, **changes: object) -> Row:
-    row = Row(seq, f"id-{seq}", 0, f"{seq:016x}", True, None, None, "", EMPTY, EMPTY, 0, 0, seq, size)
+    row = Row(
+        seq, f"id-{seq}", 0, f"{seq:016x}", True, None, None, "", EMPTY, EMPTY, 0, 0, seq, size
+    )
     return row._replace(**changes)  # type: ignore[arg-type]
 
 
@@ -75,7 +77,9 @@ def test_a_chain_relinked_has_the_wanted_texts(seed: int, count: int, data: st.D
     numbers = data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True))
     wanted: list[int | bytes] = [n if n % 3 else states[n] for n in numbers]
     for source, texts in ((chain, states), (back, states[::-1])):
-        mixed = [n if isinstance(w, int) else texts[n] for n, w in zip(numbers, wanted, strict=True)]
+        mixed = [
+            n if isinstance(w, int) else texts[n] for n, w in zip(numbers, wanted, strict=True)
+        ]
         found = source.relinked(mixed)
         assert [found.text(n) for n in range(len(numbers))] == [texts[n] for n in numbers]
         assert all(each.literal.decode() is not None for each in found.deltas)
@@ -158,9 +162,7 @@ def test_any_damage_of_an_object_is_noticed(compress: bool) -> None:
             whole = parse_head(spoiled, SCOPE).whole()
         except (Corrupt, Unsupported):
             continue
-        assert replace(whole, base_frame=None) == replace(
-            parse_head(data).whole(), base_frame=None
-        )
+        assert replace(whole, base_frame=None) == replace(parse_head(data).whole(), base_frame=None)
     for size in range(0, len(data), 11):
         with pytest.raises(Corrupt):
             parse_head(data[:size], SCOPE).whole()
@@ -174,10 +176,12 @@ def test_flushing_and_editing_change_no_other_state(
     """Flush some, save more, flush again with absorption or without; then delete and change."""
     states = grown(seed, 2 * count + 1)
     head = head_of(states[:count], draft=draft)
-    old, first = edits.flushed(head, head.base or b"", None) if edits.flushable(head) else (None, head)
+    old, first = (
+        edits.flushed(head, head.base or b"", None) if edits.flushable(head) else (None, head)
+    )
     base, segments = first.base or b"", [old] if old else []
     if old:
-        _, named = dump_segment("one", old, compress=False)
+        _, named, _ = dump_segment("one", old, compress=False)
         first = replace(first, segments=(named,))
     for n, state in enumerate(states[count:], count + 1):
         fact = fact_of(n, state)
@@ -186,7 +190,7 @@ def test_flushing_and_editing_change_no_other_state(
     last = segments.pop() if segments and data.draw(st.booleans()) else None
     new, final = edits.flushed(first, base, last)
     segments.append(new)
-    packed, named = dump_segment("two", new, compress=data.draw(st.booleans()))
+    packed, named, _ = dump_segment("two", new, compress=data.draw(st.booleans()))
     assert parse_segment(unpack("segment", packed)) == new
 
     expected = dict(enumerate(states, 1))
@@ -202,7 +206,10 @@ def test_flushing_and_editing_change_no_other_state(
         for fact in each.facts
         if fact.row.seq % 3 == 0
     }
-    changed = {seq: (fact._replace(row=fact.row._replace(size=7)), body) for seq, (fact, body) in changed.items()}
+    changed = {
+        seq: (fact._replace(row=fact.row._replace(size=7)), body)
+        for seq, (fact, body) in changed.items()
+    }
     left = [s for each in segments if (s := edits.edited(each, doomed, changed)) is not None]
     newest = max((f.row.seq for each in segments for f in each.facts), default=0)
     gone = newest in doomed or newest in changed

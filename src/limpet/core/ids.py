@@ -36,6 +36,11 @@ def mint(now_us: int, bits: int, floor: str, tag: int | None = None) -> str:
     return _text_of((above << _TAG_BITS) | tag)
 
 
+def may_begin_minted(text: str) -> bool:
+    """Return whether an id that we minted may begin with a text."""
+    return _UUID7.fullmatch(text + "00000000-0000-7000-8000-000000000000"[len(text) :]) is not None
+
+
 def tag_of(text: str) -> int | None:
     """Return the last 40 bits of a UUIDv7; None for any other text."""
     return int(text[-10:], 16) if _UUID7.fullmatch(text) else None

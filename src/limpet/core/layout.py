@@ -110,18 +110,19 @@ def clipped_ids(scope: ScopeKey) -> tuple[str | None, str | None]:
 
 def listing_order(id: str) -> str:
     """Return the sort key of ids where listings are in the order of keys."""
-    return f"{_name(id)}."
+    return f"{name_of(id)}."
 
 
 @lru_cache(maxsize=4096)
-def _name(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+def name_of(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """Return the name of an id in a key: escaped, and clipped if it is too long."""
     escaped = escape(id)
     if len(escaped) <= bytes_max:
         return escaped
-    return f"{_cut(id, bytes_max)}~{_digest(id)}"
+    return f"{cut(id, bytes_max)}~{_digest(id)}"
 
 
-def _cut(id: str, bytes_max: int) -> str:
+def cut(id: str, bytes_max: int) -> str:
     """Return the escaped beginning of an id, in whole characters, that a clipped name has."""
     kept = ""
     for character in id:
@@ -182,15 +183,15 @@ class Layout:
         """
         escaped = escape(prefix)
         if len(escaped) > NAME_BYTES_MAX - _MARK_BYTES:
-            escaped = _cut(prefix, NAME_BYTES_MAX)
+            escaped = cut(prefix, NAME_BYTES_MAX)
         return self.root + escaped
 
     def session_prefix(self, session_id: str) -> str:
-        return f"{self.root}{_name(session_id)}/"
+        return f"{self.root}{name_of(session_id)}/"
 
     def scope_prefix(self, scope: ScopeKey) -> str:
         session = self.session_prefix(scope.session_id)
-        return f"{session}scopes/{scope.kind}/{_name(scope.scope_id)}/snapshots/"
+        return f"{session}scopes/{scope.kind}/{name_of(scope.scope_id)}/snapshots/"
 
     def head_key(self, scope: ScopeKey) -> str:
         return f"{self.scope_prefix(scope)}snapshot_latest.json"
@@ -199,12 +200,12 @@ class Layout:
         return f"{self.scope_prefix(scope)}immutable_history/"
 
     def copy_key(self, scope: ScopeKey, id: str) -> str:
-        return f"{self.history_prefix(scope)}snapshot_{_name(id)}.json"
+        return f"{self.history_prefix(scope)}snapshot_{name_of(id)}.json"
 
     def beside_head(self, head_key: str, id: str) -> str:
         """Return the key of a snapshot in history, from the key of its scope's head."""
         folder = head_key.removesuffix("snapshot_latest.json")
-        return f"{folder}immutable_history/snapshot_{_name(id)}.json"
+        return f"{folder}immutable_history/snapshot_{name_of(id)}.json"
 
     def manifest_key(self, scope: ScopeKey) -> str:
         return f"{self.scope_prefix(scope)}manifest.json"
@@ -214,7 +215,7 @@ class Layout:
 
     def notes_prefix(self, scope: ScopeKey, on: str | None = None) -> str:
         """Return the key prefix of the notes of a scope, or of one of its snapshots."""
-        where = "scope" if on is None else f"on/{_name(on, NOTED_NAME_BYTES_MAX)}"
+        where = "scope" if on is None else f"on/{name_of(on, NOTED_NAME_BYTES_MAX)}"
         return f"{self.scope_prefix(scope)}notes/{where}/"
 
     def all_notes_prefix(self, scope: ScopeKey) -> str:
@@ -232,7 +233,7 @@ class Layout:
     def note_key(self, scope: ScopeKey, name: str, on: str | None = None) -> str:
         """Return the key of a note, unless it is stored under `manifest_key`."""
         bytes_max = NAME_BYTES_MAX if on is None else NOTED_NAME_BYTES_MAX
-        return f"{self.notes_prefix(scope, on)}{_name(name, bytes_max)}.json"
+        return f"{self.notes_prefix(scope, on)}{name_of(name, bytes_max)}.json"
 
     def parse(self, key: str) -> DocumentKey | None:
         """Parse the key of a document; None if it is not one."""
@@ -275,7 +276,7 @@ class Pointer(NamedTuple):
 
 
 def _short(id: str) -> str:
-    return _name(id, INDEX_NAME_BYTES_MAX)
+    return name_of(id, INDEX_NAME_BYTES_MAX)
 
 
 def _address(scope: ScopeKey, between: str) -> str:
@@ -292,7 +293,7 @@ def ids_prefix(id_prefix: str) -> str:
 
     A long id is clipped in a pointer, so no more of the text is used than a clipped id keeps.
     """
-    return f"{INDEX}snapshots/{_cut(id_prefix, INDEX_NAME_BYTES_MAX)}"
+    return f"{INDEX}snapshots/{cut(id_prefix, INDEX_NAME_BYTES_MAX)}"
 
 
 def id_key(ref: SnapshotRef, *, born: str) -> str:
@@ -321,7 +322,7 @@ def orders_prefix(prefix: str) -> str:
     """
     escaped = escape(prefix)
     if len(escaped) > INDEX_NAME_BYTES_MAX - _MARK_BYTES:
-        escaped = _cut(prefix, INDEX_NAME_BYTES_MAX)
+        escaped = cut(prefix, INDEX_NAME_BYTES_MAX)
     return f"{INDEX}order/{escaped}"
 
 

@@ -76,7 +76,9 @@ class Chain(NamedTuple):
         for number, each in enumerate(self.deltas, 2):
             texts.append(texts[-1].changed(each.ops, number))
         texts.reverse()
-        deltas = tuple(Inverse(after, sources).delta_of(before) for after, before in pairwise(texts))
+        deltas = tuple(
+            Inverse(after, sources).delta_of(before) for after, before in pairwise(texts)
+        )
         return Chain(texts[0].joined(sources), deltas)
 
 

@@ -76,9 +76,7 @@ def added(
     """Return the head with a new snapshot. A draft is dropped when another one is shown."""
     tail = numbered(head)
     draft = [] if head.draft is None else [tail.pop()]
-    new = arranged(
-        head, base, [*tail, (fact, body), *([] if is_shown else draft)], known=known
-    )
+    new = arranged(head, base, [*tail, (fact, body), *([] if is_shown else draft)], known=known)
     return shown(new, fact, offsets) if is_shown else new
 
 
@@ -124,7 +122,7 @@ def edited(
         texts.append(number if body is None else body)
     if not facts:
         return None
-    return Segment(segment.line, tuple(facts), segment.chain.relinked(texts))
+    return segment._replace(facts=tuple(facts), chain=segment.chain.relinked(texts))
 
 
 # Flushing the tail into a segment
@@ -154,9 +152,7 @@ def flushable(head: Head) -> tuple[Entry, ...]:
 def absorbs(last: Named) -> bool:
     """Return whether the next segment takes over the content of the last one."""
     state_bytes = last.size - last.chain_bytes
-    return last.count < _SEGMENT_ITEMS_MAX and last.chain_bytes < max(
-        _CHAIN_BYTES_MIN, state_bytes
-    )
+    return last.count < _SEGMENT_ITEMS_MAX and last.chain_bytes < max(_CHAIN_BYTES_MIN, state_bytes)
 
 
 def flushed(head: Head, base: bytes, last: Segment | None) -> tuple[Segment, Head]:
@@ -180,4 +176,4 @@ def flushed(head: Head, base: bytes, last: Segment | None) -> tuple[Segment, Hea
     new = replace(
         head, entries=rest, is_rooted=False, base=chain.first, base_frame=base_frame, paid=0
     )
-    return Segment(head.line, facts, chain), new
+    return Segment(head.scope, head.line, facts, chain), new

@@ -107,7 +107,7 @@ class Head:
     Attributes:
         line: is drawn when the head is created, so that a scope that was deleted is not mistaken
             for its successor.
-        w: the nonce of this write; `trail` has those of the writes before it.
+        w: the nonce of this write, "" before the first; `trail` has those of the writes before.
         last: the greatest place that any write was given; `floor` the greatest id minted.
         shown: the id and `seq` of the snapshot that is the head.
         pending: the line of the fork's source, until that was found alive.
@@ -165,13 +165,14 @@ class Head:
 
     def rewritten(self, nonce: str, **changes: Any) -> "Head":
         """Return the head that replaces this one."""
-        trail = (self.w, *self.trail)[:TRAIL_MAX]
+        trail = (self.w, *self.trail)[:TRAIL_MAX] if self.w else ()
         return replace(self, w=nonce, trail=trail, pending=None, **changes)
 
 
 class Segment(NamedTuple):
     """Part of the history: facts oldest first, and the chain of their states newest first."""
 
+    scope: ScopeKey
     line: str
     facts: tuple[Fact, ...]
     chain: Chain
@@ -344,7 +345,7 @@ def parse_fact(line: bytes) -> Fact:
     times.from_us(row.created_at)
     times.from_us(row.updated_at)
     stamps = facts.get("pointers", [facts["seq"]] * len(labels))
-    pointers = tuple(int(each, 16) for each in stamps)
+    pointers = tuple(int(each, 16) for each in stamps) if row.kept else ()
     return Fact(row, facts.get("born", row.nonce), facts.get("own", False), pointers)
 
 
@@ -462,18 +463,18 @@ def _parse_facts(lines: Sequence[bytes]) -> Head:
 # Segments
 
 
-def dump_segment(name: str, segment: Segment, *, compress: bool) -> tuple[bytes, Named]:
-    """Return the bytes of a segment, and how a head names it."""
+def dump_segment(name: str, segment: Segment, *, compress: bool) -> tuple[bytes, Named, Frame]:
+    """Return the bytes of a segment, how a head names it, and the frame of its newest state."""
     rows = [fact.row for fact in segment.facts]
     facts = squeeze(b"".join(map(dump_fact, segment.facts)), compress=compress)
     pairs = zip(reversed(rows[:-1]), segment.chain.deltas, strict=True)
     deltas = squeeze(b"".join(_dump_delta(row, each) for row, each in pairs), compress=compress)
     state = squeeze(segment.chain.first + b"\n", compress=compress)
-    about = {"line": segment.line, "name": name}
+    about = {"scope": list(segment.scope), "line": segment.line, "name": name}
     data = _pack("segment", about, [facts, deltas, state], compress=compress)
     logical = sum(row.size for row in rows)
     weights = (len(data), len(deltas.stored), logical)
-    return data, Named(name, rows[0].seq, rows[-1].seq, len(rows), *weights)
+    return data, Named(name, rows[0].seq, rows[-1].seq, len(rows), *weights), state
 
 
 def parse_segment_facts(unpacked: Unpacked) -> tuple[Fact, ...]:
@@ -492,8 +493,7 @@ def parse_segment(unpacked: Unpacked) -> Segment:
             raise ValueError("the newest state is not that of its snapshot")
         pairs = zip(lines, rows[1:], strict=True)
         chain = Chain(first, tuple(_parse_delta(line, row) for line, row in pairs))
-        return Segment(unpacked.about["line"], facts, chain)
+        return Segment(ScopeKey(*unpacked.about["scope"]), unpacked.about["line"], facts, chain)
 
     segment: Segment = parsed(parse)
     return segment
-

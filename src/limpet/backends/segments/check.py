@@ -1,0 +1,374 @@
+"""Checks a bucket scope by scope, and repairs what can be repaired without a loss.
+
+Keys are listed before the head is read, as in a sweep. Nothing is removed in a scope whose head is
+missing or cannot be read: its segments are all that is left of its history.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from typing import Final
+
+from limpet.backends.buckets.protocol import Listed, Moved, Stored, Sweepable
+from limpet.backends.segments import keys
+from limpet.backends.segments.index import Pointed, pointers_of
+from limpet.backends.segments.keys import LAYOUT, ObjectKey
+from limpet.backends.segments.notes import parse_note
+from limpet.backends.segments.objects import (
+    Fact,
+    Head,
+    Segment,
+    dump_segment,
+    parse_segment,
+    unpack,
+)
+from limpet.backends.segments.scopes import Scopes
+from limpet.backends.segments.storage import Held, unnamed, walk
+from limpet.backends.segments.writer import Writer
+from limpet.core import findings, ids
+from limpet.core.layout import INDEX
+from limpet.errors import Corrupt, LimpetError
+from limpet.model import ANY, Finding, ScopeKey
+
+SEVERITIES: Final = {
+    "foreign_file": "info",
+    "head_damaged": "error",
+    "head_missing": "error",
+    "note_damaged": "error",
+    "pointer_dangling": "info",
+    "pointer_missing": "warning",
+    "segment_damaged": "error",
+    "segment_left": "info",
+    "segment_missing": "error",
+    "temporary_left": "info",
+}
+_GRACE_US = 24 * 3600 * 1_000_000  # for pointers to scopes that do not exist yet
+_CHUNK = 256
+_LEFTOVERS_MAX = 10_000
+
+
+class Checker:
+    def __init__(self, writer: Writer, scopes: Scopes) -> None:
+        self._writer = writer
+        self._storage = writer.storage
+        self._bucket = writer.storage.bucket
+        self._scopes = scopes
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        """As `Backend.check`: objects, then pointers, then leftovers."""
+        part, _, key = after.partition(":")
+        steps: dict[str, Callable[[str, bool, int], tuple[list[Finding], str | None]]] = {
+            "": self._objects,
+            "pointers": self._pointers,
+            "leftovers": self._leftovers,
+        }
+        found, last = steps[part](key, repair, limit)
+        if last is not None:
+            return found, f"{part}:{last}"
+        names = list(steps)
+        following = names.index(part) + 1
+        return found, f"{names[following]}:" if following < len(names) else None
+
+    # Objects
+
+    def _objects(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        page = self._bucket.list(keys.ROOT, after=after, limit=limit)
+        found: list[Finding] = []
+        for folder, group in groupby(page, key=_folder_of):
+            listed = [(each, keys.parse(each.key)) for each in group]
+            found += [
+                _finding("foreign_file", "a file that is not ours", key=each.key)
+                for each, key in listed
+                if key is None
+            ]
+            ours = [(each, key) for each, key in listed if key is not None]
+            if ours:
+                found += self._folder(folder, ours, repair)
+        return found, page[-1].key if len(page) == limit else None
+
+    def _folder(
+        self, folder: str, listed: Sequence[tuple[Listed, ObjectKey]], repair: bool
+    ) -> Iterator[Finding]:
+        for each, key in listed:
+            if key.note is not None:
+                yield from self._note(each.key, key.scope)
+        segments = [each for each, key in listed if key.segment]
+        has_head = any(key.is_head for _, key in listed)
+        if not segments and not has_head:
+            return
+        (stored,) = self._bucket.get([f"{folder}head"])
+        try:
+            held = Held() if stored is None else self._storage.parsed_head(stored)
+        except LimpetError as error:
+            if has_head:
+                yield from self._lost(folder, stored, str(error), repair)
+            return
+        if held.head is None:
+            if stored is None and segments and self._is_first(folder, segments[0]):
+                yield from self._lost(folder, None, "", repair)
+            return
+        if has_head:
+            yield from self._scope(held, repair)
+        yield from self._left(held.head, segments, repair)
+
+    def _is_first(self, folder: str, segment: Listed) -> bool:
+        """Return whether a segment is the first of its folder, and still there."""
+        first = self._bucket.list(f"{folder}segments/", limit=1)
+        return [each.key for each in first] == [segment.key]
+
+    def _note(self, path: str, scope: ScopeKey | None) -> Iterator[Finding]:
+        (stored,) = self._bucket.get([path])
+        try:
+            if stored is not None:
+                parse_note(path, stored.data)
+        except Corrupt:
+            yield _finding("note_damaged", "a note fails its check", scope=scope, key=path)
+
+    def _scope(self, held: Held, repair: bool) -> Iterator[Finding]:
+        head = held.head
+        if head is None:
+            return
+        damage = list(self.damage(held))
+        if damage:
+            # What another process has changed meanwhile is no damage.
+            if self._is_current(head):
+                yield from damage
+            return
+        facts = [entry.fact for entry in head.entries]
+        for each in self._storage.read_facts(head.scope, head.segments):
+            facts += each
+        pointers = {key: fact for fact in facts for key in pointers_of(head.scope, fact)}
+        wanted: dict[str, Fact | None] = {keys.line_key(head.scope, head.line): None, **pointers}
+        names = list(wanted)
+        for start in range(0, len(names), _CHUNK):
+            some = names[start : start + _CHUNK]
+            there = self._bucket.get(some, first=1)
+            lost = [key for key, each in zip(some, there, strict=True) if each is None]
+            if not lost or not self._is_current(head):
+                continue
+            if repair:
+                self._writer.index.write(head.scope, lost)
+            for key in lost:
+                fact = wanted[key]
+                yield _finding(
+                    "pointer_missing",
+                    "a snapshot that the index does not point to",
+                    scope=head.scope,
+                    id=None if fact is None else fact.row.id,
+                    repaired=repair,
+                )
+
+    def damage(self, held: Held) -> Iterator[Finding]:
+        """Return what cannot be read of a scope whose head can."""
+        head = held.head
+        if head is None:
+            return
+        try:
+            held.whole()
+        except Corrupt:
+            fact = "the last states of a scope fail their check"
+            yield _finding("head_damaged", fact, scope=head.scope)
+        for named in head.segments:
+            values = {"scope": head.scope, "segment": named.name, "snapshots": named.count}
+            try:
+                (stored,) = self._bucket.get([keys.segment_key(head.scope, named.name)])
+                if stored is None:
+                    yield _finding("segment_missing", "part of a history is missing", **values)
+                    continue
+                segment = parse_segment(unpack("segment", stored.data))
+                segment.chain.text(len(segment.chain.deltas))
+                if len(segment.facts) != named.count or segment.scope != head.scope:
+                    raise Corrupt("another segment")
+            except Corrupt:
+                yield _finding("segment_damaged", "part of a history fails its check", **values)
+
+    def _is_current(self, head: Head) -> bool:
+        found = self._storage.read_head(head.scope).head
+        return found is not None and found.w == head.w
+
+    def _left(self, head: Head, listed: Sequence[Listed], repair: bool) -> Iterator[Finding]:
+        left = unnamed(head, listed)
+        if left and repair:
+            self._storage.sweep_listed(head.scope, left)
+        for each in left:
+            fact = "a segment that a killed process has left over"
+            yield _finding("segment_left", fact, scope=head.scope, repaired=repair, key=each.key)
+
+    # A head that is lost
+
+    def _lost(
+        self, folder: str, stored: Stored | None, why: str, repair: bool
+    ) -> Iterator[Finding]:
+        code = "head_missing" if stored is None else "head_damaged"
+        fact = "the head of a scope is missing" if stored is None else "a head fails its check"
+        listed = list(walk(self._bucket, f"{folder}segments/"))
+        found = self._readable(listed)
+        key = keys.parse(f"{folder}head")
+        scope = None if key is None else key.scope
+        if scope is None and found:
+            scope = found[0][1].scope
+        if not repair or not found or scope is None:
+            yield _finding(code, fact, scope=scope, key=f"{folder}head", why=why)
+            return
+        chosen = _disjoint(found)
+        rebuilt = self._rebuilt(scope, chosen, stored)
+        last = chosen[-1][1].facts[-1].row
+        yield _finding(
+            code,
+            f"{fact}: it was rebuilt from its segments, and what was saved later is lost",
+            scope=scope,
+            id=last.id,
+            repaired=rebuilt,
+            snapshots=sum(len(segment.facts) for _, segment in chosen),
+        )
+
+    def _readable(self, listed: Sequence[Listed]) -> list[tuple[str, Segment]]:
+        found = []
+        for each in listed:
+            key = keys.parse(each.key)
+            (stored,) = self._bucket.get([each.key])
+            try:
+                if stored is not None and key is not None and key.segment:
+                    found.append((key.segment, parse_segment(unpack("segment", stored.data))))
+            except LimpetError:
+                if stored is not None:
+                    # Kept next to the others: the new head will not name it.
+                    aside = each.key.replace("/segments/", "/damaged/")
+                    self._bucket.put(aside, stored.data, expect=ANY)
+        return found
+
+    def _rebuilt(
+        self, scope: ScopeKey, chosen: Sequence[tuple[str, Segment]], stored: Stored | None
+    ) -> bool:
+        stamp = self._storage.draw()
+        named = []
+        for name, segment in chosen:
+            _, each, _ = dump_segment(name, segment, compress=False)
+            named.append(each)
+        newest = chosen[-1][1].facts[-1].row
+        names = (fact.row.id for _, segment in chosen for fact in segment.facts)
+        head = Head(
+            scope,
+            chosen[-1][1].line,
+            stamp.nonce,
+            last=max(ids.place_at(stamp.now), newest.seq),
+            floor=max((id for id in names if ids.tag_of(id) is not None), default=""),
+            shown=(newest.id, newest.seq),
+            segments=tuple(named),
+        )
+        if stored is not None:
+            digest = blake2b(stored.data, digest_size=8).hexdigest()
+            aside = f"{LAYOUT.scope_prefix(scope)}damaged/head.{digest}"
+            self._bucket.put(aside, stored.data, expect=ANY)
+        data, _ = self._storage.dump(head)
+        try:
+            expect = None if stored is None else stored.version
+            self._bucket.put(keys.head_key(scope), data, expect=expect)
+        except Moved:
+            return False  # it has changed meanwhile
+        self._writer.index.write(scope, [keys.line_key(scope, head.line)])
+        return True
+
+    # Pointers
+
+    def _pointers(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        page = self._bucket.list(INDEX, after=after, limit=limit)
+        modified = {each.key: each.modified for each in page}
+        dangling = [
+            each
+            for each in self._writer.index.followed(page)
+            if self._leads_nowhere(each, modified[each.key])
+        ]
+        if repair and dangling:
+            self._bucket.delete([each.key for each in dangling])
+        fact = "a pointer that leads nowhere"
+        found = [
+            _finding("pointer_dangling", fact, scope=p.scope, repaired=repair, key=p.key)
+            for p in dangling
+        ]
+        found += [
+            _finding("foreign_file", "a file that is not ours", key=each.key)
+            for each in page
+            if keys.parse_pointer(each.key) is None
+        ]
+        return found, page[-1].key if len(page) == limit else None
+
+    def _leads_nowhere(self, pointed: Pointed, modified: int) -> bool:
+        """Return whether no snapshot needs a pointer, and none of a running write will."""
+        scope, parts = pointed.scope, pointed.pointer.parts
+
+        def read(held: Held) -> bool:
+            head = held.head
+            if head is None:
+                return modified < self._storage.draw().now - _GRACE_US
+            if "line" in parts:
+                return parts["line"] != head.line
+            if int(parts.get("seq") or parts["stamp"], 16) > head.last:
+                return False
+            facts: Iterator[Fact] = self._writer.history.newest_first(head)
+            return all(pointed.key not in pointers_of(scope, fact) for fact in facts)
+
+        try:
+            return self._storage.reading(scope, read)
+        except LimpetError:
+            return False  # not known
+
+    # Leftovers
+
+    def _leftovers(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        if not isinstance(self._bucket, Sweepable):
+            return [], None
+        left = self._bucket.leftovers(limit=_LEFTOVERS_MAX)
+        mended = bool(repair and left and self._bucket.sweep())
+        return [
+            _finding("temporary_left", each.reason, repaired=mended, key=each.key)
+            if each.stale
+            else _finding("foreign_file", each.reason, key=each.key)
+            for each in left
+        ], None
+
+    # Space
+
+    def compact(self) -> int:
+        """Sweep all scopes; return the bytes that were removed."""
+        return sum(
+            self._storage.sweep(each.scope)
+            for each in self._scopes.list()
+            if isinstance(each.head, Head)
+        )
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        """As `Backend.list_damage`."""
+        try:
+            found = list(self.damage(self._storage.read_head(scope)))
+        except LimpetError as error:
+            found = [_finding("head_damaged", str(error), scope=scope)]
+        for each in walk(self._bucket, LAYOUT.all_notes_prefix(scope)):
+            found += self._note(each.key, scope)
+        return found
+
+
+def _folder_of(listed: Listed) -> str:
+    return f"{listed.key.partition('/snapshots/')[0]}/snapshots/"
+
+
+def _disjoint(found: Sequence[tuple[str, Segment]]) -> list[tuple[str, Segment]]:
+    """Return the segments of one line that do not overlap, oldest first.
+
+    A segment may be there together with the one that took over its content: the newer is chosen.
+    """
+    order = sorted(found, key=lambda each: (_range(each[1])[1], len(each[1].facts)), reverse=True)
+    chosen: list[tuple[str, Segment]] = []
+    for name, segment in order:
+        first = _range(chosen[-1][1])[0] if chosen else ids.SEQ_MAX
+        if _range(segment)[1] < first and (not chosen or segment.line == chosen[0][1].line):
+            chosen.append((name, segment))
+    return chosen[::-1]
+
+
+def _range(segment: Segment) -> tuple[int, int]:
+    return segment.facts[0].row.seq, segment.facts[-1].row.seq
+
+
+def _finding(code: str, fact: str, **values: object) -> Finding:
+    return findings.finding(SEVERITIES[code], code, fact, **values)  # type: ignore[arg-type]

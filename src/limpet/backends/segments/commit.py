@@ -1,0 +1,344 @@
+"""Commits: new snapshots, and new versions of existing ones.
+
+Every attempt applies the rules of core/commits.py to the head that it replaces. A process that wrote
+the head last need not read it: if it has moved, the compare-and-set fails.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import orjson
+
+from limpet.backends.segments import edits, keys
+from limpet.backends.segments.chain import composed
+from limpet.backends.segments.history import Place
+from limpet.backends.segments.index import pointers_of, stamped
+from limpet.backends.segments.objects import Fact, Head
+from limpet.backends.segments.storage import Beaten, Held, unknown
+from limpet.backends.segments.writer import Change, Writer
+from limpet.core import commits, ids
+from limpet.core.commits import ScopeState, Verdict
+from limpet.core.deltas import delta
+from limpet.core.deltas.chain import extended
+from limpet.core.rows import Row, info_of
+from limpet.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidInput,
+    LimpetError,
+    NotFound,
+    Unavailable,
+)
+from limpet.model import ScopeKey, SnapshotInfo
+from limpet.protocol import Append, AppendOffsets, Commit, Copy
+
+_OFFSETS_BYTES_MAX = 2048
+
+
+class _Outdated(Exception):
+    """What this process remembers is not enough for an answer."""
+
+
+class Saver:
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._storage = writer.storage
+        self._history = writer.history
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        lost, attempts = False, 0
+
+        def attempt() -> SnapshotInfo:
+            nonlocal lost, attempts
+            attempts += 1
+            try:
+                return self._attempt(commit, is_first=attempts == 1)
+            except Beaten as beaten:
+                lost = lost or beaten.lost
+                raise
+
+        try:
+            return self._storage.contend(commit.scope, attempt)
+        except LimpetError as error:
+            if lost and self._is_doubtful(commit, error):
+                raise unknown(keys.head_key(commit.scope)) from error
+            raise
+
+    def _is_doubtful(self, commit: Commit, error: LimpetError) -> bool:
+        """Return whether a create whose answer was lost may be stored, now or later."""
+        if isinstance(error, Unavailable):
+            return True
+        try:
+            head = self._storage.read_head(commit.scope).head
+        except LimpetError:
+            return True
+        return head is None or commit.stamp.nonce in head.nonces
+
+    def _attempt(self, commit: Commit, *, is_first: bool) -> SnapshotInfo:
+        if is_first and not commit.again:
+            remembered = self._storage.remembered(commit.scope)
+            if remembered is not None:
+                try:
+                    return self._save(commit, remembered, is_fresh=False)
+                except (AlreadyExists, Conflict, InvalidInput, NotFound, _Outdated):
+                    pass
+        held = self._storage.read_head(commit.scope)
+        head = held.head
+        if (commit.again or not is_first) and head and commit.stamp.nonce in head.nonces:
+            # An answer was lost, and a write that seemed lost was stored after all.
+            stored = self._stored_before(commit, head)
+            if stored is not None:
+                return stored
+        return self._save(commit, held, is_fresh=True)
+
+    def _stored_before(self, commit: Commit, head: Head) -> SnapshotInfo | None:
+        """Find a commit by its nonce; None if it is certainly not stored."""
+        nonce = commit.stamp.nonce
+        for fact in self._since(commit, head):
+            if nonce in (fact.row.nonce, fact.born) or commit.id == fact.row.id:
+                return info_of(commit.scope, _as_committed(commit, fact.row))
+        if commit.replaces is None:
+            raise Unavailable(
+                f"the snapshot was stored, and deleted since. nonce=`{nonce}`", outcome_known=False
+            )
+        return None
+
+    def _since(self, commit: Commit, head: Head) -> Iterator[Fact]:
+        """Yield the snapshots among which a commit is, if it was stored."""
+        yield from (entry.fact for entry in head.entries)
+        for fact in self._history.newest_first(head):
+            if commit.id is None and ids.place_us(fact.row.seq) < commit.stamp.now:
+                return
+            yield fact
+
+    def _save(self, commit: Commit, held: Held, *, is_fresh: bool) -> SnapshotInfo:
+        scope = commit.scope
+        body, pending = self._source(commit)
+        head, place = self._writer.begin(scope, held, commit.stamp)
+        shown = self._history.find(held.head, None)
+        existing = None if commit.id is None else self._history.find(held.head, commit.id)
+        line = ScopeState(
+            head=None if shown is None else shown.row,
+            floor=head.floor,
+            fence=head.fence,
+            next_seq=place,
+            taken=commit.new_scope and self._is_taken(scope, held.head),
+            tag=keys.tag_of(head.line),
+        )
+        verdict = commits.judge(
+            commit,
+            line,
+            None if existing is None else existing.row,
+            lambda: existing is not None and self._state(held, existing) == commit.body,
+        )
+        if existing is not None:
+            if verdict is Verdict.UNCHANGED and not is_fresh:
+                raise _Outdated
+            if verdict is Verdict.UNCHANGED:
+                return info_of(scope, existing.row)
+            return self._replace(commit, held, existing, place)
+        return self._insert(commit, held, head, line, shown, body, pending)
+
+    def _state(self, held: Held, place: Place) -> bytes:
+        return self._history.states(held, [place])[place.row.seq]
+
+    def _is_taken(self, scope: ScopeKey, head: Head | None) -> bool:
+        if head is not None and (head.count or head.lease is not None):
+            return True
+        prefix = keys.LAYOUT.all_notes_prefix(scope)
+        return bool(self._storage.bucket.list(prefix, limit=1))
+
+    def _source(self, commit: Commit) -> tuple[bytes | None, str | None]:
+        """Return the state of a commit, and the line of a fork's source in the same session."""
+        body, ref = commit.body, commit.forked_from
+        if ref is None or (commit.source is None and not isinstance(body, Copy)):
+            return (body if isinstance(body, bytes) else None), None
+
+        def read(held: Held) -> tuple[bytes | None, str | None]:
+            place = self._history.find(held.head, ref.id)
+            commits.check_source(commit, None if place is None else place.row)
+            if isinstance(body, Copy) and place is None:
+                raise NotFound(f"there is no such snapshot. id=`{ref.id}`")
+            text = body if isinstance(body, bytes) else None
+            if isinstance(body, Copy) and place is not None:
+                text = self._state(held, place)
+            is_here = ref.scope.session_id == commit.scope.session_id and held.head is not None
+            return text, held.head.line if is_here and held.head is not None else None
+
+        return self._storage.reading(ref.scope, read)
+
+    # New snapshots
+
+    def _insert(
+        self,
+        commit: Commit,
+        held: Held,
+        head: Head,
+        line: ScopeState,
+        shown: Place | None,
+        body: bytes | None,
+        pending: str | None,
+    ) -> SnapshotInfo:
+        whole = held.whole()
+        if whole is not None:
+            whole = replace(whole, floor=head.floor, last=head.last)
+        else:
+            whole = head
+        offsets = commit.append_offsets
+        known = None
+        if isinstance(commit.body, Append):
+            known = self._extended(commit.body, whole, shown)
+            if known is None:
+                before = None if shown is None else self._state(held, shown)
+                body, offsets = commits.appended(commit.body, before)
+        size = len(body or b"") if known is None else delta.size_of(known[0])
+        newest_kept = self._history.newest_kept
+        row = commits.new_row(
+            commit, line, size=size, newest_kept=lambda: _id_of(newest_kept(whole))
+        )
+        fact = stamped(Fact(row, row.nonce, own=commit.id is not None), whole, row.seq)
+        newest = held.newest
+        if known is not None:
+            new = edits.appended(whole, fact, known[0], _bounded(known[1]))
+            if newest is not None and row.kept:
+                newest = delta.apply(newest, known[0])
+        else:
+            new = self._added(commit, held, whole, fact, body or b"", offsets)
+            newest = body if row.kept else newest
+        new = new.rewritten(row.nonce, last=row.seq, floor=commits.floor_after(commit, line, row))
+        pointers = [
+            key
+            for key in pointers_of(commit.scope, fact)
+            if key not in {k for e in whole.kept for k in pointers_of(commit.scope, e.fact)}
+        ]
+        new = replace(new, pending=pending)
+        stored = self._writer.store(held, Change(new, newest, pointers))
+        if pending is not None:
+            self._settle(stored)
+        return info_of(commit.scope, row)
+
+    def _added(
+        self,
+        commit: Commit,
+        held: Held,
+        head: Head,
+        fact: Fact,
+        body: bytes,
+        offsets: AppendOffsets | None,
+    ) -> Head:
+        numbers = edits.numbered(head)[: len(head.kept)]
+        last = numbers[-1][1] if numbers else 0
+        known = {}
+        if held.newest is not None and isinstance(last, int):
+            known[last] = held.newest
+        # The base is not needed if the state before is known, unless a draft is linked again.
+        is_enough = known and not head.is_rooted and (commit.head or head.draft is None)
+        base = b"" if is_enough else self._storage.base_of(head)
+        return edits.added(
+            head,
+            base,
+            fact,
+            body,
+            is_shown=commit.head,
+            offsets=_bounded(offsets),
+            known=known,
+        )
+
+    def _extended(
+        self, append: Append, head: Head, shown: Place | None
+    ) -> tuple[delta.Delta, AppendOffsets] | None:
+        """Return the delta of an append against the last kept snapshot, without its state.
+
+        None if the state is needed.
+        """
+        if shown is None or head.offsets is None:
+            return None
+        kept = head.kept[-1].row if head.kept else None
+        draft = head.draft
+        if draft is not None and draft.delta is None:
+            return None
+        found = extended(head.offsets, shown.row.size, append)
+        if found is None:
+            return None
+        commits.check_size(delta.size_of(found[0]), append)
+        if draft is not None and draft.delta is not None:
+            if kept is None:
+                return None
+            return composed(kept.size, [draft.delta, found[0]]), found[1]
+        if kept is not None and kept.seq != shown.row.seq:
+            return None
+        if kept is None and (head.is_rooted or head.segments[-1].last != shown.row.seq):
+            return None
+        return found
+
+    def _settle(self, stored: Held) -> None:
+        """Finish a fork. If the line of its source has ended, the whole session was deleted."""
+        head = stored.head
+        if head is None or stored.version is None:
+            return
+        alive = self._storage.is_alive(head)
+        nonce = self._storage.draw().nonce
+        new = head.rewritten(nonce) if alive else self._writer.emptied(head, nonce, ()).head
+        try:
+            self._storage.swap_head(stored, new, stored.newest if alive else None)
+        except Beaten:
+            self._storage.forget(head.scope)  # another writer has replaced it
+        if not alive:
+            raise NotFound("the snapshot to fork from was deleted meanwhile")
+
+    # New versions
+
+    def _replace(self, commit: Commit, held: Held, existing: Place, place: int) -> SnapshotInfo:
+        if not isinstance(commit.body, bytes) or held.head is None:
+            raise InvalidInput("a new version needs its state")
+        scope, body = commit.scope, commit.body
+        row = commits.replaced_row(commit, existing.row, size=len(body))
+        fact = existing.fact._replace(row=row)
+        is_same = self._state(held, existing) == body
+        fact = self._stamped_again(fact, existing.fact, held.head, place)
+        change = self._writer.edit(
+            held, row.nonce, doomed={}, changed={row.seq: (fact, None if is_same else body)}
+        )
+        new = replace(change.head, last=place)
+        if new.shown is not None and new.shown[1] == row.seq:
+            new = replace(new, offsets=_bounded(commit.append_offsets))
+        self._writer.store(held, change._replace(head=new))
+        return info_of(scope, row)
+
+    def _stamped_again(self, fact: Fact, before: Fact, head: Head, stamp: int) -> Fact:
+        """Return a new version covered by pointers: those it had, and new ones."""
+        if not fact.row.kept or (before.row.kept and fact.row.labels == before.row.labels):
+            return fact
+        had = dict(zip(before.labels.items(), before.pointers, strict=False))
+        pointers = tuple(had.get(pair, stamp) for pair in fact.labels.items())
+        return fact._replace(pointers=pointers)
+
+
+def _id_of(row: Row | None) -> str | None:
+    return None if row is None else row.id
+
+
+def _bounded(offsets: AppendOffsets | None) -> AppendOffsets | None:
+    if offsets is None or len(orjson.dumps(offsets)) > _OFFSETS_BYTES_MAX:
+        return None
+    return offsets
+
+
+def _as_committed(commit: Commit, row: Row) -> Row:
+    """Return a snapshot as this commit left it.
+
+    With a later revision the caller would overwrite changes that it has never seen.
+    """
+    if row.nonce == commit.stamp.nonce:
+        return row
+    rev = 0 if commit.replaces is None else ids.rev_of(commit.replaces) + 1
+    size = len(commit.body) if isinstance(commit.body, bytes) else row.size
+    return row._replace(
+        rev=rev,
+        nonce=commit.stamp.nonce,
+        status=commit.status,
+        labels=commit.labels,
+        metadata=commit.metadata,
+        updated_at=commit.stamp.now,
+        size=size,
+    )

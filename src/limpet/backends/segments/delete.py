@@ -1,0 +1,178 @@
+"""Deleting snapshots, scopes and sessions.
+
+Deleting snapshots is one compare-and-set of the head, whatever their number. A scope or a session
+is deleted object by object, until a listing is empty. A head that names segments is emptied first:
+whatever happens then, no segments are left without a head, which would be damage.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from limpet.backends.segments import keys
+from limpet.backends.segments.index import pointers_of
+from limpet.backends.segments.notes import Notes
+from limpet.backends.segments.objects import Fact, Head
+from limpet.backends.segments.storage import PAGE, Held
+from limpet.backends.segments.writer import Writer
+from limpet.core import commits, ids
+from limpet.errors import Corrupt, LimpetError, Unavailable
+from limpet.model import ANY, Expect, Pruned, ScopeKey
+
+_PASSES_MAX = 100  # over a session that other writers keep writing to
+_CHUNK = 64  # heads read at a time
+
+
+class Deleter:
+    def __init__(self, writer: Writer, notes: Notes) -> None:
+        self._writer = writer
+        self._storage = writer.storage
+        self._history = writer.history
+        self._notes = notes
+
+    # Snapshots
+
+    def delete_snapshots(
+        self, scope: ScopeKey, names: Sequence[str], *, spare_head: bool, fence: str | None
+    ) -> Pruned:
+        def attempt() -> tuple[list[Fact], set[str]]:
+            held = self._storage.read_head(scope)
+            head = held.head
+            commits.check_fence(fence, None if head is None else head.fence, scope)
+            wanted = set(names)
+            if spare_head and head is not None and head.shown is not None:
+                wanted.discard(head.shown[0])
+            if head is None:
+                return [], wanted
+            found = self._history.find_all(head, wanted)
+            if found:
+                self._remove(held, {place.row.seq: place.fact for place in found.values()})
+            else:
+                # An earlier call may have been killed before it removed the bytes.
+                self._storage.sweep(scope)
+            return [place.fact for place in found.values()], wanted
+
+        gone, wanted = self._storage.contend(scope, attempt)
+        self._notes.clear(scope, sorted(wanted))
+        return Pruned(len(gone), sum(fact.row.size for fact in gone))
+
+    def _remove(self, held: Held, doomed: dict[int, Fact]) -> None:
+        nonce = self._storage.draw().nonce
+        if held.head is not None and len(doomed) == held.head.count:
+            # Also where the states cannot be read.
+            self._writer.store(held, self._writer.emptied(held.head, nonce, doomed.values()))
+            return
+        change = self._writer.edit(held, nonce, doomed=doomed, changed={})
+        head = change.head
+        if head.shown is not None and head.shown[1] in doomed:
+            newest = self._history.newest_kept(head)
+            shown = None if newest is None else (newest.id, newest.seq)
+            head = replace(head, shown=shown, offsets=None)
+        self._writer.store(held, change._replace(head=head))
+
+    # Scopes and sessions
+
+    def delete_scope(self, scope: ScopeKey, *, expect: Expect, fence: str | None) -> int:
+        if expect is ANY and fence is None:
+            return self._erase(scope.session_id, keys.LAYOUT.scope_prefix(scope))
+
+        def attempt() -> int:
+            held = self._storage.read_head(scope)
+            head = held.head
+            shown = self._history.find(head, None)
+            commits.check_fence(fence, None if head is None else head.fence, scope)
+            commits.check_expect(expect, None if shown is None else shown.row, scope)
+            if head is not None:
+                self._end_line(held)
+            return 0 if head is None else head.count
+
+        notes = self._notes.list_keys(scope)
+        count = self._storage.contend(scope, attempt)
+        try:
+            self._storage.bucket.delete(notes)
+        except Unavailable as error:
+            raise Unavailable("not all of it was deleted", outcome_known=False) from error
+        return count
+
+    def _end_line(self, held: Held) -> None:
+        """Empty a head, and begin another line: a fork of what it held is refused."""
+        if held.head is None:
+            return
+        stamp = self._storage.draw()
+        gone = self._facts_of(held.head)
+        change = self._writer.emptied(held.head, stamp.nonce, gone)
+        line = ids.mint(stamp.now, stamp.bits, "")
+        head = replace(change.head, line=line, lease=None)
+        pointers = [keys.line_key(head.scope, line)]
+        unneeded = {*change.unneeded, keys.line_key(head.scope, held.head.line)}
+        self._writer.store(held, change._replace(head=head, pointers=pointers, unneeded=unneeded))
+
+    def _facts_of(self, head: Head) -> list[Fact]:
+        """Return the facts of all snapshots that can be read, for their pointers."""
+        facts = [entry.fact for entry in head.entries]
+        with suppress(Corrupt):  # then some pointers are left that lead nowhere
+            for each in self._storage.read_facts(head.scope, head.segments):
+                facts += each
+        return facts
+
+    def delete_session(self, session_id: str) -> int:
+        return self._erase(session_id, keys.LAYOUT.session_prefix(session_id))
+
+    def _erase(self, session_id: str, prefix: str) -> int:
+        count = 0
+        try:
+            for removed in self._passes(session_id, prefix):
+                count += removed
+        except Unavailable as error:
+            raise Unavailable(
+                f"not all of the session was deleted: {error}", outcome_known=False
+            ) from error
+        return count
+
+    def _passes(self, session_id: str, prefix: str) -> Iterator[int]:
+        """Delete page by page until a listing is empty; yield how many snapshots."""
+        bucket, passes = self._storage.bucket, 0
+        while page := bucket.list(prefix, limit=PAGE):
+            folders: dict[str, bool] = {}  # whether the page has a segment of it
+            for each in page:
+                key = keys.parse(each.key)
+                if key is not None:
+                    folders[key.folder] = folders.get(key.folder, False) or bool(key.segment)
+            heads = [f"{folder}head" for folder in folders]
+            pointers: list[str] = []
+            for start in range(0, len(heads), _CHUNK):
+                some = heads[start : start + _CHUNK]
+                for path, stored in zip(some, bucket.get(some), strict=True):
+                    try:
+                        held = Held() if stored is None else self._storage.parsed_head(stored)
+                    except LimpetError:
+                        continue  # damaged, and deleted all the same
+                    if held.head is None:
+                        continue
+                    yield held.head.count
+                    pointers += self._pointers_of(held.head)
+                    if folders[path.removesuffix("head")] or held.head.segments:
+                        self._empty(held.head.scope)
+            last = set(heads)
+            bucket.delete([each.key for each in page if each.key not in last])
+            bucket.delete(heads)
+            self._writer.index.remove(pointers)
+            passes += len(page) < PAGE
+            if passes > _PASSES_MAX:
+                raise Unavailable(
+                    f"other writers keep writing to the session. session=`{session_id}`"
+                )
+
+    def _pointers_of(self, head: Head) -> list[str]:
+        facts = [entry.fact for entry in head.entries]
+        found = [key for fact in facts for key in pointers_of(head.scope, fact)]
+        return [*found, keys.line_key(head.scope, head.line)]
+
+    def _empty(self, scope: ScopeKey) -> None:
+        def attempt() -> None:
+            held = self._storage.read_head(scope)
+            if held.head is not None and held.head.segments:
+                self._end_line(held)
+
+        with suppress(Corrupt):  # it is deleted all the same
+            self._storage.contend(scope, attempt)

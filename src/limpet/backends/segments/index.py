@@ -1,0 +1,124 @@
+"""The index: objects whose keys say in which scope a snapshot is.
+
+Pointers are written before the commit and removed after the last snapshot that needs them; their
+keys are never used again. So a pointer may lead nowhere, or to something that has changed since:
+readers look at the scope itself. A pointer with a clipped name in its key holds the whole address;
+the others are empty.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import orjson
+
+from limpet.backends.buckets.protocol import Bucket, Listed
+from limpet.backends.segments import keys
+from limpet.backends.segments.keys import Pointer
+from limpet.backends.segments.objects import Fact, Head
+from limpet.backends.segments.storage import walk
+from limpet.core.layout import Clipped
+from limpet.errors import Unavailable
+from limpet.model import ANY, ScopeKey
+
+_CHUNK = 256
+
+
+class Pointed(NamedTuple):
+    scope: ScopeKey
+    pointer: Pointer
+    key: str
+
+
+class Index:
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
+        """Write pointers to a scope, durably."""
+        clipped = [key for key in pointers if "~" in key]
+        if len(clipped) < len(pointers):
+            self._bucket.mark([key for key in pointers if "~" not in key])
+        for key in clipped:
+            self._bucket.put(key, orjson.dumps(scope), expect=ANY)
+
+    def remove(self, pointers: Collection[str]) -> None:
+        """Remove pointers; one that is left leads nowhere, which is harmless."""
+        if pointers:
+            with suppress(Unavailable):
+                self._bucket.delete(sorted(pointers))
+
+    def walk(self, prefix: str, after: str = "") -> Iterator[Pointed]:
+        listed = walk(self._bucket, prefix, after)
+        while page := [each for _, each in zip(range(_CHUNK), listed, strict=False)]:
+            yield from self.followed(page)
+
+    def followed(self, page: Sequence[Listed]) -> Iterator[Pointed]:
+        """Return what pointers point to; skip what is not a pointer."""
+        long = [each.key for each in page if each.size]
+        texts = dict(zip(long, self._bucket.get(long), strict=True)) if long else {}
+        for each in page:
+            pointer = keys.parse_pointer(each.key)
+            stored = texts.get(each.key)
+            if pointer is not None:
+                scope = _scope_of(pointer, None if stored is None else stored.data)
+                if scope is not None and pointer.agrees(scope):
+                    yield Pointed(scope, pointer, each.key)
+
+
+def _scope_of(pointer: Pointer, data: bytes | None) -> ScopeKey | None:
+    if data is not None:
+        with suppress(TypeError, ValueError):
+            return ScopeKey(*orjson.loads(data))
+        return None
+    session_id, scope_id = pointer.session_id, pointer.scope_id
+    if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
+        return None
+    return ScopeKey(session_id, scope_id, pointer.kind)
+
+
+def pointers_of(scope: ScopeKey, fact: Fact) -> list[str]:
+    """Return the keys of the pointers that cover a kept snapshot, except that of its line."""
+    row = fact.row
+    if not row.kept:
+        return []
+    found = [
+        keys.label_key(scope, name, value, row.seq, stamp)
+        for (name, value), stamp in zip(fact.labels.items(), fact.pointers, strict=True)
+    ]
+    return [*found, keys.id_key(scope, row.id, row.seq)] if fact.own else found
+
+
+def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
+    """Return a kept snapshot whose labels are covered by pointers.
+
+    A pointer stands for a minute, so one that another snapshot of the tail has is shared; the others
+    get this stamp.
+    """
+    if not fact.row.kept:
+        return fact._replace(pointers=())
+    minute = keys.minute_of(fact.row.seq)
+    known: dict[tuple[str, str], int] = {}
+    for entry in head.kept:
+        if entry.fact.pointers and keys.minute_of(entry.row.seq) == minute:
+            known |= zip(entry.fact.labels.items(), entry.fact.pointers, strict=True)
+    pointers = tuple(known.get(pair, stamp) for pair in fact.labels.items())
+    return fact._replace(pointers=pointers)
+
+
+def unused(
+    scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact], unread: Iterable[tuple[int, int]]
+) -> set[str]:
+    """Return the pointers of removed snapshots that no other one needs.
+
+    `left` has the others that were read; `unread` the first and last `seq` of the segments that were
+    not. In doubt, because one of those has snapshots of the same minute, a pointer stays.
+    """
+    doomed = {key for fact in gone for key in pointers_of(scope, fact)}
+    doomed.difference_update(key for fact in left for key in pointers_of(scope, fact))
+    minutes = [(keys.minute_of(first), keys.minute_of(last)) for first, last in unread]
+    for fact in gone:
+        minute = keys.minute_of(fact.row.seq)
+        if any(first <= minute <= last for first, last in minutes):
+            doomed.difference_update(pointers_of(scope, fact._replace(own=False)))
+    return doomed

@@ -1,0 +1,214 @@
+"""The keys of a scope's objects and of the index.
+
+    sessions/<session>/scopes/<kind>/<scope>/snapshots/
+        head                                  the only authority of the scope
+        segments/<place>.<w>.after-<base>     immutable; written by the write `w` of the head, to
+                                              replace the head of the write `base`
+        notes/scope/<name>.json, notes/on/<id>/<name>.json
+    .limpet/index/
+        ids/<id>/<session>.<kind>.<scope>.<seq>                  ids that a caller gave
+        labels/<name>=<value>/<minute>.<session>.<kind>.<scope>.<stamp>
+        lines/<tag>/<session>.<kind>.<scope>.<line>              scopes, by the tag of minted ids
+
+Names are escaped as in `core.layout`. A key of the index is never used again: a `seq`, a `stamp`
+and a `line` are unique.
+"""
+
+import re
+from typing import NamedTuple
+
+from limpet.core import ids
+from limpet.core.layout import (
+    INDEX,
+    INDEX_NAME_BYTES_MAX,
+    NOTED_NAME_BYTES_MAX,
+    Clipped,
+    Layout,
+    Name,
+    cut,
+    name_of,
+    unescape,
+)
+from limpet.model import ScopeKey
+
+ROOT = "sessions/"
+LAYOUT = Layout(ROOT)
+_MINUTE_LAST = 10**9 - 1
+_MINUTE_US = 60 * 1_000_000
+
+_NAME = r"(?:[a-z0-9_-]|\+[0-9a-f]{2})+(?:~[0-9a-f]{32})?"
+_KIND = r"[a-z0-9_-]{1,64}|multiAgent"
+_OBJECT = re.compile(
+    rf"(?P<session>{_NAME})/scopes/(?P<kind>{_KIND})/(?P<scope>{_NAME})/snapshots/"
+    r"(?:(?P<head>head)|segments/(?P<segment>[0-9a-f]+\.[0-9a-f]+\.after-(?P<base>[0-9a-f]+))"
+    rf"|notes/(?:scope|on/(?P<on>{_NAME}))/(?P<note>{_NAME})\.json)"
+)
+_ADDRESS = rf"(?P<session>{_NAME})\.(?P<kind>{_KIND})\.(?P<scope>{_NAME})"
+_POINTERS = tuple(
+    re.compile(re.escape(INDEX) + pattern)
+    for pattern in (
+        rf"ids/(?P<id>{_NAME})/{_ADDRESS}\.(?P<seq>[0-9a-f]{{16}})",
+        rf"labels/(?P<label>{_NAME}=(?:{_NAME})?)/(?P<minute>[0-9]{{9}})\.{_ADDRESS}"
+        r"\.(?P<stamp>[0-9a-f]{16})",
+        rf"lines/(?P<tag>[0-9a-f]{{10}})/{_ADDRESS}\.(?P<line>[0-9a-f-]+)",
+    )
+)
+
+
+class ObjectKey(NamedTuple):
+    """A parsed key: of a head, unless it has the name of a segment or of a note.
+
+    `folder` is the prefix of all keys of the scope.
+    """
+
+    folder: str
+    session_id: Name
+    kind: str
+    scope_id: Name
+    segment: str | None = None
+    base: str | None = None
+    note: Name | None = None
+    on: Name | None = None
+
+    @property
+    def is_head(self) -> bool:
+        return self.segment is None and self.note is None
+
+    @property
+    def scope(self) -> ScopeKey | None:
+        """The scope; None if the key does not have its names in full."""
+        if isinstance(self.session_id, Clipped) or isinstance(self.scope_id, Clipped):
+            return None
+        return ScopeKey(self.session_id, self.scope_id, self.kind)
+
+    def is_of(self, scope: ScopeKey) -> bool:
+        return self.folder == LAYOUT.scope_prefix(scope)
+
+
+def head_key(scope: ScopeKey) -> str:
+    return f"{LAYOUT.scope_prefix(scope)}head"
+
+
+def segments_prefix(scope: ScopeKey) -> str:
+    return f"{LAYOUT.scope_prefix(scope)}segments/"
+
+
+def segment_name(place: int, w: str, base: str) -> str:
+    return f"{place:016x}.{w}.after-{base}"
+
+
+def segment_key(scope: ScopeKey, name: str) -> str:
+    return f"{segments_prefix(scope)}{name}"
+
+
+def parse(key: str) -> ObjectKey | None:
+    """Parse the key of an object; None if it is not one of ours."""
+    found = _OBJECT.fullmatch(key[len(ROOT) :]) if key.startswith(ROOT) else None
+    if found is None:
+        return None
+    session, scope = unescape(found["session"]), unescape(found["scope"])
+    on_bytes = () if found["on"] is None else (NOTED_NAME_BYTES_MAX,)
+    on = None if found["on"] is None else unescape(found["on"], NOTED_NAME_BYTES_MAX)
+    note = None if found["note"] is None else unescape(found["note"], *on_bytes)
+    if session is None or scope is None or (found["note"] and note is None):
+        return None
+    if found["on"] and on is None:
+        return None
+    folder = key.partition("/snapshots/")[0] + "/snapshots/"
+    where = (folder, session, found["kind"], scope)
+    return ObjectKey(*where, found["segment"], found["base"], note, on)
+
+
+# The index
+
+
+class Pointer(NamedTuple):
+    """A parsed key of the index: the scope it points to, and what else the key says."""
+
+    session_id: Name
+    kind: str
+    scope_id: Name
+    parts: dict[str, str]
+
+    def agrees(self, scope: ScopeKey) -> bool:
+        pairs = ((self.session_id, scope.session_id), (self.scope_id, scope.scope_id))
+        return self.kind == scope.kind and all(
+            name.matches(id) if isinstance(name, Clipped) else name == id for name, id in pairs
+        )
+
+
+def _short(id: str) -> str:
+    return name_of(id, INDEX_NAME_BYTES_MAX)
+
+
+def _address(scope: ScopeKey) -> str:
+    return f"{_short(scope.session_id)}.{scope.kind}.{_short(scope.scope_id)}"
+
+
+def id_prefix(id: str) -> str:
+    return f"{INDEX}ids/{_short(id)}/"
+
+
+def ids_prefix(start: str) -> str:
+    """Return the prefix of the pointers to all ids that begin with a text, and maybe to others."""
+    return f"{INDEX}ids/{cut(start, INDEX_NAME_BYTES_MAX)}"
+
+
+def id_key(scope: ScopeKey, id: str, seq: int) -> str:
+    return f"{id_prefix(id)}{_address(scope)}.{seq:016x}"
+
+
+def label_prefix(label: str, value: str) -> str:
+    return f"{INDEX}labels/{_short(label)}={_short(value)}/"
+
+
+def minute_of(seq: int) -> int:
+    return ids.place_us(seq) // _MINUTE_US
+
+
+def minute_range(minute: int) -> tuple[int, int]:
+    """Return the first `seq` of a minute, and that of the next one."""
+    first, end = minute * _MINUTE_US, (minute + 1) * _MINUTE_US
+    return ids.place_at(first - 1) + 1 if minute else 0, ids.place_at(end - 1) + 1
+
+
+def label_start(label: str, value: str, seq: int) -> str:
+    """Return a text before the pointers of the minute of a `seq`, and of all earlier ones."""
+    return f"{label_prefix(label, value)}{_MINUTE_LAST - minute_of(seq):09d}"
+
+
+def label_key(scope: ScopeKey, label: str, value: str, seq: int, stamp: int) -> str:
+    """Return the pointer to the snapshots with a label in the minute of a `seq`; newest first."""
+    return f"{label_start(label, value, seq)}.{_address(scope)}.{stamp:016x}"
+
+
+def tag_of(line: str) -> int:
+    return int(line.replace("-", "")[-10:], 16)
+
+
+def line_prefix(tag: int) -> str:
+    return f"{INDEX}lines/{tag:010x}/"
+
+
+def lines_prefix() -> str:
+    return f"{INDEX}lines/"
+
+
+def line_key(scope: ScopeKey, line: str) -> str:
+    return f"{line_prefix(tag_of(line))}{_address(scope)}.{line}"
+
+
+def pointed_minute(pointer: Pointer) -> int:
+    return _MINUTE_LAST - int(pointer.parts["minute"])
+
+
+def parse_pointer(key: str) -> Pointer | None:
+    found = next((found for each in _POINTERS if (found := each.fullmatch(key))), None)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    session = unescape(parts.pop("session"), INDEX_NAME_BYTES_MAX)
+    scope = unescape(parts.pop("scope"), INDEX_NAME_BYTES_MAX)
+    if session is None or scope is None:
+        return None
+    return Pointer(session, parts.pop("kind"), scope, parts)

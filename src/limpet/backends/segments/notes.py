@@ -1,0 +1,144 @@
+"""Notes: one document each, written by compare-and-set."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from limpet.backends.buckets.protocol import Stored
+from limpet.backends.segments import keys
+from limpet.backends.segments.keys import LAYOUT
+from limpet.backends.segments.objects import TRAIL_MAX
+from limpet.backends.segments.storage import PAGE, Storage, walk
+from limpet.core import notes
+from limpet.core.commits import check_fence
+from limpet.core.layout import Clipped, Name, clipped_ids
+from limpet.core.notes import NoteFile, NoteRow, note_of, written_note
+from limpet.errors import Corrupt
+from limpet.model import Note, ScopeKey
+from limpet.protocol import NoteWrite
+
+
+class Notes:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._bucket = storage.bucket
+
+    def read(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        if name is not None:
+            wanted = [each for at, each in enumerate(on) if at > 0 or name > after]
+            paths = [LAYOUT.note_key(scope, name, each) for each in wanted][:limit]
+            found = zip(paths, self._bucket.get(paths), strict=True)
+            return [note_of(parse_note(k, each.data).row) for k, each in found if each is not None]
+        page: list[Note] = []
+        for at, each in enumerate(on):
+            if len(page) < limit:
+                page += self._page(scope, each, after if at == 0 else "", limit - len(page))
+        return page
+
+    def _page(self, scope: ScopeKey, on: str | None, after: str, limit: int) -> list[Note]:
+        start = LAYOUT.note_key(scope, after, on) if after else ""
+        listed = walk(self._bucket, LAYOUT.notes_prefix(scope, on), start)
+        found: list[Note] = []
+        while len(found) < limit and (page := list(islice(listed, limit))):
+            paths = [each.key for each in page]
+            rows = map(_readable, paths, self._bucket.get(paths))
+            found += [note_of(row) for row in rows if row is not None]
+        return found[:limit]
+
+    def list_noted(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
+        """As `Backend.list_noted`, from a listing of keys. Only clipped ids are read."""
+        start = LAYOUT.noted_end(scope, after) if after else ""
+        found: dict[str, None] = {}
+        for each in walk(self._bucket, LAYOUT.noted_prefix(scope), start):
+            key = keys.parse(each.key)
+            on = None if key is None else key.on
+            if isinstance(on, Clipped):
+                row = _readable(each.key, self._bucket.get([each.key])[0])
+                on = None if row is None else row.on
+            if on:
+                found[on] = None
+            if len(found) > limit:
+                break
+        return list(found)[:limit]
+
+    def write(self, write: NoteWrite) -> Note:
+        key = LAYOUT.note_key(write.scope, write.name, write.on)
+        nonce = write.stamp.nonce
+
+        def attempt() -> Note:
+            (stored,) = self._bucket.get([key])
+            existing = None if stored is None else parse_note(key, stored.data)
+            if existing is not None and nonce in _nonces(existing):
+                return note_of(existing.row)  # an answer was lost
+            self._check_fence(write.scope, write.fence)
+            row = written_note(write, None if existing is None else existing.row)
+            trail = () if existing is None else _nonces(existing)
+            file = NoteFile(row, trail[:TRAIL_MAX], *clipped_ids(write.scope))
+            self._storage.swap(
+                key,
+                notes.write(file),
+                expect=None if stored is None else stored.version,
+                nonce=row.nonce,
+                base="" if existing is None else existing.row.nonce,
+                nonces_of=lambda data: _nonces(parse_note(key, data)),
+            )
+            return note_of(row)
+
+        return self._storage.contend(write.scope, attempt)
+
+    def delete(self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None) -> int:
+        key = LAYOUT.note_key(scope, name, on)
+        found = self._bucket.get([key], first=1)
+        self._check_fence(scope, fence)
+        if found == [None]:
+            return 0
+        self._bucket.delete([key])
+        return 1
+
+    def _check_fence(self, scope: ScopeKey, fence: str | None) -> None:
+        """Check the lease just before a write. It may still be lost in between."""
+        if fence is not None:
+            head = self._storage.read_head(scope).head
+            check_fence(fence, None if head is None else head.fence, scope)
+
+    def list_keys(self, scope: ScopeKey) -> list[str]:
+        return [each.key for each in walk(self._bucket, LAYOUT.all_notes_prefix(scope))]
+
+    def clear(self, scope: ScopeKey, on: Sequence[str]) -> None:
+        """Delete the notes on some ids."""
+        # One listing shows that no snapshot has notes, which is the common case.
+        if not self._bucket.list(LAYOUT.noted_prefix(scope), limit=1):
+            return
+        for id in on:
+            while page := self._bucket.list(LAYOUT.notes_prefix(scope, id), limit=PAGE):
+                self._bucket.delete([each.key for each in page])
+
+
+def parse_note(path: str, data: bytes) -> NoteFile:
+    """Read a note, or raise Corrupt."""
+    file, key = notes.read(data), keys.parse(path)
+    if key is None or not (_is_name(key.note, file.row.name) and _is_name(key.on, file.row.on)):
+        raise Corrupt(f"a note is stored under the key of another. key=`{path}`")
+    return file
+
+
+def _readable(path: str, stored: Stored | None) -> NoteRow | None:
+    try:
+        return None if stored is None else parse_note(path, stored.data).row
+    except Corrupt:
+        return None  # `check` reports it
+
+
+def _is_name(name: Name | None, id: str) -> bool:
+    return name.matches(id) if isinstance(name, Clipped) else (name or "") == id
+
+
+def _nonces(file: NoteFile) -> tuple[str, ...]:
+    return (file.row.nonce, *file.trail)

@@ -1,0 +1,188 @@
+"""Queries: kept snapshots of one scope, or of all scopes.
+
+An index pointer only says in which scope to look.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+
+from limpet.backends.segments import keys
+from limpet.backends.segments.history import History, fits
+from limpet.backends.segments.index import Index, Pointed
+from limpet.backends.segments.keys import ROOT
+from limpet.backends.segments.objects import Fact
+from limpet.backends.segments.storage import Held, Storage, walk
+from limpet.core import ids
+from limpet.core.rows import info_of
+from limpet.errors import Corrupt, LimpetError, Unsupported
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.protocol import Query
+
+_CHUNK = 32  # heads read together
+# How much the clock of a writer may be ahead of the storage's: only a head that was modified since
+# a snapshot's time, less this, can hold a newer one.
+_SKEW_US = 3600 * 1_000_000
+
+
+class Queries:
+    def __init__(self, storage: Storage, history: History, index: Index) -> None:
+        self._storage = storage
+        self._history = history
+        self._index = index
+
+    def list_snapshots(self, query: Query, limit: int) -> list[SnapshotInfo]:
+        if query.scope is not None:
+            if not query.scope.session_id.startswith(query.prefix):
+                return []
+            return self._of_scope(query.scope, query, limit)
+        if query.id is not None:
+            scopes = self._scopes_with(query.id, query.prefix)
+            return _newest(limit, (self._of_scope(each, query, limit) for each in scopes))
+        if query.labels:
+            return self._labelled(query, limit)
+        return self._everywhere(query, limit)
+
+    def _of_scope(self, scope: ScopeKey, query: Query, limit: int) -> list[SnapshotInfo]:
+        """Return a page of one scope; nothing where its objects cannot be read."""
+
+        def read(held: Held) -> list[SnapshotInfo]:
+            if query.id is not None and not query.leaves:
+                place = self._history.find(held.head, query.id)
+                facts: Iterable[Fact] = [place.fact] if place and place.row.kept else []
+                after = query.after
+                facts = [f for f in facts if fits(f, query) and (not after or f.row.seq < after)]
+            else:
+                facts = self._history.matching(held.head, query)
+            return [info_of(scope, fact.row) for fact in islice(facts, limit)]
+
+        try:
+            return self._storage.reading(scope, read)
+        except (Corrupt, Unsupported):
+            if query.scope is not None and query.leaves:
+                raise
+            return []  # `check` reports it
+
+    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
+        def read(held: Held) -> list[str]:
+            facts = self._history.newest_first(held.head)
+            greater = (fact.row.id for fact in facts if fact.row.id > after)
+            return heapq.nsmallest(limit, greater)
+
+        try:
+            return self._storage.reading(scope, read)
+        except Corrupt:
+            return []
+
+    # Across scopes
+
+    def _scopes_with(self, id: str, prefix: str) -> Iterator[ScopeKey]:
+        """Return the scopes that may hold a snapshot with this id."""
+        pointed = self._index.walk(keys.id_prefix(id))
+        scopes = [each.scope for each in pointed]
+        tag = ids.tag_of(id)
+        if tag is not None:
+            scopes += [each.scope for each in self._index.walk(keys.line_prefix(tag))]
+        return (s for s in dict.fromkeys(scopes) if s.session_id.startswith(prefix))
+
+    def _labelled(self, query: Query, limit: int) -> list[SnapshotInfo]:
+        """Follow the pointers of one label minute by minute, until there are enough snapshots."""
+        (name, value), *_ = query.labels
+        prefix = keys.label_prefix(name, value)
+        start = "" if query.after is None else keys.label_start(name, value, query.after)
+        found: list[SnapshotInfo] = []
+        pointed = self._index.walk(prefix, start)
+        for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
+            scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
+            pages = (self._of_minute(each, query, minute) for each in sorted(scopes))
+            found += _newest(limit, pages)
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def _of_minute(self, scope: ScopeKey, query: Query, minute: int) -> list[SnapshotInfo]:
+        def read(held: Held) -> list[SnapshotInfo]:
+            first, end = keys.minute_range(minute)
+            after = end if query.after is None else min(end, query.after)
+            facts = []
+            for fact in self._history.newest_first(held.head, after):
+                if fact.row.seq < first:
+                    break
+                if fits(fact, query):
+                    facts.append(fact)
+            return [info_of(scope, fact.row) for fact in facts]
+
+        try:
+            return self._storage.reading(scope, read)
+        except (Corrupt, Unsupported):
+            return []
+
+    def _everywhere(self, query: Query, limit: int) -> list[SnapshotInfo]:
+        """Read heads, those modified last first, until no other one can hold newer snapshots."""
+        below = keys.LAYOUT.sessions_prefix(query.prefix)
+        heads = [
+            (each.modified, each.key)
+            for each in walk(self._storage.bucket, below or ROOT)
+            if each.key.endswith("/head")
+        ]
+        heads.sort(reverse=True)
+        found: list[SnapshotInfo] = []
+        for start in range(0, len(heads), _CHUNK):
+            if len(found) == limit:
+                oldest = ids.place_us(ids.seq_of(found[-1].revision))
+                if heads[start][0] + _SKEW_US < oldest:
+                    break
+            chunk = [path for _, path in heads[start : start + _CHUNK]]
+            pages = [found, *(self._of_head(path, query, limit) for path in chunk)]
+            found = _newest(limit, pages)
+        return found
+
+    def _of_head(self, path: str, query: Query, limit: int) -> list[SnapshotInfo]:
+        key = keys.parse(path)
+        if key is None or not key.is_head:
+            return []
+        scope = key.scope
+        if scope is None:
+            (stored,) = self._storage.bucket.get([path])
+            try:
+                head = None if stored is None else self._storage.parsed_head(stored).head
+            except LimpetError:
+                return []
+            scope = None if head is None else head.scope
+        if scope is None or not scope.session_id.startswith(query.prefix):
+            return []
+        return self._of_scope(scope, query, limit)
+
+    def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
+        found: dict[SnapshotRef, None] = {}
+        for scope in self._scopes_beginning(id_prefix):
+            refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
+            found |= dict.fromkeys(refs)
+            if len(found) >= limit:
+                break
+        return list(found)[:limit]
+
+    def _refs(self, held: Held, id_prefix: str) -> list[SnapshotRef]:
+        facts = self._history.newest_first(held.head)
+        scope = None if held.head is None else held.head.scope
+        names = (fact.row.id for fact in facts)
+        return [SnapshotRef(scope, id) for id in names if scope and id.startswith(id_prefix)]
+
+    def _scopes_beginning(self, id_prefix: str) -> Iterator[ScopeKey]:
+        """Return the scopes with an id that begins with a text, and maybe others, each once.
+
+        The tag of a minted id is at its end: if the text may begin one, all scopes are read.
+        """
+        seen: set[ScopeKey] = set()
+        pointed: Iterable[Pointed] = self._index.walk(keys.ids_prefix(id_prefix))
+        if ids.may_begin_minted(id_prefix):
+            pointed = self._index.walk(keys.lines_prefix())
+        for each in pointed:
+            if each.scope not in seen:
+                seen.add(each.scope)
+                yield each.scope
+
+
+def _newest(limit: int, pages: Iterable[list[SnapshotInfo]]) -> list[SnapshotInfo]:
+    infos = (info for page in pages for info in page)
+    return heapq.nlargest(limit, infos, key=lambda info: ids.seq_of(info.revision))

@@ -1,0 +1,128 @@
+"""Listing sessions and scopes: a listing of keys, and at most one read for each scope.
+
+The rest of a folder is skipped once its scope is known.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from limpet.backends.buckets.protocol import Listed
+from limpet.backends.segments import keys
+from limpet.backends.segments.keys import LAYOUT, ObjectKey
+from limpet.backends.segments.notes import parse_note
+from limpet.backends.segments.objects import Head
+from limpet.backends.segments.storage import PAGE, Held, Storage
+from limpet.core.layout import Clipped
+from limpet.errors import Corrupt, LimpetError
+from limpet.model import ScopeKey
+
+_CHUNK = 32  # scopes read together
+_EMPTY_BYTES_MAX = 8 * 1024  # a head without snapshots is smaller
+
+
+class Listing(NamedTuple):
+    """A scope, and its head: None if it has none, an error if that cannot be read."""
+
+    scope: ScopeKey
+    head: Head | LimpetError | None
+
+
+class Scopes:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def session_ids(self, prefix: str, after: str) -> Iterator[str]:
+        start = f"{LAYOUT.session_prefix(after)}~" if after else ""
+        for each in self._walk(LAYOUT.sessions_prefix(prefix), start, one_each=True):
+            if each.scope.session_id.startswith(prefix):
+                yield each.scope.session_id
+
+    def list(
+        self, session_id: str | None = None, prefix: str = "", after: ScopeKey | None = None
+    ) -> Iterator[Listing]:
+        below = LAYOUT.sessions_prefix(prefix)
+        if session_id is not None:
+            below = LAYOUT.session_prefix(session_id)
+        start = "" if after is None else f"{LAYOUT.scope_prefix(after)}~"
+        found = self._walk(below, start, one_each=False)
+        return (each for each in found if each.scope.session_id.startswith(prefix))
+
+    def _walk(self, prefix: str, after: str, *, one_each: bool) -> Iterator[Listing]:
+        done = ""  # keys with this prefix are skipped
+        while True:
+            page = self._storage.bucket.list(prefix, after=after, limit=PAGE)
+            pairs = ((each, key) for each in page if (key := keys.parse(each.key)) is not None)
+            groups = groupby(pairs, key=lambda pair: pair[1].folder)
+            listed = ((folder, list(pairs)) for folder, pairs in groups)
+            while chunk := list(islice(listed, _CHUNK)):
+                for folder, found in self._read(chunk, one_each):
+                    if found is not None and not (done and folder.startswith(done)):
+                        yield found
+                        done = _session_folder(folder) if one_each else folder
+            if len(page) < PAGE:
+                return
+            last = page[-1].key
+            # Names that sort after `~` are foreign: then nothing is skipped.
+            jump = f"{done}~"
+            after = jump if done and last.startswith(done) and last < jump else last
+
+    def _read(
+        self, chunk: Sequence[tuple[str, list[tuple[Listed, ObjectKey]]]], one_each: bool
+    ) -> Iterator[tuple[str, Listing | None]]:
+        known = {
+            folder: Listing(scope, None)
+            for folder, pairs in chunk
+            if one_each and (scope := pairs[0][1].scope) and any(_is_proof(*p) for p in pairs)
+        }
+        unread = [folder for folder, _ in chunk if folder not in known]
+        found = self._storage.bucket.get([f"{folder}head" for folder in unread])
+        heads = dict(zip(unread, found, strict=True))
+        for folder, pairs in chunk:
+            if folder in known:
+                yield folder, known[folder]
+                continue
+            stored = heads[folder]
+            head: Head | LimpetError | None
+            try:
+                held = Held() if stored is None else self._storage.parsed_head(stored)
+                head = held.head
+            except LimpetError as error:
+                head = error
+            scope = pairs[0][1].scope or self._full_name(head, pairs)
+            is_held = any(key.note or (key.segment and head is None) for _, key in pairs)
+            if isinstance(head, Head):
+                is_held = is_held or bool(head.count or head.lease)
+            if scope is None or not (is_held or isinstance(head, LimpetError)):
+                yield folder, None
+            else:
+                yield folder, Listing(scope, head)
+
+    def _full_name(
+        self, head: Head | LimpetError | None, pairs: Sequence[tuple[Listed, ObjectKey]]
+    ) -> ScopeKey | None:
+        """Return a scope whose name is clipped in its keys, as its head or a note has it."""
+        if isinstance(head, Head):
+            return head.scope
+        for listed, key in pairs:
+            (stored,) = self._storage.bucket.get([listed.key]) if key.note else [None]
+            try:
+                file = None if stored is None else parse_note(listed.key, stored.data)
+            except Corrupt:
+                continue
+            if file is not None:
+                session_id, scope_id = key.session_id, key.scope_id
+                session_id = file.session_id or session_id
+                scope_id = file.scope_id or scope_id
+                if not isinstance(session_id, Clipped) and not isinstance(scope_id, Clipped):
+                    return ScopeKey(session_id, scope_id, key.kind)
+        return None
+
+
+def _is_proof(listed: Listed, key: ObjectKey) -> bool:
+    """Return whether a key and a size show that a scope is not empty."""
+    return key.note is not None or (key.is_head and listed.size > _EMPTY_BYTES_MAX)
+
+
+def _session_folder(folder: str) -> str:
+    return f"{keys.ROOT}{folder[len(keys.ROOT) :].partition('/')[0]}/"

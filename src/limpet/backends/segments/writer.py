@@ -1,0 +1,199 @@
+"""The parts of every write of a head: pointers, segments, the commit, and what it leaves over.
+
+    1. pointers that the new head needs
+    2. segments that it names, under keys of their own
+    3. the head, by compare-and-set: this is the commit
+    4. the segments and pointers that are no longer needed are removed
+
+A write that is refused in step 3 removes what it wrote in the steps before; what a killed process
+leaves is swept by the next one that writes or removes a segment.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from limpet.backends.segments import edits, keys
+from limpet.backends.segments.history import History
+from limpet.backends.segments.index import Index, pointers_of, unused
+from limpet.backends.segments.objects import Fact, Head, Named
+from limpet.backends.segments.storage import Beaten, Held, Storage
+from limpet.core import ids
+from limpet.errors import LimpetError, Unavailable
+from limpet.model import ScopeKey
+from limpet.protocol import Stamp
+
+
+class Change(NamedTuple):
+    """A head to be stored, with the segments written for it.
+
+    `pointers` are new, `unneeded` ones are removed after the commit. With `must_sweep` the call
+    fails if what was removed cannot be removed from storage.
+    """
+
+    head: Head
+    newest: bytes | None = None
+    pointers: Sequence[str] = ()
+    unneeded: Collection[str] = ()
+    written: tuple[str, ...] = ()
+    must_sweep: bool = False
+
+
+class Writer:
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.history = History(storage)
+        self.index = Index(storage.bucket)
+
+    def begin(self, scope: ScopeKey, held: Held, stamp: Stamp) -> tuple[Head, int]:
+        """Return the head to build on, a new one if there is none, and the place of the write."""
+        floor, last = self.storage.given(scope)
+        head = held.head
+        if head is None:
+            # Each attempt begins another line, so that a delayed one is not taken for this one.
+            head = Head(scope, ids.mint(stamp.now, self.storage.draw().bits, ""), "")
+        head = replace(head, floor=max(floor, head.floor), last=max(last, head.last))
+        return head, ids.place(stamp.now, head.last, stamp.bits)
+
+    def store(self, held: Held, change: Change) -> Held:
+        """Store a head, and what it needs; the tail goes into a segment when it is due."""
+        head, scope = change.head, change.head.scope
+        pointers = list(change.pointers)
+        if held.head is None:
+            pointers.append(keys.line_key(scope, head.line))
+        if pointers:
+            self.index.write(scope, pointers)
+        written = change.written
+        head = replace(head, paid=head.paid + held.size)
+        data, head = self.storage.dump(head)
+        base_bytes = 0 if head.base_frame is None else len(head.base_frame.stored)
+        try:
+            if held.head is not None and edits.is_due(head, len(data) - base_bytes, base_bytes):
+                head = self._flushed(held.head, head)
+                written = (*written, head.segments[-1].name)
+                data, head = self.storage.dump(head)
+            stored = self.storage.swap_head(held, head, change.newest, data)
+        except (Beaten, LimpetError) as error:
+            if not isinstance(error, Unavailable) or error.outcome_known:
+                self.storage.drop_segments(scope, written)
+                self.index.remove(pointers)
+            raise
+        self._clean(scope, change, is_needed=bool(written) or change.must_sweep)
+        return stored
+
+    def _clean(self, scope: ScopeKey, change: Change, *, is_needed: bool) -> None:
+        self.index.remove(change.unneeded)
+        if not is_needed:
+            return
+        try:
+            self.storage.sweep(scope)
+        except LimpetError as error:
+            if change.must_sweep:
+                raise Unavailable(
+                    "it is stored, but the bytes that it replaces could not be removed: repeat it, "
+                    f"or run `limpet compact`. session=`{scope.session_id}`",
+                    outcome_known=False,
+                ) from error
+
+    def _flushed(self, before: Head, head: Head) -> Head:
+        """Move the older part of the tail into a segment; return the head that names it."""
+        last = head.segments[-1] if head.segments else None
+        absorbed = None
+        if last is not None and edits.absorbs(last):
+            (absorbed,) = self.storage.read_segments(head.scope, [last])
+        segment, new = edits.flushed(head, self.storage.base_of(head), absorbed)
+        name = keys.segment_name(segment.facts[-1].row.seq, head.w, before.w)
+        named, frame = self.storage.put_segment(head, name, segment)
+        others = head.segments if absorbed is None else head.segments[:-1]
+        if len(frame.stored) > edits.BASE_BYTES_MAX:
+            return replace(new, segments=(*others, named), base=None, base_frame=None)
+        return replace(new, segments=(*others, named), base_frame=frame)
+
+    def emptied(self, head: Head, nonce: str, gone: Collection[Fact]) -> Change:
+        """Return the head of a scope without snapshots; `gone` are those that it had."""
+        empty = replace(
+            head.rewritten(nonce),
+            shown=None,
+            paid=0,
+            segments=(),
+            offsets=None,
+            is_rooted=False,
+            entries=(),
+            base=None,
+            base_frame=None,
+        )
+        unneeded = {key for fact in gone for key in pointers_of(head.scope, fact)}
+        return Change(empty, unneeded=unneeded, must_sweep=True)
+
+    def edit(
+        self,
+        held: Held,
+        nonce: str,
+        *,
+        doomed: Mapping[int, Fact],
+        changed: Mapping[int, tuple[Fact, bytes | None]],
+    ) -> Change:
+        """Return a head without some snapshots, by `seq`, and with others changed.
+
+        The segments concerned are written again under new names.
+        """
+        head = held.whole()
+        if head is None:
+            raise Beaten
+        base = self.storage.base_of(head)
+        concerned = [each for each in head.segments if _concerns(each, doomed, changed)]
+        segments = self.storage.read_segments(head.scope, concerned)
+        names: dict[str, Named | None] = {each.name: each for each in head.segments}
+        written: list[str] = []
+        left: list[Fact] = []
+        base_is_gone = False
+        try:
+            for named, segment in zip(concerned, segments, strict=True):
+                new = edits.edited(segment, doomed.keys(), changed)
+                base_is_gone = named == head.segments[-1] and (
+                    new is None or new.chain.first != segment.chain.first
+                )
+                if new is None:
+                    names[named.name] = None
+                    continue
+                left += new.facts
+                name = keys.segment_name(new.facts[-1].row.seq, nonce, head.w)
+                written.append(name)
+                names[named.name], _ = self.storage.put_segment(head, name, new)
+        except LimpetError:
+            self.storage.drop_segments(head.scope, written)
+            raise
+        new_head = edits.without(head, base, doomed.keys(), base_is_gone=base_is_gone)
+        for fact, body in changed.values():
+            if any(entry.row.seq == fact.row.seq for entry in new_head.entries):
+                new_head = edits.replaced(new_head, new_head.base or base, fact, body)
+        kept = tuple(each for each in names.values() if each is not None)
+        new_head = replace(new_head.rewritten(nonce), segments=kept)
+        left += [entry.fact for entry in new_head.entries]
+        read = {each.name for each in concerned}
+        unread = [(each.first, each.last) for each in head.segments if each.name not in read]
+        before = {f.row.seq: f for s in segments for f in s.facts} | {
+            entry.row.seq: entry.fact for entry in head.entries
+        }
+        gone = [*doomed.values(), *(before[seq] for seq in changed)]
+        return Change(
+            new_head,
+            pointers=_new_pointers(head.scope, changed, before),
+            unneeded=unused(head.scope, gone, left, unread),
+            written=tuple(written),
+            must_sweep=True,
+        )
+
+
+def _concerns(named: Named, doomed: Collection[int], changed: Collection[int]) -> bool:
+    return any(named.first <= seq <= named.last for seq in (*doomed, *changed))
+
+
+def _new_pointers(
+    scope: ScopeKey, changed: Mapping[int, tuple[Fact, bytes | None]], before: Mapping[int, Fact]
+) -> list[str]:
+    found: list[str] = []
+    for seq, (fact, _) in changed.items():
+        known = set(pointers_of(scope, before[seq]))
+        found += [key for key in pointers_of(scope, fact) if key not in known]
+    return found
