@@ -30,7 +30,10 @@ class OnDirectory(conformance.Kit):
         return SegmentBackend(directory(place), clock=opening.CLOCK, draw=opening.draw)
 
     def order(self, name: str, *, folder: bool = False) -> str:
-        return listing_order(name) if folder else name
+        return listing_order(name)
+
+    def id_order(self, id: str) -> str:
+        return id
 
 
 class TestSegments(Sync, OnDirectory, Stored):

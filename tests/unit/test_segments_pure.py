@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -59,7 +60,7 @@ def grown(seed: int, count: int) -> list[bytes]:
 
 
 def chain_of(states: list[bytes]) -> Chain:
-    return Chain(states[0], tuple(link(a, b) for a, b in zip(states, states[1:], strict=False)))
+    return Chain(states[0], tuple(link(a, b) for a, b in pairwise(states)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -35,8 +35,9 @@ def prune(
 
             def prune_page(backend: Backend, after: int | None = after, seen: int = seen) -> _Page:
                 query = Query(scope, after=after)
-                page = backend.list_snapshots(query, limit=limits.PAGE_ITEMS_MAX)
-                head = backend.read_info(scope, None) if page else None
+                page = backend.list_snapshots(query, limit=limits.PRUNED_ITEMS_MAX)
+                # When it deletes, the engine spares the head.
+                head = backend.read_info(scope, None) if page and dry_run else None
                 head_id = None if head is None else head.id
                 doomed = list(policy.droppable(page, seen=seen, head_id=head_id))
                 pruned = Pruned(len(doomed), sum(info.size for info in doomed))
@@ -49,7 +50,7 @@ def prune(
 
             length, pruned, after = yield prune_page
             seen, count, size = seen + length, count + pruned.count, size + pruned.bytes
-            if length < limits.PAGE_ITEMS_MAX:
+            if length < limits.PRUNED_ITEMS_MAX:
                 return Pruned(count, size)
 
     return steps()

@@ -21,6 +21,7 @@ DEPTH_MAX = 200  # below the recursion limits of every JSON parser that may read
 INTEGER_DIGITS_MAX = 4300  # what Python itself converts to and from text by default
 
 PAGE_ITEMS_MAX = 256  # one page of a listing: a bounded amount of memory, few round trips
+PRUNED_ITEMS_MAX = 1024  # one step of a prune: an engine may have to write them all again
 PAGE_STATES_MAX = 16  # one page of whole states
 CACHE_BYTES_MAX = 64 * MIB  # of last states, so that the next save need not read them
 LOCK_WAIT_S_MAX = 30.0  # how long a writer waits for a lock

@@ -46,7 +46,7 @@ class SegmentBackend:
     """An engine whose storage is a bucket."""
 
     blocking = True
-    capabilities = frozenset({"durable", "index", "atomic"})
+    capabilities = frozenset({"durable", "index"})
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SegmentBackend:
         compress: bool = False,
         poll_s: float = POLL_S,
     ) -> None:
-        """With `compress` objects are written as frames of zstd, else as plain lines; both are read.
+        """With `compress` objects are written as frames of zstd, else as lines; both are read.
 
         `poll_s` is the interval of polling where there are no notifications.
         """
@@ -89,7 +89,8 @@ class SegmentBackend:
         def read(held: Held) -> list[Found]:
             if held.head is None:
                 return []
-            found = self._history.find_all(held.head, [each for each in ids if each is not None])
+            wanted = [each for each in ids if each is not None]
+            found = self._history.find_all(held.head, wanted, with_states=True)
             shown = self._history.find(held.head, None) if None in ids else None
             places = [shown if each is None else found.get(each) for each in ids]
             there = [each for each in places if each is not None]
@@ -133,7 +134,7 @@ class SegmentBackend:
         limit: int,
     ) -> list[ScopeInfo]:
         self._check_open()
-        found = self._scopes.list(session_id, prefix, after)
+        found = self._scopes.walk(session_id, prefix, after)
         page = islice((each for each in found if kind in (None, each.scope.kind)), limit)
         return [ScopeInfo(each.scope, self._head_info(each)) for each in page]
 
@@ -239,7 +240,7 @@ class SegmentBackend:
         self._check_open()
         sessions = scopes = snapshots = logical = stored = 0
         largest: list[tuple[int, str]] = []
-        found = self._scopes.list(session_id)
+        found = self._scopes.walk(session_id)
         for name, group in groupby(found, key=lambda each: each.scope.session_id):
             sessions, size = sessions + 1, 0
             for each in group:

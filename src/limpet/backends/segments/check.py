@@ -169,7 +169,7 @@ class Checker:
             fact = "the last states of a scope fail their check"
             yield _finding("head_damaged", fact, scope=head.scope)
         for named in head.segments:
-            values = {"scope": head.scope, "segment": named.name, "snapshots": named.count}
+            values = {"scope": head.scope, "segment": named.name, "snapshots": named.snapshots}
             try:
                 (stored,) = self._bucket.get([keys.segment_key(head.scope, named.name)])
                 if stored is None:
@@ -177,7 +177,7 @@ class Checker:
                     continue
                 segment = parse_segment(unpack("segment", stored.data))
                 segment.chain.text(len(segment.chain.deltas))
-                if len(segment.facts) != named.count or segment.scope != head.scope:
+                if len(segment.facts) != named.snapshots or segment.scope != head.scope:
                     raise Corrupt("another segment")
             except Corrupt:
                 yield _finding("segment_damaged", "part of a history fails its check", **values)
@@ -333,7 +333,7 @@ class Checker:
         """Sweep all scopes; return the bytes that were removed."""
         return sum(
             self._storage.sweep(each.scope)
-            for each in self._scopes.list()
+            for each in self._scopes.walk()
             if isinstance(each.head, Head)
         )
 

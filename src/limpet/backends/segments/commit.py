@@ -1,7 +1,7 @@
 """Commits: new snapshots, and new versions of existing ones.
 
-Every attempt applies the rules of core/commits.py to the head that it replaces. A process that wrote
-the head last need not read it: if it has moved, the compare-and-set fails.
+Every attempt applies the rules of core/commits.py to the head that it replaces. A process that
+wrote the head last need not read it: if it has moved, the compare-and-set fails.
 """
 
 from collections.abc import Iterator
@@ -180,10 +180,7 @@ class Saver:
         pending: str | None,
     ) -> SnapshotInfo:
         whole = held.whole()
-        if whole is not None:
-            whole = replace(whole, floor=head.floor, last=head.last)
-        else:
-            whole = head
+        whole = head if whole is None else replace(whole, floor=head.floor, last=head.last)
         offsets = commit.append_offsets
         known = None
         if isinstance(commit.body, Append):

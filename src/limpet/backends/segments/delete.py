@@ -83,7 +83,7 @@ class Deleter:
             commits.check_fence(fence, None if head is None else head.fence, scope)
             commits.check_expect(expect, None if shown is None else shown.row, scope)
             if head is not None:
-                self._end_line(held)
+                self._empty(held, ends_line=True)
             return 0 if head is None else head.count
 
         notes = self._notes.list_keys(scope)
@@ -94,18 +94,19 @@ class Deleter:
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return count
 
-    def _end_line(self, held: Held) -> None:
-        """Empty a head, and begin another line: a fork of what it held is refused."""
+    def _empty(self, held: Held, *, ends_line: bool) -> None:
+        """Empty a head. With another line, a fork of what it held is refused."""
         if held.head is None:
             return
         stamp = self._storage.draw()
         gone = self._facts_of(held.head)
         change = self._writer.emptied(held.head, stamp.nonce, gone)
-        line = ids.mint(stamp.now, stamp.bits, "")
-        head = replace(change.head, line=line, lease=None)
-        pointers = [keys.line_key(head.scope, line)]
-        unneeded = {*change.unneeded, keys.line_key(head.scope, held.head.line)}
-        self._writer.store(held, change._replace(head=head, pointers=pointers, unneeded=unneeded))
+        head = replace(change.head, lease=None)
+        if ends_line:
+            head = replace(head, line=ids.mint(stamp.now, stamp.bits, ""))
+            old, new = (keys.line_key(head.scope, each.line) for each in (held.head, head))
+            change = change._replace(pointers=[new], unneeded={*change.unneeded, old})
+        self._writer.store(held, change._replace(head=head))
 
     def _facts_of(self, head: Head) -> list[Fact]:
         """Return the facts of all snapshots that can be read, for their pointers."""
@@ -152,7 +153,7 @@ class Deleter:
                     yield held.head.count
                     pointers += self._pointers_of(held.head)
                     if folders[path.removesuffix("head")] or held.head.segments:
-                        self._empty(held.head.scope)
+                        self._empty_first(held.head.scope)
             last = set(heads)
             bucket.delete([each.key for each in page if each.key not in last])
             bucket.delete(heads)
@@ -168,11 +169,11 @@ class Deleter:
         found = [key for fact in facts for key in pointers_of(head.scope, fact)]
         return [*found, keys.line_key(head.scope, head.line)]
 
-    def _empty(self, scope: ScopeKey) -> None:
+    def _empty_first(self, scope: ScopeKey) -> None:
         def attempt() -> None:
             held = self._storage.read_head(scope)
             if held.head is not None and held.head.segments:
-                self._end_line(held)
+                self._empty(held, ends_line=False)
 
         with suppress(Corrupt):  # it is deleted all the same
             self._storage.contend(scope, attempt)

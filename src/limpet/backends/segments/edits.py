@@ -152,7 +152,9 @@ def flushable(head: Head) -> tuple[Entry, ...]:
 def absorbs(last: Named) -> bool:
     """Return whether the next segment takes over the content of the last one."""
     state_bytes = last.size - last.chain_bytes
-    return last.count < _SEGMENT_ITEMS_MAX and last.chain_bytes < max(_CHAIN_BYTES_MIN, state_bytes)
+    return last.snapshots < _SEGMENT_ITEMS_MAX and last.chain_bytes < max(
+        _CHAIN_BYTES_MIN, state_bytes
+    )
 
 
 def flushed(head: Head, base: bytes, last: Segment | None) -> tuple[Segment, Head]:

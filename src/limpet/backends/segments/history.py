@@ -52,10 +52,13 @@ class History:
                         return Place(fact, named)
         raise Corrupt(f"the head shows a snapshot that is missing: run `limpet check`. id=`{id}`")
 
-    def find_all(self, head: Head, wanted: Iterable[str]) -> dict[str, Place]:
+    def find_all(
+        self, head: Head, wanted: Iterable[str], *, with_states: bool = False
+    ) -> dict[str, Place]:
         """Return the snapshots that exist, by id. Facts are read of no more segments than needed.
 
-        The time in an id that we minted says which segment to read first.
+        The time in an id that we minted says which segment to read first. With `with_states` that
+        one is read whole, since its states will be needed.
         """
         left = set(wanted)
         found: dict[str, Place] = {}
@@ -69,6 +72,8 @@ class History:
         for group in (likely, others):
             if not left or not group:
                 continue
+            if with_states and len(group) == 1:
+                self._storage.read_segments(head.scope, group)
             for named, facts in zip(
                 group, self._storage.read_facts(head.scope, group), strict=True
             ):

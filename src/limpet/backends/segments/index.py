@@ -40,7 +40,7 @@ class Index:
         if len(clipped) < len(pointers):
             self._bucket.mark([key for key in pointers if "~" not in key])
         for key in clipped:
-            self._bucket.put(key, orjson.dumps(scope), expect=ANY)
+            self._bucket.put(key, orjson.dumps(list(scope)), expect=ANY)
 
     def remove(self, pointers: Collection[str]) -> None:
         """Remove pointers; one that is left leads nowhere, which is harmless."""
@@ -92,8 +92,8 @@ def pointers_of(scope: ScopeKey, fact: Fact) -> list[str]:
 def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
     """Return a kept snapshot whose labels are covered by pointers.
 
-    A pointer stands for a minute, so one that another snapshot of the tail has is shared; the others
-    get this stamp.
+    A pointer stands for a minute, so one that another snapshot of the tail has is shared; the
+    others get this stamp.
     """
     if not fact.row.kept:
         return fact._replace(pointers=())
@@ -111,8 +111,8 @@ def unused(
 ) -> set[str]:
     """Return the pointers of removed snapshots that no other one needs.
 
-    `left` has the others that were read; `unread` the first and last `seq` of the segments that were
-    not. In doubt, because one of those has snapshots of the same minute, a pointer stays.
+    `left` has the others that were read; `unread` the first and last `seq` of the segments that
+    were not. In doubt, because one of those has snapshots of the same minute, a pointer stays.
     """
     doomed = {key for fact in gone for key in pointers_of(scope, fact)}
     doomed.difference_update(key for fact in left for key in pointers_of(scope, fact))

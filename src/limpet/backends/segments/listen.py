@@ -1,6 +1,7 @@
 """Watching: revisions of what is watched, and a listener that reports sessions.
 
-A head is read again only where its fingerprint has changed: nothing else can change what is watched.
+A head is read again only where its fingerprint has changed: nothing else can change what is
+watched.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +40,7 @@ class Revisions:
 
     def read(self, targets: Sequence[Target]) -> list[str | None]:
         known = {each: found for each in targets if (found := self._recent.get(each)) is not None}
-        asked = {keys.head_key(each.scope): None for each in targets}
+        asked: dict[str, str | None] = {keys.head_key(each.scope): None for each in targets}
         asked |= {keys.head_key(each.scope): found.token or None for each, found in known.items()}
         # Before any head is read: what changes from now on has another fingerprint next time.
         tokens = self._storage.bucket.fingerprints(asked)

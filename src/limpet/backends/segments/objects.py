@@ -71,14 +71,16 @@ class Entry(NamedTuple):
 class Named(NamedTuple):
     """A segment as a head names it, with the first and the last `seq` in it.
 
-    `size` is that of the object, `chain_bytes` that of its deltas, `logical` that of its states.
+    `size` is that of the object; its first `facts_bytes` have all facts. `chain_bytes` is the size
+    of its deltas, `logical` that of its states.
     """
 
     name: str
     first: int
     last: int
-    count: int
+    snapshots: int
     size: int
+    facts_bytes: int
     chain_bytes: int
     logical: int
 
@@ -156,7 +158,7 @@ class Head:
 
     @property
     def count(self) -> int:
-        return len(self.entries) + sum(each.count for each in self.segments)
+        return len(self.entries) + sum(each.snapshots for each in self.segments)
 
     @property
     def logical(self) -> int:
@@ -238,10 +240,6 @@ class Unpacked(NamedTuple):
             return zstandard.ZstdDecompressor().decompress(stored)
         except zstandard.ZstdError as cause:
             raise Corrupt("a frame does not decompress: run `limpet check`") from cause
-
-    def has(self, number: int) -> bool:
-        """Return whether the bytes at hand include this frame."""
-        return len(self.frames[number]) == self.about["frames"][number]
 
 
 def unpack(kind: str, data: bytes) -> Unpacked:
@@ -473,7 +471,8 @@ def dump_segment(name: str, segment: Segment, *, compress: bool) -> tuple[bytes,
     about = {"scope": list(segment.scope), "line": segment.line, "name": name}
     data = _pack("segment", about, [facts, deltas, state], compress=compress)
     logical = sum(row.size for row in rows)
-    weights = (len(data), len(deltas.stored), logical)
+    facts_bytes = len(data) - len(deltas.stored) - len(state.stored)
+    weights = (len(data), facts_bytes, len(deltas.stored), logical)
     return data, Named(name, rows[0].seq, rows[-1].seq, len(rows), *weights), state
 
 

@@ -38,7 +38,7 @@ class Scopes:
             if each.scope.session_id.startswith(prefix):
                 yield each.scope.session_id
 
-    def list(
+    def walk(
         self, session_id: str | None = None, prefix: str = "", after: ScopeKey | None = None
     ) -> Iterator[Listing]:
         below = LAYOUT.sessions_prefix(prefix)

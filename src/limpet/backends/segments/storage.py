@@ -1,10 +1,10 @@
 """Reading and writing the objects of a scope.
 
-The compare-and-set of the head is the commit of every write. A head has the nonce of its write (`w`)
-and those of the writes before it (`trail`). A writer that lost an answer reads the head again: if it
-has the writer's nonce, the write was stored; if it only has the nonce that was to be replaced, the
-write was not stored and no longer can be; otherwise the outcome is not known. Notes are written in
-the same way.
+The compare-and-set of the head is the commit of every write. A head has the nonce of its write
+(`w`) and those of the writes before it (`trail`). A writer that lost an answer reads the head
+again: if it has the writer's nonce, the write was stored; if it only has the nonce that was to be
+replaced, the write was not stored and no longer can be; otherwise the outcome is not known. Notes
+are written in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ from limpet.protocol import Clock, Stamp
 T = TypeVar("T")
 
 PAGE = 1000  # what one request lists
-_FACTS_BYTES = 64 * 1024  # of a segment: mostly all of its facts
+_SMALL_BYTES = 512 * 1024  # a segment of this size is read whole, though only facts are needed
 _FACT_BYTES = 1024  # in memory
 _RESENDS_MAX = 8
 _SCOPES_MAX = 16_384
@@ -65,8 +65,8 @@ class Gone(Exception):
 class Held(NamedTuple):
     """The head of a scope as it was read or written; `version` is what a compare-and-set expects.
 
-    `stored` is set while the states of the head are not parsed yet. `newest` is the last kept state,
-    if it is known, and `size` that of the object.
+    `stored` is set while the states of the head are not parsed yet. `newest` is the last kept
+    state, if it is known, and `size` that of the object.
     """
 
     head: Head | None = None
@@ -308,22 +308,24 @@ class Storage:
 
     def read_facts(self, scope: ScopeKey, named: Sequence[Named]) -> list[tuple[Fact, ...]]:
         """Return the facts of segments, or raise Gone."""
-        paths = [keys.segment_key(scope, each.name) for each in named]
-        known: dict[str, tuple[Fact, ...]] = {}
-        for path in paths:
+        known: dict[Named, tuple[Fact, ...]] = {}
+        for each in named:
+            path = keys.segment_key(scope, each.name)
             whole = self._segments.get(path)
             facts = whole.facts if whole is not None else self._facts.get(path)
             if facts is not None:
-                known[path] = facts
-        absent = [path for path in paths if path not in known]
-        found = self.bucket.get(absent, first=_FACTS_BYTES) if absent else []
-        for path, stored in zip(absent, found, strict=True):
-            unpacked = _unpacked(path, stored)
-            if not unpacked.has(0) and stored is not None and len(stored.data) < stored.size:
-                unpacked = _unpacked(path, self.bucket.get([path])[0])
-            known[path] = parse_segment_facts(unpacked)
-            self._facts.put(path, known[path])
-        return [known[path] for path in paths]
+                known[each] = facts
+        small = [each for each in named if each not in known and each.size <= _SMALL_BYTES]
+        with suppress(Corrupt):  # a damaged state does not hide the facts
+            pairs = zip(small, self.read_segments(scope, small), strict=True)
+            known |= {each: segment.facts for each, segment in pairs}
+        for each in named:
+            if each not in known:
+                path = keys.segment_key(scope, each.name)
+                (stored,) = self.bucket.get([path], first=each.facts_bytes)
+                known[each] = parse_segment_facts(_unpacked(path, stored))
+                self._facts.put(path, known[each])
+        return [known[each] for each in named]
 
     def base_of(self, head: Head) -> bytes:
         """Return the base of a head that was read whole; b"" if it has none."""
@@ -358,8 +360,23 @@ class Storage:
         Listed before the head is read: one that is listed, not named, and not written to replace
         the present head can no longer be committed. Nothing is removed without a head.
         """
-        listed = [each for each in walk(self.bucket, keys.segments_prefix(scope))]
+        listed = list(walk(self.bucket, keys.segments_prefix(scope)))
         return self.sweep_listed(scope, listed)
+
+    def sweep_after(self, head: Head) -> None:
+        """As `sweep`, after this head was stored; mostly without reading the present one.
+
+        A segment that was written to replace a head before this one, and is not named by this one,
+        is named by no later one.
+        """
+        listed = list(walk(self.bucket, keys.segments_prefix(head.scope)))
+        others = unnamed(head, listed)
+        past = {f".after-{w}" for w in head.trail}
+        doomed = [e.key for e in others if e.key[e.key.rindex(".after-") :] in past]
+        if len(doomed) < len(others):
+            self.sweep_listed(head.scope, listed)
+        elif doomed:
+            self.bucket.delete(doomed)
 
     def sweep_listed(self, scope: ScopeKey, listed: Sequence[Listed]) -> int:
         head = self.read_head(scope).head if listed else None

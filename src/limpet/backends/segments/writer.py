@@ -78,20 +78,20 @@ class Writer:
                 self.storage.drop_segments(scope, written)
                 self.index.remove(pointers)
             raise
-        self._clean(scope, change, is_needed=bool(written) or change.must_sweep)
+        self._clean(head, change, is_needed=bool(written) or change.must_sweep)
         return stored
 
-    def _clean(self, scope: ScopeKey, change: Change, *, is_needed: bool) -> None:
+    def _clean(self, head: Head, change: Change, *, is_needed: bool) -> None:
         self.index.remove(change.unneeded)
         if not is_needed:
             return
         try:
-            self.storage.sweep(scope)
+            self.storage.sweep_after(head)
         except LimpetError as error:
             if change.must_sweep:
                 raise Unavailable(
                     "it is stored, but the bytes that it replaces could not be removed: repeat it, "
-                    f"or run `limpet compact`. session=`{scope.session_id}`",
+                    f"or run `limpet compact`. session=`{head.scope.session_id}`",
                     outcome_known=False,
                 ) from error
 

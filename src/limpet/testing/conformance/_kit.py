@@ -68,6 +68,10 @@ class Kit:
         """
         return name
 
+    def id_order(self, id: str) -> str:
+        """Return what the ids of a scope are sorted by."""
+        return self.order(id)
+
     def folder_order(self, name: str) -> str:
         return self.order(name, folder=True)
 
@@ -127,6 +131,7 @@ class Kit:
     def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> int:
         """Makes every listing go on after 3 items, and reading of states after 2; returns 3."""
         monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 3)
+        monkeypatch.setattr(limits, "PRUNED_ITEMS_MAX", 3)
         monkeypatch.setattr(limits, "PAGE_STATES_MAX", 2)
         return 3
 

@@ -191,7 +191,7 @@ class Reading(Kit):
             scope.save(1, id=each)
         scope.save(2, id="draft", keep=False)
 
-        assert list(scope.ids()) == sorted(ids, key=self.order)
+        assert list(scope.ids()) == sorted(ids, key=self.id_order)
 
     def test_ids_go_on_after_what_need_not_exist(self, scope: Scope) -> None:
         """Strictly greater than `after`, which may name anything, also nothing."""

@@ -1,0 +1,83 @@
+"""A bucket in memory that counts requests and bytes."""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from limpet.backends.buckets.protocol import KeyPrefix, Listed, Moved, Stored
+from limpet.model import ANY, Expect
+from limpet.protocol import Clock, Listener
+
+
+class CountingBucket:
+    """Requests are counted as S3 counts them: a GET or PUT for each key, a DELETE for 1,000."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, int]] = {}
+        self.count: Counter[str] = Counter()
+        self.sent = 0
+        self._lock = threading.Lock()
+        self._time = 0
+
+    def take(self) -> dict[str, int]:
+        """Return the requests since the last call."""
+        taken, self.count = dict(self.count), Counter()
+        return taken
+
+    @property
+    def stored(self) -> int:
+        return sum(len(data) for data, _ in self.objects.values())
+
+    def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
+        self.count["GET"] += len(keys)
+        return [self._get(key, first) for key in keys]
+
+    def _get(self, key: str, first: int | None) -> Stored | None:
+        found = self.objects.get(key)
+        if found is None:
+            return None
+        data, modified = found
+        return Stored(data[:first], len(data), _version(data), modified)
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        self.count["PUT"] += 1
+        self.sent += len(data)
+        with self._lock:
+            found = self.objects.get(key)
+            version = None if found is None else _version(found[0])
+            if expect is not ANY and version != expect:
+                raise Moved
+            self._time += 1
+            self.objects[key] = (data, self._time)
+            return _version(data)
+
+    def mark(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.put(key, b"", expect=ANY)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self.count["DELETE"] += bool(keys)
+        for key in keys:
+            self.objects.pop(key, None)
+
+    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+        self.count["LIST"] += 1
+        found = sorted(key for key in list(self.objects) if key.startswith(prefix) and key > after)
+        return [
+            Listed(key, len(self.objects[key][0]), self.objects[key][1]) for key in found[:limit]
+        ]
+
+    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
+        found = {key: self.objects.get(key) for key in known}
+        return {key: None if each is None else _version(each[0]) for key, each in found.items()}
+
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+def _version(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
