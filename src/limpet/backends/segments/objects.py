@@ -38,6 +38,8 @@ TRAIL_MAX: Final = 16
 _SKIPPABLE = (0x184D2A50).to_bytes(4, "little")
 _PLAIN = b'{"limpet":'
 _LEVEL = 3
+_LEVEL_LARGE = 1  # twice as fast, and a tenth larger
+_LARGE_BYTES = 512 * 1024
 
 
 class Fact(NamedTuple):
@@ -191,7 +193,8 @@ class Segment(NamedTuple):
 def squeeze(lines: bytes, *, compress: bool) -> Frame:
     stored = lines
     if compress:
-        stored = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(lines)
+        level = _LEVEL if len(lines) < _LARGE_BYTES else _LEVEL_LARGE
+        stored = zstandard.ZstdCompressor(level=level, write_checksum=True).compress(lines)
     return Frame(stored, _sum(stored))
 
 
