@@ -37,8 +37,9 @@ class Index:
     def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         """Write pointers to a scope, durably."""
         clipped = [key for key in pointers if "~" in key]
-        if len(clipped) < len(pointers):
-            self._bucket.mark([key for key in pointers if "~" not in key])
+        plain = [key for key in pointers if "~" not in key]
+        if plain:
+            self._bucket.mark(plain)
         for key in clipped:
             self._bucket.put(key, orjson.dumps(list(scope)), expect=ANY)
 

@@ -40,6 +40,7 @@ _PLAIN = b'{"limpet":'
 _LEVEL = 3
 _LEVEL_LARGE = 1  # twice as fast, and a tenth larger
 _LARGE_BYTES = 512 * 1024
+_COMPRESSED_MIN = 4 * 1024  # a smaller object stays plain: it would gain little
 
 
 class Fact(NamedTuple):
@@ -102,6 +103,10 @@ class Frame(NamedTuple):
 
     stored: bytes
     sum: str
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.stored.startswith(zstandard.FRAME_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +241,11 @@ class Unpacked(NamedTuple):
         return self.text(number).split(b"\n")[:-1]
 
     def text(self, number: int) -> bytes:
-        stored = self.frame(number).stored
-        if not stored.startswith(zstandard.FRAME_HEADER):
-            return stored
+        frame = self.frame(number)
+        if not frame.is_compressed:
+            return frame.stored
         try:
-            return zstandard.ZstdDecompressor().decompress(stored)
+            return zstandard.ZstdDecompressor().decompress(frame.stored)
         except zstandard.ZstdError as cause:
             raise Corrupt("a frame does not decompress: run `limpet check`") from cause
 
@@ -386,13 +391,17 @@ def dump_head(head: Head, *, compress: bool) -> tuple[bytes, Head]:
     }
     lines = [orjson.dumps({k: v for k, v in about.items() if v is not None}) + b"\n"]
     lines += [dump_fact(each.fact) for each in head.entries]
-    frames = [squeeze(b"".join(lines), compress=compress)]
     deltas = [_dump_delta(e.row, e.delta) for e in head.entries if e.delta is not None]
-    frames.append(squeeze(b"".join(deltas), compress=compress))
+    texts = [b"".join(lines), b"".join(deltas)]
+    size = sum(map(len, texts)) + len(head.base or b"")
+    compress = compress and size >= _COMPRESSED_MIN
+    frames = [squeeze(each, compress=compress) for each in texts]
     if head.base is not None:
-        if head.base_frame is None:
-            head = replace(head, base_frame=squeeze(head.base + b"\n", compress=compress))
-        frames += [head.base_frame] if head.base_frame else []
+        frame = head.base_frame
+        if frame is None or frame.is_compressed != compress:
+            frame = squeeze(head.base + b"\n", compress=compress)
+        head = replace(head, base_frame=frame)
+        frames.append(frame)
     return _pack("head", {}, frames, compress=compress), head
 
 

@@ -61,25 +61,31 @@ class Writer:
         pointers = list(change.pointers)
         if held.head is None:
             pointers.append(keys.line_key(scope, head.line))
-        if pointers:
-            self.index.write(scope, pointers)
         written = change.written
         head = replace(head, paid=head.paid + held.size)
         data, head = self.storage.dump(head)
         base_bytes = 0 if head.base_frame is None else len(head.base_frame.stored)
         try:
+            self._point(scope, pointers)
             if held.head is not None and edits.is_due(head, len(data) - base_bytes, base_bytes):
                 head = self._flushed(held.head, head)
                 written = (*written, head.segments[-1].name)
                 data, head = self.storage.dump(head)
             stored = self.storage.swap_head(held, head, change.newest, data)
         except (Beaten, LimpetError) as error:
-            if not isinstance(error, Unavailable) or error.outcome_known:
+            if not _may_be_stored(error):
                 self.storage.drop_segments(scope, written)
-                self.index.remove(pointers)
+                # A create whose answer was lost may still be stored, and needs its pointers.
+                self.index.remove(pointers if held.head is not None else ())
             raise
         self._clean(head, change, is_needed=bool(written) or change.must_sweep)
         return stored
+
+    def _point(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
+        try:
+            self.index.write(scope, pointers)
+        except Unavailable as error:
+            raise Unavailable(str(error), outcome_known=True) from error  # nothing is committed
 
     def _clean(self, head: Head, change: Change, *, is_needed: bool) -> None:
         self.index.remove(change.unneeded)
@@ -183,6 +189,10 @@ class Writer:
             written=tuple(written),
             must_sweep=True,
         )
+
+
+def _may_be_stored(error: Exception) -> bool:
+    return isinstance(error, Unavailable) and not error.outcome_known
 
 
 def _concerns(named: Named, doomed: Collection[int], changed: Collection[int]) -> bool:
