@@ -321,24 +321,30 @@ def _remote_bucket(scheme: str) -> "_BucketOpener":
     return opener
 
 
-def _over(open_bucket: "_BucketOpener") -> "_Opener":
+def _over(open_bucket: "_BucketOpener", *, compress: str) -> "_Opener":
     """Return the opener of the object engine over such buckets."""
 
     def opener(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
-        own, below = _split(options, _OBJECTS)
+        own, below = _split({"compress": compress, **options}, _OBJECTS)
         bucket = open_bucket(address, below)
         return lambda: _object_backend(bucket(), **own)
 
     return opener
 
 
-def _object_backend(bucket: "Bucket", *, root: str = ROOT, **options: Any) -> Backend:
+def _object_backend(
+    bucket: "Bucket", *, root: str = ROOT, compress: str = "zstd", **options: Any
+) -> Backend:
     from limpet.backends.objects.backend import ObjectBackend
+    from limpet.backends.segments.backend import SegmentBackend
 
+    if root == ROOT:
+        return SegmentBackend(
+            bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options
+        )
     # The other roots belong to other tools, which know no index.
-    index = root == ROOT
     return ObjectBackend(
-        bucket, layout=Layout(root), index=index, clock=CLOCK, draw=draw, **options
+        bucket, layout=Layout(root), index=False, clock=CLOCK, draw=draw, **options
     )
 
 
@@ -431,7 +437,11 @@ class _Scheme(NamedTuple):
 
 
 _COMMON: _Options = {"state_bytes_max": positive_int, "workers": positive_int}
-_OBJECTS: _Options = {"root": one_of(ROOT, "", "session/"), "poll_s": interval}
+_OBJECTS: _Options = {
+    "root": one_of(ROOT, "", "session/"),
+    "poll_s": interval,
+    "compress": one_of("zstd", "none"),
+}
 _REMOTE: _Options = {
     **_OBJECTS,
     "timeout_s": seconds,
@@ -467,7 +477,7 @@ _SCHEMES: Mapping[str, _Scheme] = {
         path=_sqlite_path,
     ),
     "file": _Scheme(
-        _over(_directory_bucket),
+        _over(_directory_bucket, compress="none"),
         {**_OBJECTS, "sync": flag, "lock_wait_s": seconds},
         path=_directory_path,
         bucket=_directory_bucket,
@@ -475,7 +485,7 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
     "s3": _Scheme(
-        _over(_S3),
+        _over(_S3, compress="zstd"),
         {
             **_REMOTE,
             "endpoint_url": text,
@@ -488,6 +498,6 @@ _SCHEMES: Mapping[str, _Scheme] = {
         },
         bucket=_S3,
     ),
-    "gs": _Scheme(_over(_GS), _REMOTE, bucket=_GS),
-    "az": _Scheme(_over(_AZ), {**_REMOTE, "account": text}, bucket=_AZ),
+    "gs": _Scheme(_over(_GS, compress="zstd"), _REMOTE, bucket=_GS),
+    "az": _Scheme(_over(_AZ, compress="zstd"), {**_REMOTE, "account": text}, bucket=_AZ),
 }
