@@ -105,7 +105,7 @@ class Checker:
             return
         if held.head is None:
             if stored is None and segments and self._is_first(folder, segments[0]):
-                yield from self._lost(folder, None, "", repair)
+                yield from self._headless(folder, segments, repair)
             return
         if has_head:
             yield from self._scope(held, repair)
@@ -195,6 +195,15 @@ class Checker:
             yield _finding("segment_left", fact, scope=head.scope, repaired=repair, key=each.key)
 
     # A head that is lost
+
+    def _headless(self, folder: str, listed: Sequence[Listed], repair: bool) -> Iterator[Finding]:
+        found = self._readable(listed[:1])
+        scope = found[0][1].scope if found else None
+        if scope is None or self._storage.is_lost(scope, listed[0].key):
+            yield from self._lost(folder, None, "", repair)
+            return
+        fact = "the rest of a scope that was deleted: delete its session again"
+        yield _finding("segment_left", fact, scope=scope, key=listed[0].key)
 
     def _lost(
         self, folder: str, stored: Stored | None, why: str, repair: bool

@@ -1,8 +1,8 @@
 """Deleting snapshots, scopes and sessions.
 
 Deleting snapshots is one compare-and-set of the head, whatever their number. A scope or a session
-is deleted object by object, until a listing is empty. A head that names segments is emptied first:
-whatever happens then, no segments are left without a head, which would be damage.
+is deleted object by object, until a listing is empty: first the pointer of its line, which shows
+from then on that segments without a head are the rest of a deletion and not damage; then its head.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from limpet.backends.segments import keys
 from limpet.backends.segments.index import pointers_of
 from limpet.backends.segments.notes import Notes
 from limpet.backends.segments.objects import Fact, Head
-from limpet.backends.segments.storage import PAGE, Held
+from limpet.backends.segments.storage import PAGE, Gone, Held
 from limpet.backends.segments.writer import Writer
 from limpet.core import commits, ids
 from limpet.errors import Corrupt, LimpetError, Unavailable
@@ -83,7 +83,7 @@ class Deleter:
             commits.check_fence(fence, None if head is None else head.fence, scope)
             commits.check_expect(expect, None if shown is None else shown.row, scope)
             if head is not None:
-                self._empty(held, ends_line=True)
+                self._empty(held, head)
             return 0 if head is None else head.count
 
         notes = self._notes.list_keys(scope)
@@ -94,24 +94,25 @@ class Deleter:
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return count
 
-    def _empty(self, held: Held, *, ends_line: bool) -> None:
-        """Empty a head. With another line, a fork of what it held is refused."""
-        if held.head is None:
-            return
+    def _empty(self, held: Held, head: Head) -> None:
+        """Empty a head, and begin another line: a fork of what it held is refused."""
         stamp = self._storage.draw()
-        gone = self._facts_of(held.head)
-        change = self._writer.emptied(held.head, stamp.nonce, gone)
-        head = replace(change.head, lease=None)
-        if ends_line:
-            head = replace(head, line=ids.mint(stamp.now, stamp.bits, ""))
-            old, new = (keys.line_key(head.scope, each.line) for each in (held.head, head))
-            change = change._replace(pointers=[new], unneeded={*change.unneeded, old})
-        self._writer.store(held, change._replace(head=head))
+        change = self._writer.emptied(head, stamp.nonce, self._facts_of(head))
+        line = ids.mint(stamp.now, stamp.bits, "")
+        old, new = (keys.line_key(head.scope, each) for each in (head.line, line))
+        self._writer.store(
+            held,
+            change._replace(
+                head=replace(change.head, lease=None, line=line),
+                pointers=[new],
+                unneeded={*change.unneeded, old},
+            ),
+        )
 
     def _facts_of(self, head: Head) -> list[Fact]:
         """Return the facts of all snapshots that can be read, for their pointers."""
         facts = [entry.fact for entry in head.entries]
-        with suppress(Corrupt):  # then some pointers are left that lead nowhere
+        with suppress(Corrupt, Gone):  # then some pointers are left that lead nowhere
             for each in self._storage.read_facts(head.scope, head.segments):
                 facts += each
         return facts
@@ -134,29 +135,16 @@ class Deleter:
         """Delete page by page until a listing is empty; yield how many snapshots."""
         bucket, passes = self._storage.bucket, 0
         while page := bucket.list(prefix, limit=PAGE):
-            folders: dict[str, bool] = {}  # whether the page has a segment of it
-            for each in page:
-                key = keys.parse(each.key)
-                if key is not None:
-                    folders[key.folder] = folders.get(key.folder, False) or bool(key.segment)
-            heads = [f"{folder}head" for folder in folders]
-            pointers: list[str] = []
-            for start in range(0, len(heads), _CHUNK):
-                some = heads[start : start + _CHUNK]
-                for path, stored in zip(some, bucket.get(some), strict=True):
-                    try:
-                        held = Held() if stored is None else self._storage.parsed_head(stored)
-                    except LimpetError:
-                        continue  # damaged, and deleted all the same
-                    if held.head is None:
-                        continue
-                    yield held.head.count
-                    pointers += self._pointers_of(held.head)
-                    if folders[path.removesuffix("head")] or held.head.segments:
-                        self._empty_first(held.head.scope)
-            last = set(heads)
-            bucket.delete([each.key for each in page if each.key not in last])
-            bucket.delete(heads)
+            parsed = (keys.parse(each.key) for each in page)
+            heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed if key is not None))
+            lines, pointers = list[str](), set[str]()
+            for head in self._readable(heads):
+                yield head.count
+                lines.append(keys.line_key(head.scope, head.line))
+                pointers.update(k for f in self._facts_of(head) for k in pointers_of(head.scope, f))
+            for some in (lines, heads, [each.key for each in page if each.key not in heads]):
+                if some:
+                    bucket.delete(some)
             self._writer.index.remove(pointers)
             passes += len(page) < PAGE
             if passes > _PASSES_MAX:
@@ -164,16 +152,11 @@ class Deleter:
                     f"other writers keep writing to the session. session=`{session_id}`"
                 )
 
-    def _pointers_of(self, head: Head) -> list[str]:
-        facts = [entry.fact for entry in head.entries]
-        found = [key for fact in facts for key in pointers_of(head.scope, fact)]
-        return [*found, keys.line_key(head.scope, head.line)]
-
-    def _empty_first(self, scope: ScopeKey) -> None:
-        def attempt() -> None:
-            held = self._storage.read_head(scope)
-            if held.head is not None and held.head.segments:
-                self._empty(held, ends_line=False)
-
-        with suppress(Corrupt):  # it is deleted all the same
-            self._storage.contend(scope, attempt)
+    def _readable(self, paths: Sequence[str]) -> Iterator[Head]:
+        """Read heads; those that are damaged are deleted all the same."""
+        for start in range(0, len(paths), _CHUNK):
+            for stored in self._storage.bucket.get(paths[start : start + _CHUNK]):
+                with suppress(LimpetError):
+                    head = None if stored is None else self._storage.parsed_head(stored).head
+                    if head is not None:
+                        yield head

@@ -17,8 +17,8 @@ from limpet.protocol import AppendOffsets
 BASE_BYTES_MAX: Final = 32 * 1024  # in a head whose base is also in a segment
 _TAIL_BYTES_MIN = 16 * 1024
 _TAIL_BYTES_MAX = 256 * 1024
-_TAIL_ITEMS_MAX = 512
-_SEGMENT_ITEMS_MAX = 1024
+TAIL_ITEMS_MAX = 512
+SEGMENT_ITEMS_MAX = 1024
 _CHAIN_BYTES_MIN = 64 * 1024
 
 Text: TypeAlias = int | bytes
@@ -132,7 +132,7 @@ def is_due(head: Head, tail_bytes: int, base_bytes: int) -> bool:
     """Return whether the tail should go into a segment, by the sizes that are stored now."""
     if len(flushable(head)) == 0:
         return False
-    if tail_bytes >= _TAIL_BYTES_MAX or len(head.entries) >= _TAIL_ITEMS_MAX:
+    if tail_bytes >= _TAIL_BYTES_MAX or len(head.entries) >= TAIL_ITEMS_MAX:
         return True
     if head.is_rooted and base_bytes > BASE_BYTES_MAX:
         return True
@@ -152,7 +152,7 @@ def flushable(head: Head) -> tuple[Entry, ...]:
 def absorbs(last: Named) -> bool:
     """Return whether the next segment takes over the content of the last one."""
     state_bytes = last.size - last.chain_bytes
-    return last.snapshots < _SEGMENT_ITEMS_MAX and last.chain_bytes < max(
+    return last.snapshots < SEGMENT_ITEMS_MAX and last.chain_bytes < max(
         _CHAIN_BYTES_MIN, state_bytes
     )
 

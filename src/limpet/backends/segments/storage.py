@@ -39,6 +39,7 @@ from limpet.protocol import Clock, Stamp
 T = TypeVar("T")
 
 PAGE = 1000  # what one request lists
+_ABOUT_BYTES = 8 * 1024  # of a segment: its description
 _SMALL_BYTES = 512 * 1024  # a segment of this size is read whole, though only facts are needed
 _FACT_BYTES = 1024  # in memory
 _RESENDS_MAX = 8
@@ -136,14 +137,25 @@ class Storage:
                     "this folder has another layout, of Strands or of an earlier version: use "
                     f"`limpet import`. key=`{listed.key}`"
                 )
-            if listed.key.startswith(f"{prefix}segments/"):
-                # It may have been created, or all of it deleted, since the head was read.
-                found = self.bucket.get([keys.head_key(scope), listed.key], first=1)
-                if found[0] is None and found[1] is not None:
-                    raise Corrupt(
-                        "the head of a scope is missing, and its history is there: run "
-                        f"`limpet repair`. session=`{scope.session_id}` scope=`{scope.scope_id}`"
-                    )
+            if listed.key.startswith(f"{prefix}segments/") and self.is_lost(scope, listed.key):
+                raise Corrupt(
+                    "the head of a scope is missing, and its history is there: run "
+                    f"`limpet repair`. session=`{scope.session_id}` scope=`{scope.scope_id}`"
+                )
+
+    def is_lost(self, scope: ScopeKey, path: str) -> bool:
+        """Return whether a segment whose head was missing shows that the head is lost.
+
+        Otherwise the scope was deleted: that removes the pointer of its line before the head.
+        """
+        head, segment = self.bucket.get([keys.head_key(scope), path], first=_ABOUT_BYTES)
+        if head is not None or segment is None:
+            return False
+        try:
+            line = unpack("segment", segment.data).about["line"]
+            return self.bucket.get([keys.line_key(scope, line)], first=1) != [None]
+        except (Corrupt, KeyError, ValueError):
+            return True
 
     def is_alive(self, head: Head) -> bool:
         """Return whether the source of a pending fork was not deleted before the fork."""
