@@ -138,7 +138,8 @@ class Checker:
         for each in self._storage.read_facts(head.scope, head.segments):
             facts += each
         pointers = {key: fact for fact in facts for key in pointers_of(head.scope, fact)}
-        wanted: dict[str, Fact | None] = {keys.line_key(head.scope, head.line): None, **pointers}
+        line_keys = keys.line_keys(head.scope, head.line)
+        wanted: dict[str, Fact | None] = {**dict.fromkeys(line_keys), **pointers}
         names = list(wanted)
         for start in range(0, len(names), _CHUNK):
             some = names[start : start + _CHUNK]
@@ -275,7 +276,7 @@ class Checker:
             self._bucket.put(keys.head_key(scope), data, expect=expect)
         except Moved:
             return False  # it has changed meanwhile
-        self._writer.index.write(scope, [keys.line_key(scope, head.line)])
+        self._writer.index.write(scope, keys.line_keys(scope, head.line))
         return True
 
     # Pointers

@@ -1,8 +1,8 @@
 """Deleting snapshots, scopes and sessions.
 
 Deleting snapshots is one compare-and-set of the head, whatever their number. A scope or a session
-is deleted object by object, until a listing is empty: first the pointer of its line, which shows
-from then on that segments without a head are the rest of a deletion and not damage; then its head.
+is deleted object by object, until a listing is empty: first the sign that its line lives, so that
+segments without a head are known as the rest of a deletion and not as damage; then its head.
 """
 
 from collections.abc import Iterator, Sequence
@@ -99,13 +99,13 @@ class Deleter:
         stamp = self._storage.draw()
         change = self._writer.emptied(head, stamp.nonce, self._facts_of(head))
         line = ids.mint(stamp.now, stamp.bits, "")
-        old, new = (keys.line_key(head.scope, each) for each in (head.line, line))
+        old, new = (keys.line_keys(head.scope, each) for each in (head.line, line))
         self._writer.store(
             held,
             change._replace(
                 head=replace(change.head, lease=None, line=line),
-                pointers=[new],
-                unneeded={*change.unneeded, old},
+                pointers=new,
+                unneeded={*change.unneeded, *old},
             ),
         )
 
@@ -137,12 +137,13 @@ class Deleter:
         while page := bucket.list(prefix, limit=PAGE):
             parsed = (keys.parse(each.key) for each in page)
             heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed if key is not None))
-            lines, pointers = list[str](), set[str]()
+            alive, pointers = list[str](), set[str]()
             for head in self._readable(heads):
                 yield head.count
-                lines.append(keys.line_key(head.scope, head.line))
+                alive.append(keys.alive_key(head.scope, head.line))
+                pointers.add(keys.line_key(head.scope, head.line))
                 pointers.update(k for f in self._facts_of(head) for k in pointers_of(head.scope, f))
-            for some in (lines, heads, [each.key for each in page if each.key not in heads]):
+            for some in (alive, heads, [each.key for each in page if each.key not in heads]):
                 if some:
                     bucket.delete(some)
             self._writer.index.remove(pointers)

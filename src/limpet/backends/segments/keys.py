@@ -9,6 +9,7 @@
         ids/<id>/<session>.<kind>.<scope>.<seq>                  ids that a caller gave
         labels/<name>=<value>/<minute>.<session>.<kind>.<scope>.<stamp>
         lines/<tag>/<session>.<kind>.<scope>.<line>              scopes, by the tag of minted ids
+        alive/<session>.<kind>.<scope>.<line>                    scopes that are not being deleted
 
 Names are escaped as in `core.layout`. A key of the index is never used again: a `seq`, a `stamp`
 and a `line` are unique.
@@ -50,7 +51,7 @@ _POINTERS = tuple(
         rf"ids/(?P<id>{_NAME})/{_ADDRESS}\.(?P<seq>[0-9a-f]{{16}})",
         rf"labels/(?P<label>{_NAME}=(?:{_NAME})?)/(?P<minute>[0-9]{{9}})\.{_ADDRESS}"
         r"\.(?P<stamp>[0-9a-f]{16})",
-        rf"lines/(?P<tag>[0-9a-f]{{10}})/{_ADDRESS}\.(?P<line>[0-9a-f-]+)",
+        rf"(?:lines/[0-9a-f]{{10}}|alive)/{_ADDRESS}\.(?P<line>[0-9a-f-]+)",
     )
 )
 
@@ -196,6 +197,15 @@ def lines_prefix() -> str:
 
 def line_key(scope: ScopeKey, line: str) -> str:
     return f"{line_prefix(tag_of(line))}{_address(scope)}.{line}"
+
+
+def alive_key(scope: ScopeKey, line: str) -> str:
+    return f"{INDEX}alive/{_address(scope)}.{line}"
+
+
+def line_keys(scope: ScopeKey, line: str) -> list[str]:
+    """Return what is written before a line begins: its pointer, and the sign that it lives."""
+    return [line_key(scope, line), alive_key(scope, line)]
 
 
 def pointed_minute(pointer: Pointer) -> int:

@@ -146,14 +146,14 @@ class Storage:
     def is_lost(self, scope: ScopeKey, path: str) -> bool:
         """Return whether a segment whose head was missing shows that the head is lost.
 
-        Otherwise the scope was deleted: that removes the pointer of its line before the head.
+        Otherwise the scope was deleted: that removes the sign that its line lives before the head.
         """
         head, segment = self.bucket.get([keys.head_key(scope), path], first=_ABOUT_BYTES)
         if head is not None or segment is None:
             return False
         try:
             line = unpack("segment", segment.data).about["line"]
-            return self.bucket.get([keys.line_key(scope, line)], first=1) != [None]
+            return self.bucket.get([keys.alive_key(scope, line)], first=1) != [None]
         except (Corrupt, KeyError, ValueError):
             return True
 

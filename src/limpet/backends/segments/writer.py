@@ -60,7 +60,7 @@ class Writer:
         head, scope = change.head, change.head.scope
         pointers = list(change.pointers)
         if held.head is None:
-            pointers.append(keys.line_key(scope, head.line))
+            pointers += keys.line_keys(scope, head.line)
         written = change.written
         head = replace(head, paid=head.paid + held.size)
         data, head = self.storage.dump(head)
