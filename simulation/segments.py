@@ -159,7 +159,7 @@ def _old_segment_first(backend: Any) -> None:
 def _sweep_reads_head_first(backend: Any) -> None:
     storage: Storage = backend._storage
 
-    def sweep_after(head: Head) -> None:
+    def sweep_after(head: Head, before: Head | None) -> None:
         listed = storage.bucket.list(keys.segments_prefix(head.scope), limit=1000)
         names = {keys.segment_key(head.scope, each.name) for each in head.segments}
         storage.bucket.delete([each.key for each in listed if each.key not in names])
@@ -170,7 +170,7 @@ def _sweep_reads_head_first(backend: Any) -> None:
 def _sweep_ignores_after(backend: Any) -> None:
     storage: Storage = backend._storage
 
-    def sweep_after(head: Head) -> None:
+    def sweep_after(head: Head, before: Head | None) -> None:
         listed = storage.bucket.list(keys.segments_prefix(head.scope), limit=1000)
         now = storage.read_head(head.scope).head
         names = set() if now is None else {each.name for each in now.segments}
@@ -181,7 +181,7 @@ def _sweep_ignores_after(backend: Any) -> None:
 
 
 def _no_sweep(backend: Any) -> None:
-    backend._storage.sweep_after = lambda head: None
+    backend._storage.sweep_after = lambda head, before: None
 
 
 def _first_head_names_a_segment(backend: Any) -> None:

@@ -22,7 +22,7 @@ from zlib import crc32
 
 import limpet
 from limpet import Scope, Snapshot, SnapshotInfo, Store
-from limpet.core.layout import Layout, parse_pointer
+from limpet.backends.segments import keys
 
 Write: TypeAlias = list[Any]
 Dump: TypeAlias = dict[str, dict[str, Any]]
@@ -202,8 +202,8 @@ def unfound(store: Store) -> list[list[str]]:
 def strangers(folder: Path) -> list[str]:
     """Return the files in a store's folder that are neither documents nor pointers."""
     files = (path for path in folder.rglob("*") if not path.is_dir())
-    keys = [path.relative_to(folder).as_posix() for path in files]
-    return [key for key in keys if Layout().parse(key) is None and parse_pointer(key) is None]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    return [name for name in names if not (keys.parse(name) or keys.parse_pointer(name))]
 
 
 # Until it is killed

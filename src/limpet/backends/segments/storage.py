@@ -375,16 +375,18 @@ class Storage:
         listed = list(walk(self.bucket, keys.segments_prefix(scope)))
         return self.sweep_listed(scope, listed)
 
-    def sweep_after(self, head: Head) -> None:
+    def sweep_after(self, head: Head, before: Head | None) -> None:
         """As `sweep`, after this head was stored; mostly without reading the present one.
 
-        A segment that was written to replace a head before this one, and is not named by this one,
-        is named by no later one.
+        A segment that is not named by this head is named by no later one if the head before named
+        it, or if it was written to replace a head before this one.
         """
         listed = list(walk(self.bucket, keys.segments_prefix(head.scope)))
         others = unnamed(head, listed)
-        past = {f".after-{w}" for w in head.trail}
-        doomed = [e.key for e in others if e.key[e.key.rindex(".after-") :] in past]
+        past = tuple(f".after-{w}" for w in head.trail)
+        if before is not None:
+            past += tuple(f"/{each.name}" for each in before.segments)
+        doomed = [each.key for each in others if each.key.endswith(past)]
         if len(doomed) < len(others):
             self.sweep_listed(head.scope, listed)
         elif doomed:

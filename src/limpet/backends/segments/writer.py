@@ -78,7 +78,7 @@ class Writer:
                 # A create whose answer was lost may still be stored, and needs its pointers.
                 self.index.remove(pointers if held.head is not None else ())
             raise
-        self._clean(head, change, is_needed=bool(written) or change.must_sweep)
+        self._clean(held.head, head, change, is_needed=bool(written) or change.must_sweep)
         return stored
 
     def _point(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
@@ -87,12 +87,12 @@ class Writer:
         except Unavailable as error:
             raise Unavailable(str(error), outcome_known=True) from error  # nothing is committed
 
-    def _clean(self, head: Head, change: Change, *, is_needed: bool) -> None:
+    def _clean(self, before: Head | None, head: Head, change: Change, *, is_needed: bool) -> None:
         self.index.remove(change.unneeded)
         if not is_needed:
             return
         try:
-            self.storage.sweep_after(head)
+            self.storage.sweep_after(head, before)
         except LimpetError as error:
             if change.must_sweep:
                 raise Unavailable(
