@@ -153,7 +153,7 @@ def _old_segment_first(backend: Any) -> None:
         storage.drop_segments(head.scope, [e.name for e in before if e.name not in names])
         return swap_head(held, head, *rest)
 
-    storage.swap_head = swap  # type: ignore[method-assign]
+    storage.swap_head = swap  # type: ignore[method-assign,assignment]
 
 
 def _sweep_reads_head_first(backend: Any) -> None:
@@ -185,7 +185,7 @@ def _no_sweep(backend: Any) -> None:
 
 
 def _first_head_names_a_segment(backend: Any) -> None:
-    writer: Writer = backend._saver._writer
+    writer: Writer = backend._writer
     store = writer.store
 
     def first(held: Held, change: Change) -> Held:
@@ -203,7 +203,7 @@ def _first_head_names_a_segment(backend: Any) -> None:
 
 
 def _fork_without_check(backend: Any) -> None:
-    backend._saver._settle = lambda stored: None
+    backend._settle = lambda stored: None
     backend._storage.is_alive = lambda head: True
 
 
@@ -218,7 +218,7 @@ def _short_trail(backend: Any) -> None:
 
 
 def _lease_merely_read(backend: Any) -> None:
-    save = backend._saver.commit
+    save = backend.commit
 
     def commit(commit: Any) -> Any:
         if commit.fence is not None:
@@ -227,11 +227,11 @@ def _lease_merely_read(backend: Any) -> None:
                 return save(commit)
         return save(commit._replace(fence=None))
 
-    backend._saver.commit = commit
+    backend.commit = commit
 
 
 def _pointers_last(backend: Any) -> None:
-    writer: Writer = backend._saver._writer
+    writer: Writer = backend._writer
     store = writer.store
 
     def late(held: Held, change: Change) -> Held:
@@ -243,7 +243,7 @@ def _pointers_last(backend: Any) -> None:
 
 
 def _notes_stay(backend: Any) -> None:
-    backend._notes.clear = lambda scope, on: None
+    backend._clear_notes = lambda scope, on: None
 
 
 class Sabotage(NamedTuple):

@@ -13,7 +13,6 @@ from limpet.backends.buckets.protocol import Listed, Moved, Stored, Sweepable
 from limpet.backends.segments import keys
 from limpet.backends.segments.index import Pointed, pointers_of
 from limpet.backends.segments.keys import LAYOUT, ObjectKey
-from limpet.backends.segments.notes import parse_note
 from limpet.backends.segments.objects import (
     Fact,
     Head,
@@ -22,9 +21,9 @@ from limpet.backends.segments.objects import (
     parse_segment,
     unpack,
 )
-from limpet.backends.segments.scopes import Scopes
+from limpet.backends.segments.scopes import parse_note
 from limpet.backends.segments.storage import Held, unnamed, walk
-from limpet.backends.segments.writer import Writer
+from limpet.backends.segments.writer import Part
 from limpet.core import findings, ids
 from limpet.core.layout import INDEX
 from limpet.errors import Corrupt, LimpetError
@@ -47,15 +46,8 @@ _CHUNK = 256
 _LEFTOVERS_MAX = 10_000
 
 
-class Checker:
-    def __init__(self, writer: Writer, scopes: Scopes) -> None:
-        self._writer = writer
-        self._storage = writer.storage
-        self._bucket = writer.storage.bucket
-        self._scopes = scopes
-
+class Checking(Part):
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        """As `Backend.check`: objects, then pointers, then leftovers."""
         part, _, key = after.partition(":")
         steps: dict[str, Callable[[str, bool, int], tuple[list[Finding], str | None]]] = {
             "": self._objects,
@@ -340,7 +332,6 @@ class Checker:
     # Space
 
     def compact(self) -> int:
-        """Sweep all scopes; return the bytes that were removed."""
         return sum(
             self._storage.sweep(each.scope)
             for each in self._scopes.walk()
@@ -348,7 +339,6 @@ class Checker:
         )
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        """As `Backend.list_damage`."""
         try:
             found = list(self.damage(self._storage.read_head(scope)))
         except LimpetError as error:

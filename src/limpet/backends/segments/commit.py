@@ -15,7 +15,7 @@ from limpet.backends.segments.history import Place
 from limpet.backends.segments.index import pointers_of, stamped
 from limpet.backends.segments.objects import Fact, Head
 from limpet.backends.segments.storage import Beaten, Held, unknown
-from limpet.backends.segments.writer import Change, Writer
+from limpet.backends.segments.writer import Change, Part
 from limpet.core import commits, ids
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
@@ -39,12 +39,7 @@ class _Outdated(Exception):
     """What this process remembers is not enough for an answer."""
 
 
-class Saver:
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._storage = writer.storage
-        self._history = writer.history
-
+class Saving(Part):
     def commit(self, commit: Commit) -> SnapshotInfo:
         lost, attempts = False, 0
 

@@ -14,8 +14,8 @@ from limpet.backends.segments.index import pointers_of
 from limpet.backends.segments.notes import Notes
 from limpet.backends.segments.objects import Fact, Head
 from limpet.backends.segments.storage import PAGE, Gone, Held
-from limpet.backends.segments.writer import Writer
-from limpet.core import commits, ids
+from limpet.core import commits
+from limpet.core.ids import mint
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
@@ -23,23 +23,22 @@ _PASSES_MAX = 100  # over a session that other writers keep writing to
 _CHUNK = 64  # heads read at a time
 
 
-class Deleter:
-    def __init__(self, writer: Writer, notes: Notes) -> None:
-        self._writer = writer
-        self._storage = writer.storage
-        self._history = writer.history
-        self._notes = notes
-
+class Deleting(Notes):
     # Snapshots
 
     def delete_snapshots(
-        self, scope: ScopeKey, names: Sequence[str], *, spare_head: bool, fence: str | None
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
     ) -> Pruned:
         def attempt() -> tuple[list[Fact], set[str]]:
             held = self._storage.read_head(scope)
             head = held.head
             commits.check_fence(fence, None if head is None else head.fence, scope)
-            wanted = set(names)
+            wanted = set(ids)
             if spare_head and head is not None and head.shown is not None:
                 wanted.discard(head.shown[0])
             if head is None:
@@ -53,7 +52,7 @@ class Deleter:
             return [place.fact for place in found.values()], wanted
 
         gone, wanted = self._storage.contend(scope, attempt)
-        self._notes.clear(scope, sorted(wanted))
+        self._clear_notes(scope, sorted(wanted))
         return Pruned(len(gone), sum(fact.row.size for fact in gone))
 
     def _remove(self, held: Held, doomed: dict[int, Fact]) -> None:
@@ -72,7 +71,9 @@ class Deleter:
 
     # Scopes and sessions
 
-    def delete_scope(self, scope: ScopeKey, *, expect: Expect, fence: str | None) -> int:
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
         if expect is ANY and fence is None:
             return self._erase(scope.session_id, keys.LAYOUT.scope_prefix(scope))
 
@@ -86,7 +87,7 @@ class Deleter:
                 self._empty(held, head)
             return 0 if head is None else head.count
 
-        notes = self._notes.list_keys(scope)
+        notes = self._note_keys(scope)
         count = self._storage.contend(scope, attempt)
         try:
             self._storage.bucket.delete(notes)
@@ -98,7 +99,7 @@ class Deleter:
         """Empty a head, and begin another line: a fork of what it held is refused."""
         stamp = self._storage.draw()
         change = self._writer.emptied(head, stamp.nonce, self._facts_of(head))
-        line = ids.mint(stamp.now, stamp.bits, "")
+        line = mint(stamp.now, stamp.bits, "")
         old, new = (keys.line_keys(head.scope, each) for each in (head.line, line))
         self._writer.store(
             held,
@@ -138,7 +139,7 @@ class Deleter:
             parsed = (keys.parse(each.key) for each in page)
             heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed if key is not None))
             alive, pointers = list[str](), set[str]()
-            for head in self._readable(heads):
+            for head in self._read_heads(heads):
                 yield head.count
                 alive.append(keys.alive_key(head.scope, head.line))
                 pointers.add(keys.line_key(head.scope, head.line))
@@ -153,7 +154,7 @@ class Deleter:
                     f"other writers keep writing to the session. session=`{session_id}`"
                 )
 
-    def _readable(self, paths: Sequence[str]) -> Iterator[Head]:
+    def _read_heads(self, paths: Sequence[str]) -> Iterator[Head]:
         """Read heads; those that are damaged are deleted all the same."""
         for start in range(0, len(paths), _CHUNK):
             for stored in self._storage.bucket.get(paths[start : start + _CHUNK]):

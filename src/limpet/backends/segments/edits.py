@@ -6,7 +6,7 @@ replaced stays in the result.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from limpet.backends.segments.chain import Chain, link
 from limpet.backends.segments.objects import Entry, Fact, Head, Named, Segment
@@ -14,7 +14,7 @@ from limpet.core.deltas.delta import Delta
 from limpet.protocol import AppendOffsets
 
 # The writer's numbers, no part of the format.
-BASE_BYTES_MAX: Final = 32 * 1024  # in a head whose base is also in a segment
+BASE_BYTES_MAX = 32 * 1024  # in a head whose base is also in a segment
 _TAIL_BYTES_MIN = 16 * 1024
 _TAIL_BYTES_MAX = 256 * 1024
 TAIL_ITEMS_MAX = 512

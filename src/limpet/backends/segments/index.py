@@ -16,7 +16,7 @@ from limpet.backends.buckets.protocol import Bucket, Listed
 from limpet.backends.segments import keys
 from limpet.backends.segments.keys import Pointer
 from limpet.backends.segments.objects import Fact, Head
-from limpet.backends.segments.storage import walk
+from limpet.backends.segments.storage import Storage, walk
 from limpet.core.layout import Clipped
 from limpet.errors import Unavailable
 from limpet.model import ANY, ScopeKey
@@ -31,8 +31,12 @@ class Pointed(NamedTuple):
 
 
 class Index:
-    def __init__(self, bucket: Bucket) -> None:
-        self._bucket = bucket
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @property
+    def _bucket(self) -> Bucket:
+        return self._storage.bucket
 
     def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         """Write pointers to a scope, durably."""

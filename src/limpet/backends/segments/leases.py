@@ -6,7 +6,7 @@ unrenewed for the whole time to live.
 
 from limpet.backends.segments.objects import HeadLease
 from limpet.backends.segments.storage import Beaten, Held
-from limpet.backends.segments.writer import Change, Writer
+from limpet.backends.segments.writer import Change, Part, Writer
 from limpet.backends.support.recent import Recent
 from limpet.core.commits import check_fence
 from limpet.model import ScopeKey
@@ -15,10 +15,9 @@ from limpet.protocol import Claim, Hold
 _SCOPES_MAX = 16_384  # whose leases one process watches at the same time
 
 
-class Leases:
+class Leases(Part):
     def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._storage = writer.storage
+        super().__init__(writer)
         # The last write of a lease, and when this process first saw it.
         self._seen: Recent[ScopeKey, tuple[str, float]] = Recent(_SCOPES_MAX)
 
@@ -32,7 +31,7 @@ class Leases:
                 left_us = lease.ttl_us - max(0, int(seen_s * 1_000_000))
                 if left_us > 0:
                     return Hold(lease.key, lease.owner, left_us)
-            return self._write(claim, held)
+            return self._write_lease(claim, held)
 
         return self._storage.contend(claim.scope, attempt)
 
@@ -43,7 +42,7 @@ class Leases:
                 held = self._storage.read_head(claim.scope)
             fence = None if held.head is None else held.head.fence
             check_fence(claim.key, fence, claim.scope)
-            return self._write(claim, held)
+            return self._write_lease(claim, held)
 
         return self._storage.contend(claim.scope, attempt)
 
@@ -58,14 +57,14 @@ class Leases:
 
         self._storage.contend(claim.scope, attempt)
 
-    def read(self, scope: ScopeKey, now: int) -> Hold | None:
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
         head = self._storage.read_head(scope).head
         lease = None if head is None else head.lease
         if lease is None:
             return None
         return Hold(lease.key, lease.owner, lease.at + lease.ttl_us - now)
 
-    def _write(self, claim: Claim, held: Held) -> Hold:
+    def _write_lease(self, claim: Claim, held: Held) -> Hold:
         """Store the lease in the head, whose snapshots and revisions stay the same."""
         nonce = self._storage.draw().nonce
         lease = HeadLease(claim.key, claim.owner, claim.ttl_us, claim.stamp.now, nonce)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.segments import keys
-from limpet.backends.segments.history import History
 from limpet.backends.segments.keys import LAYOUT, ROOT
-from limpet.backends.segments.storage import Held, Storage
+from limpet.backends.segments.storage import Held
+from limpet.backends.segments.writer import Part, Writer
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.layout import unescape
@@ -30,15 +30,14 @@ class _Known(NamedTuple):
     token: str | None
 
 
-class Revisions:
+class Watching(Part):
     """Reads the revisions of many targets, and caches them."""
 
-    def __init__(self, storage: Storage, history: History) -> None:
-        self._storage = storage
-        self._history = history
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer)
         self._recent: Recent[Target, _Known] = Recent(_KNOWN_MAX)
 
-    def read(self, targets: Sequence[Target]) -> list[str | None]:
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
         known = {each: found for each in targets if (found := self._recent.get(each)) is not None}
         asked: dict[str, str | None] = {keys.head_key(each.scope): None for each in targets}
         asked |= {keys.head_key(each.scope): found.token or None for each, found in known.items()}
@@ -52,7 +51,7 @@ class Revisions:
         read, failed = dict[Target, _Known](), list[Unavailable]()
         for scope, some in changed.items():
             try:
-                read |= self._read(scope, some, tokens[keys.head_key(scope)])
+                read |= self._read_targets(scope, some, tokens[keys.head_key(scope)])
             except Unavailable as error:
                 failed.append(error)
         if failed and not read:
@@ -62,7 +61,7 @@ class Revisions:
         unread = _Known(_UNREAD, None)
         return [(read.get(each) or known.get(each) or unread).revision for each in targets]
 
-    def _read(
+    def _read_targets(
         self, scope: ScopeKey, targets: Sequence[Target], token: str | None
     ) -> dict[Target, _Known]:
         def read(held: Held) -> dict[Target, _Known]:

@@ -7,22 +7,20 @@ from limpet.backends.buckets.protocol import Stored
 from limpet.backends.segments import keys
 from limpet.backends.segments.keys import LAYOUT
 from limpet.backends.segments.objects import TRAIL_MAX
-from limpet.backends.segments.storage import PAGE, Storage, walk
+from limpet.backends.segments.scopes import parse_note
+from limpet.backends.segments.storage import PAGE, walk
+from limpet.backends.segments.writer import Part
 from limpet.core import notes
 from limpet.core.commits import check_fence
-from limpet.core.layout import Clipped, Name, clipped_ids
+from limpet.core.layout import Clipped, clipped_ids
 from limpet.core.notes import NoteFile, NoteRow, note_of, written_note
 from limpet.errors import Corrupt
 from limpet.model import Note, ScopeKey
 from limpet.protocol import NoteWrite
 
 
-class Notes:
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._bucket = storage.bucket
-
-    def read(
+class Notes(Part):
+    def list_notes(
         self,
         scope: ScopeKey,
         *,
@@ -52,8 +50,7 @@ class Notes:
             found += [note_of(row) for row in rows if row is not None]
         return found[:limit]
 
-    def list_noted(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
-        """As `Backend.list_noted`, from a listing of keys. Only clipped ids are read."""
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         start = LAYOUT.noted_end(scope, after) if after else ""
         found: dict[str, None] = {}
         for each in walk(self._bucket, LAYOUT.noted_prefix(scope), start):
@@ -68,7 +65,7 @@ class Notes:
                 break
         return list(found)[:limit]
 
-    def write(self, write: NoteWrite) -> Note:
+    def write_note(self, write: NoteWrite) -> Note:
         key = LAYOUT.note_key(write.scope, write.name, write.on)
         nonce = write.stamp.nonce
 
@@ -93,7 +90,9 @@ class Notes:
 
         return self._storage.contend(write.scope, attempt)
 
-    def delete(self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None) -> int:
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
         key = LAYOUT.note_key(scope, name, on)
         found = self._bucket.get([key], first=1)
         self._check_fence(scope, fence)
@@ -108,10 +107,10 @@ class Notes:
             head = self._storage.read_head(scope).head
             check_fence(fence, None if head is None else head.fence, scope)
 
-    def list_keys(self, scope: ScopeKey) -> list[str]:
+    def _note_keys(self, scope: ScopeKey) -> list[str]:
         return [each.key for each in walk(self._bucket, LAYOUT.all_notes_prefix(scope))]
 
-    def clear(self, scope: ScopeKey, on: Sequence[str]) -> None:
+    def _clear_notes(self, scope: ScopeKey, on: Sequence[str]) -> None:
         """Delete the notes on some ids."""
         # One listing shows that no snapshot has notes, which is the common case.
         if not self._bucket.list(LAYOUT.noted_prefix(scope), limit=1):
@@ -121,23 +120,11 @@ class Notes:
                 self._bucket.delete([each.key for each in page])
 
 
-def parse_note(path: str, data: bytes) -> NoteFile:
-    """Read a note, or raise Corrupt."""
-    file, key = notes.read(data), keys.parse(path)
-    if key is None or not (_is_name(key.note, file.row.name) and _is_name(key.on, file.row.on)):
-        raise Corrupt(f"a note is stored under the key of another. key=`{path}`")
-    return file
-
-
 def _readable(path: str, stored: Stored | None) -> NoteRow | None:
     try:
         return None if stored is None else parse_note(path, stored.data).row
     except Corrupt:
         return None  # `check` reports it
-
-
-def _is_name(name: Name | None, id: str) -> bool:
-    return name.matches(id) if isinstance(name, Clipped) else (name or "") == id
 
 
 def _nonces(file: NoteFile) -> tuple[str, ...]:

@@ -4,20 +4,22 @@ An index pointer only says in which scope to look.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
 from limpet.backends.segments import keys
-from limpet.backends.segments.history import History, fits
-from limpet.backends.segments.index import Index, Pointed
+from limpet.backends.segments.history import fits
+from limpet.backends.segments.index import Pointed
 from limpet.backends.segments.keys import ROOT
-from limpet.backends.segments.objects import Fact
-from limpet.backends.segments.storage import Held, Storage, walk
+from limpet.backends.segments.objects import Fact, Head
+from limpet.backends.segments.scopes import Listing
+from limpet.backends.segments.storage import Held, walk
+from limpet.backends.segments.writer import Part
 from limpet.core import ids
 from limpet.core.rows import info_of
 from limpet.errors import Corrupt, LimpetError, Unsupported
-from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Query
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef, Stats
+from limpet.protocol import Found, Query
 
 _CHUNK = 32  # heads read together
 # How much the clock of a writer may be ahead of the storage's: only a head that was modified since
@@ -25,13 +27,29 @@ _CHUNK = 32  # heads read together
 _SKEW_US = 3600 * 1_000_000
 
 
-class Queries:
-    def __init__(self, storage: Storage, history: History, index: Index) -> None:
-        self._storage = storage
-        self._history = history
-        self._index = index
+class Queries(Part):
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        def read(held: Held) -> list[Found]:
+            if held.head is None:
+                return []
+            wanted = [each for each in ids if each is not None]
+            found = self._history.find_all(held.head, wanted, with_states=True)
+            shown = self._history.find(held.head, None) if None in ids else None
+            places = [shown if each is None else found.get(each) for each in ids]
+            there = [each for each in places if each is not None]
+            states = self._history.states(held, there)
+            return [(info_of(scope, each.row), states[each.row.seq]) for each in there]
 
-    def list_snapshots(self, query: Query, limit: int) -> list[SnapshotInfo]:
+        return self._storage.reading(scope, read)
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        def read(held: Held) -> SnapshotInfo | None:
+            place = self._history.find(held.head, snapshot_id)
+            return None if place is None else info_of(scope, place.row)
+
+        return self._storage.reading(scope, read)
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         if query.scope is not None:
             if not query.scope.session_id.startswith(query.prefix):
                 return []
@@ -63,7 +81,7 @@ class Queries:
                 raise
             return []  # `check` reports it
 
-    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         def read(held: Held) -> list[str]:
             facts = self._history.newest_first(held.head)
             greater = (fact.row.id for fact in facts if fact.row.id > after)
@@ -74,15 +92,60 @@ class Queries:
         except Corrupt:
             return []
 
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        return list(islice(self._scopes.session_ids(prefix, after), limit))
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        found = self._scopes.walk(session_id, prefix, after)
+        page = islice((each for each in found if kind in (None, each.scope.kind)), limit)
+        return [ScopeInfo(each.scope, self._head_info(each)) for each in page]
+
+    def _head_info(self, listing: Listing) -> SnapshotInfo | None:
+        head = listing.head
+        if not isinstance(head, Head) or head.shown is None:
+            return None  # `check` reports a damaged one
+        for entry in head.entries:
+            if entry.row.seq == head.shown[1]:
+                return info_of(listing.scope, entry.row)
+        try:
+            return self.read_info(listing.scope, None)
+        except Corrupt:
+            return None
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        sessions = scopes = snapshots = logical = stored = 0
+        largest: list[tuple[int, str]] = []
+        found = self._scopes.walk(session_id)
+        for name, group in groupby(found, key=lambda each: each.scope.session_id):
+            sessions, size = sessions + 1, 0
+            for each in group:
+                scopes += 1
+                if isinstance(each.head, Head):
+                    snapshots, logical = snapshots + each.head.count, logical + each.head.logical
+                prefix = keys.LAYOUT.scope_prefix(each.scope)
+                size += sum(listed.size for listed in walk(self._bucket, prefix))
+            stored += size
+            largest = heapq.nlargest(limit, [*largest, (size, name)])
+        named = tuple((name, size) for size, name in largest) if session_id is None else ()
+        return Stats(sessions, scopes, snapshots, logical, stored, named)
+
     # Across scopes
 
     def _scopes_with(self, id: str, prefix: str) -> Iterator[ScopeKey]:
         """Return the scopes that may hold a snapshot with this id."""
-        pointed = self._index.walk(keys.id_prefix(id))
+        pointed = self._writer.index.walk(keys.id_prefix(id))
         scopes = [each.scope for each in pointed]
         tag = ids.tag_of(id)
         if tag is not None:
-            scopes += [each.scope for each in self._index.walk(keys.line_prefix(tag))]
+            scopes += [each.scope for each in self._writer.index.walk(keys.line_prefix(tag))]
         return (s for s in dict.fromkeys(scopes) if s.session_id.startswith(prefix))
 
     def _labelled(self, query: Query, limit: int) -> list[SnapshotInfo]:
@@ -91,7 +154,7 @@ class Queries:
         prefix = keys.label_prefix(name, value)
         start = "" if query.after is None else keys.label_start(name, value, query.after)
         found: list[SnapshotInfo] = []
-        pointed = self._index.walk(prefix, start)
+        pointed = self._writer.index.walk(prefix, start)
         for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
             scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
             pages = (self._of_minute(each, query, minute) for each in sorted(scopes))
@@ -153,7 +216,7 @@ class Queries:
             return []
         return self._of_scope(scope, query, limit)
 
-    def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}
         for scope in self._scopes_beginning(id_prefix):
             refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
@@ -174,9 +237,9 @@ class Queries:
         The tag of a minted id is at its end: if the text may begin one, all scopes are read.
         """
         seen: set[ScopeKey] = set()
-        pointed: Iterable[Pointed] = self._index.walk(keys.ids_prefix(id_prefix))
+        pointed: Iterable[Pointed] = self._writer.index.walk(keys.ids_prefix(id_prefix))
         if ids.may_begin_minted(id_prefix):
-            pointed = self._index.walk(keys.lines_prefix())
+            pointed = self._writer.index.walk(keys.lines_prefix())
         for each in pointed:
             if each.scope not in seen:
                 seen.add(each.scope)

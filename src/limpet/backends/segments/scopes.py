@@ -10,10 +10,11 @@ from typing import NamedTuple
 from limpet.backends.buckets.protocol import Listed
 from limpet.backends.segments import keys
 from limpet.backends.segments.keys import LAYOUT, ObjectKey
-from limpet.backends.segments.notes import parse_note
 from limpet.backends.segments.objects import Head
 from limpet.backends.segments.storage import PAGE, Held, Storage
-from limpet.core.layout import Clipped
+from limpet.core import notes
+from limpet.core.layout import Clipped, Name
+from limpet.core.notes import NoteFile
 from limpet.errors import Corrupt, LimpetError
 from limpet.model import ScopeKey
 
@@ -126,3 +127,15 @@ def _is_proof(listed: Listed, key: ObjectKey) -> bool:
 
 def _session_folder(folder: str) -> str:
     return f"{keys.ROOT}{folder[len(keys.ROOT) :].partition('/')[0]}/"
+
+
+def parse_note(path: str, data: bytes) -> NoteFile:
+    """Read a note, or raise Corrupt."""
+    file, key = notes.read(data), keys.parse(path)
+    if key is None or not (_is_name(key.note, file.row.name) and _is_name(key.on, file.row.on)):
+        raise Corrupt(f"a note is stored under the key of another. key=`{path}`")
+    return file
+
+
+def _is_name(name: Name | None, id: str) -> bool:
+    return name.matches(id) if isinstance(name, Clipped) else (name or "") == id

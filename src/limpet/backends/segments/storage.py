@@ -32,7 +32,7 @@ from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.recent import Recent
 from limpet.core.limits import CACHE_BYTES_MAX, CONTENTION_WAIT_S_MAX
 from limpet.core.rows import unpack_ref
-from limpet.errors import Corrupt, Unavailable, Unsupported
+from limpet.errors import Corrupt, InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
 
@@ -98,7 +98,8 @@ class Storage:
     def __init__(
         self, bucket: Bucket, *, clock: Clock, draw: Callable[[], Stamp], compress: bool
     ) -> None:
-        self.bucket = bucket
+        self._bucket = bucket
+        self._closed = False
         self.clock = clock
         self.draw = draw
         self._compress = compress
@@ -106,6 +107,16 @@ class Storage:
         self._segments: Recent[str, Segment] = Recent(CACHE_BYTES_MAX, _segment_cost)
         self._facts: Recent[str, tuple[Fact, ...]] = Recent(CACHE_BYTES_MAX, _facts_cost)
         self._given: Recent[ScopeKey, tuple[str, int]] = Recent(_SCOPES_MAX)
+
+    @property
+    def bucket(self) -> Bucket:
+        if self._closed:
+            raise InvalidInput("the store is closed")
+        return self._bucket
+
+    def close(self) -> None:
+        self._closed = True
+        self._bucket.close()
 
     # Heads
 

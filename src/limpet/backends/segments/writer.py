@@ -13,10 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.segments import edits, keys
 from limpet.backends.segments.history import History
 from limpet.backends.segments.index import Index, pointers_of, unused
 from limpet.backends.segments.objects import Fact, Head, Named
+from limpet.backends.segments.scopes import Scopes
 from limpet.backends.segments.storage import Beaten, Held, Storage
 from limpet.core import ids
 from limpet.errors import LimpetError, Unavailable
@@ -43,7 +45,7 @@ class Writer:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.history = History(storage)
-        self.index = Index(storage.bucket)
+        self.index = Index(storage)
 
     def begin(self, scope: ScopeKey, held: Held, stamp: Stamp) -> tuple[Head, int]:
         """Return the head to build on, a new one if there is none, and the place of the write."""
@@ -189,6 +191,20 @@ class Writer:
             written=tuple(written),
             must_sweep=True,
         )
+
+
+class Part:
+    """A part of the engine: some of its verbs, over the same storage."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._storage = writer.storage
+        self._history = writer.history
+        self._scopes = Scopes(writer.storage)
+
+    @property
+    def _bucket(self) -> Bucket:
+        return self._storage.bucket
 
 
 def _may_be_stored(error: Exception) -> bool:
