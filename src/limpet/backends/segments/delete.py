@@ -15,7 +15,6 @@ from limpet.backends.segments.notes import Notes
 from limpet.backends.segments.objects import Fact, Head
 from limpet.backends.segments.storage import PAGE, Gone, Held
 from limpet.core import commits
-from limpet.core.ids import mint
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
@@ -83,9 +82,12 @@ class Deleting(Notes):
             shown = self._history.find(head, None)
             commits.check_fence(fence, None if head is None else head.fence, scope)
             commits.check_expect(expect, None if shown is None else shown.row, scope)
-            if head is not None:
-                self._empty(held, head)
-            return 0 if head is None else head.count
+            if head is None:
+                return 0
+            nonce = self._storage.draw().nonce
+            change = self._writer.emptied(head, nonce, self._facts_of(head))
+            self._writer.store(held, change._replace(head=replace(change.head, lease=None)))
+            return head.count
 
         notes = self._note_keys(scope)
         count = self._storage.contend(scope, attempt)
@@ -94,21 +96,6 @@ class Deleting(Notes):
         except Unavailable as error:
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return count
-
-    def _empty(self, held: Held, head: Head) -> None:
-        """Empty a head, and begin another line: a fork of what it held is refused."""
-        stamp = self._storage.draw()
-        change = self._writer.emptied(head, stamp.nonce, self._facts_of(head))
-        line = mint(stamp.now, stamp.bits, "")
-        old, new = (keys.line_keys(head.scope, each) for each in (head.line, line))
-        self._writer.store(
-            held,
-            change._replace(
-                head=replace(change.head, lease=None, line=line),
-                pointers=new,
-                unneeded={*change.unneeded, *old},
-            ),
-        )
 
     def _facts_of(self, head: Head) -> list[Fact]:
         """Return the facts of all snapshots that can be read, for their pointers."""
