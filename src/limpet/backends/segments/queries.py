@@ -13,7 +13,7 @@ from limpet.backends.segments.index import Pointed
 from limpet.backends.segments.keys import ROOT
 from limpet.backends.segments.objects import Fact, Head
 from limpet.backends.segments.scopes import Listing
-from limpet.backends.segments.storage import Held, walk
+from limpet.backends.segments.storage import Gone, Held, walk
 from limpet.backends.segments.writer import Part
 from limpet.core import ids
 from limpet.core.rows import info_of
@@ -196,25 +196,25 @@ class Queries(Part):
                 if heads[start][0] + _SKEW_US < oldest:
                     break
             chunk = [path for _, path in heads[start : start + _CHUNK]]
-            pages = [found, *(self._of_head(path, query, limit) for path in chunk)]
-            found = _newest(limit, pages)
+            found = _newest(limit, [found, *self._of_heads(chunk, query, limit)])
         return found
 
-    def _of_head(self, path: str, query: Query, limit: int) -> list[SnapshotInfo]:
-        key = keys.parse(path)
-        if key is None or not key.is_head:
-            return []
-        scope = key.scope
-        if scope is None:
-            (stored,) = self._storage.bucket.get([path])
+    def _of_heads(
+        self, paths: Sequence[str], query: Query, limit: int
+    ) -> Iterator[list[SnapshotInfo]]:
+        for path, stored in zip(paths, self._bucket.get(paths), strict=True):
             try:
                 head = None if stored is None else self._storage.parsed_head(stored).head
+                if head is None or path != keys.head_key(head.scope):
+                    continue
+                scope = head.scope
+                if scope.session_id.startswith(query.prefix):
+                    facts = islice(self._history.matching(head, query), limit)
+                    yield [info_of(scope, fact.row) for fact in facts]
+            except Gone:
+                yield self._of_scope(scope, query, limit)
             except LimpetError:
-                return []
-            scope = None if head is None else head.scope
-        if scope is None or not scope.session_id.startswith(query.prefix):
-            return []
-        return self._of_scope(scope, query, limit)
+                continue  # `check` reports it
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}

@@ -342,10 +342,11 @@ class Storage:
         with suppress(Corrupt):  # a damaged state does not hide the facts
             pairs = zip(small, self.read_segments(scope, small), strict=True)
             known |= {each: segment.facts for each, segment in pairs}
-        for each in named:
-            if each not in known:
-                path = keys.segment_key(scope, each.name)
-                (stored,) = self.bucket.get([path], first=each.facts_bytes)
+        large = [each for each in named if each not in known]
+        if large:
+            paths = [keys.segment_key(scope, each.name) for each in large]
+            found = self.bucket.get(paths, first=max(each.facts_bytes for each in large))
+            for each, path, stored in zip(large, paths, found, strict=True):
                 known[each] = parse_segment_facts(_unpacked(path, stored))
                 self._facts.put(path, known[each])
         return [known[each] for each in named]
