@@ -15,7 +15,7 @@ from limpet.backends.segments.notes import Notes
 from limpet.backends.segments.objects import Fact, Head
 from limpet.backends.segments.storage import PAGE, Gone, Held
 from limpet.core import commits
-from limpet.errors import Corrupt, LimpetError, Unavailable
+from limpet.errors import Corrupt, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
 _PASSES_MAX = 100  # over a session that other writers keep writing to
@@ -126,7 +126,9 @@ class Deleting(Notes):
             parsed = (keys.parse(each.key) for each in page)
             heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed if key is not None))
             alive, pointers = list[str](), set[str]()
-            for head in self._read_heads(heads):
+            for head in self._storage.list_heads(heads):
+                if not isinstance(head, Head):
+                    continue  # missing or damaged, and deleted all the same
                 yield head.count
                 alive.append(keys.alive_key(head.scope, head.line))
                 pointers.add(keys.line_key(head.scope, head.line))
@@ -140,12 +142,3 @@ class Deleting(Notes):
                 raise Unavailable(
                     f"other writers keep writing to the session. session=`{session_id}`"
                 )
-
-    def _read_heads(self, paths: Sequence[str]) -> Iterator[Head]:
-        """Read heads; those that are damaged are deleted all the same."""
-        for start in range(0, len(paths), _CHUNK):
-            for stored in self._storage.bucket.get(paths[start : start + _CHUNK]):
-                with suppress(LimpetError):
-                    head = None if stored is None else self._storage.parsed_head(stored).head
-                    if head is not None:
-                        yield head

@@ -17,7 +17,7 @@ from limpet.backends.segments.storage import Gone, Held, walk
 from limpet.backends.segments.writer import Part
 from limpet.core import ids
 from limpet.core.rows import info_of
-from limpet.errors import Corrupt, LimpetError, Unsupported
+from limpet.errors import Corrupt, Unsupported
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import Found, Query
 
@@ -202,19 +202,15 @@ class Queries(Part):
     def _of_heads(
         self, paths: Sequence[str], query: Query, limit: int
     ) -> Iterator[list[SnapshotInfo]]:
-        for path, stored in zip(paths, self._bucket.get(paths), strict=True):
-            try:
-                head = None if stored is None else self._storage.parsed_head(stored).head
-                if head is None or path != keys.head_key(head.scope):
-                    continue
-                scope = head.scope
-                if scope.session_id.startswith(query.prefix):
-                    facts = islice(self._history.matching(head, query), limit)
-                    yield [info_of(scope, fact.row) for fact in facts]
-            except Gone:
-                yield self._of_scope(scope, query, limit)
-            except LimpetError:
+        for path, head in zip(paths, self._storage.list_heads(paths), strict=True):
+            if not isinstance(head, Head) or path != keys.head_key(head.scope):
                 continue  # `check` reports it
+            if head.scope.session_id.startswith(query.prefix):
+                try:
+                    facts = islice(self._history.matching(head, query), limit)
+                    yield [info_of(head.scope, fact.row) for fact in facts]
+                except (Gone, Corrupt):
+                    yield self._of_scope(head.scope, query, limit)
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}

@@ -11,7 +11,7 @@ from limpet.backends.buckets.protocol import Listed
 from limpet.backends.segments import keys
 from limpet.backends.segments.keys import LAYOUT, ObjectKey
 from limpet.backends.segments.objects import Head
-from limpet.backends.segments.storage import PAGE, Held, Storage
+from limpet.backends.segments.storage import PAGE, Storage
 from limpet.core import notes
 from limpet.core.layout import Clipped, Name
 from limpet.core.notes import NoteFile
@@ -77,19 +77,13 @@ class Scopes:
             if one_each and (scope := pairs[0][1].scope) and any(_is_proof(*p) for p in pairs)
         }
         unread = [folder for folder, _ in chunk if folder not in known]
-        found = self._storage.bucket.get([f"{folder}head" for folder in unread])
+        found = self._storage.list_heads([f"{folder}head" for folder in unread])
         heads = dict(zip(unread, found, strict=True))
         for folder, pairs in chunk:
             if folder in known:
                 yield folder, known[folder]
                 continue
-            stored = heads[folder]
-            head: Head | LimpetError | None
-            try:
-                held = Held() if stored is None else self._storage.parsed_head(stored)
-                head = held.head
-            except LimpetError as error:
-                head = error
+            head = heads[folder]
             scope = pairs[0][1].scope or self._full_name(head, pairs)
             is_held = any(key.note or (key.segment and head is None) for _, key in pairs)
             if isinstance(head, Head):

@@ -32,13 +32,14 @@ from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.recent import Recent
 from limpet.core.limits import CACHE_BYTES_MAX, CONTENTION_WAIT_S_MAX
 from limpet.core.rows import unpack_ref
-from limpet.errors import Corrupt, InvalidInput, Unavailable, Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
 
 T = TypeVar("T")
 
 PAGE = 1000  # what one request lists
+_LISTED_BYTES = 16 * 1024  # of a head in a listing: mostly all of its facts
 _ABOUT_BYTES = 8 * 1024  # of a segment: its description
 _SMALL_BYTES = 512 * 1024  # a segment of this size is read whole, though only facts are needed
 _FACT_BYTES = 1024  # in memory
@@ -139,6 +140,22 @@ class Storage:
         if head.pending is not None and not self.is_alive(head):
             return Held(None, stored.version)
         return Held(head, stored.version, found, size=stored.size)
+
+    def list_heads(self, paths: Sequence[str]) -> list[Head | LimpetError | None]:
+        """Read the facts of many heads; one that cannot be read is an error as a value."""
+        found = self.bucket.get(paths, first=_LISTED_BYTES)
+        large = [at for at, each in enumerate(found) if each is not None and not _has_facts(each)]
+        if large:
+            wholes = self.bucket.get([paths[at] for at in large])
+            for at, stored in zip(large, wholes, strict=True):
+                found[at] = stored
+        heads: list[Head | LimpetError | None] = []
+        for each in found:
+            try:
+                heads.append(None if each is None else self.parsed_head(each).head)
+            except LimpetError as error:
+                heads.append(error)
+        return heads
 
     def _check_absent(self, scope: ScopeKey) -> None:
         prefix = keys.LAYOUT.scope_prefix(scope)
@@ -423,6 +440,17 @@ def unnamed(head: Head, listed: Sequence[Listed]) -> list[Listed]:
         for each, key in found
         if key is not None and key.segment and key.segment not in names and key.base != head.w
     ]
+
+
+def _has_facts(stored: Stored) -> bool:
+    """Return whether the bytes at hand are all, or have at least the facts of a head."""
+    if len(stored.data) == stored.size:
+        return True
+    try:
+        unpacked = unpack("head", stored.data)
+        return len(unpacked.frames[0]) == unpacked.about["frames"][0]
+    except (LimpetError, IndexError):
+        return False
 
 
 def _unpacked(path: str, stored: Stored | None) -> Unpacked:
