@@ -188,7 +188,8 @@ def test_flushing_and_editing_change_no_other_state(
         fact = fact_of(n, state)
         first = edits.added(first, base, fact, state, is_shown=True, offsets=None)
         base = first.base or base
-    last = segments.pop() if segments and data.draw(st.booleans()) else None
+    absorb: bool = data.draw(st.booleans())
+    last = segments.pop() if segments and absorb else None
     new, final = edits.flushed(first, base, last)
     segments.append(new)
     packed, named, _ = dump_segment("two", new, compress=data.draw(st.booleans()))

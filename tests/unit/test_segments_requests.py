@@ -119,7 +119,7 @@ def test_a_save_with_the_labels_of_the_same_minute_is_one_put() -> None:
     counts = []
     for n in range(4):
         scope.save({"n": n}, labels=labels)
-        counts.append(bucket.take().get("PUT"))
+        counts.append(bucket.take()["PUT"])
     assert counts[0] == 5
     assert sorted(counts[1:])[:2] == [1, 1]  # unless a minute has just begun
 

@@ -448,7 +448,7 @@ def _has_facts(stored: Stored) -> bool:
         return True
     try:
         unpacked = unpack("head", stored.data)
-        return len(unpacked.frames[0]) == unpacked.about["frames"][0]
+        return bool(len(unpacked.frames[0]) == unpacked.about["frames"][0])
     except (LimpetError, IndexError):
         return False
 
