@@ -53,7 +53,7 @@ def head_of(bucket: CountingBucket) -> str:
 def test_a_lost_head_is_damage_and_never_an_empty_scope(
     bucket: CountingBucket, chat: list[str], how: str
 ) -> None:
-    """Reads raise Corrupt, writes refuse, nothing is removed; `repair` rebuilds it from segments."""
+    """Reads raise Corrupt, writes refuse, nothing is removed; `repair` rebuilds it."""
     path = head_of(bucket)
     data, modified = bucket.objects[path]
     spoiled = {"gone": None, "empty": b"", "cut": data[:300], "html": b"<html>\n"}[how]
