@@ -82,9 +82,6 @@ class ObjectKey(NamedTuple):
             return None
         return ScopeKey(self.session_id, self.scope_id, self.kind)
 
-    def is_of(self, scope: ScopeKey) -> bool:
-        return self.folder == LAYOUT.scope_prefix(scope)
-
 
 def head_key(scope: ScopeKey) -> str:
     return f"{LAYOUT.scope_prefix(scope)}head"

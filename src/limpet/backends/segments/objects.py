@@ -36,7 +36,6 @@ from limpet.protocol import AppendOffsets
 VERSION: Final = 2
 TRAIL_MAX: Final = 16
 _SKIPPABLE = (0x184D2A50).to_bytes(4, "little")
-_PLAIN = b'{"limpet":'
 _LEVEL = 3
 _LEVEL_LARGE = 1  # twice as fast, and a tenth larger
 _LARGE_BYTES = 512 * 1024
@@ -185,11 +184,6 @@ class Segment(NamedTuple):
     line: str
     facts: tuple[Fact, ...]
     chain: Chain
-
-    def number_of(self, seq: int) -> int | None:
-        """Return where in the chain a snapshot is; None if it is not in this segment."""
-        found = (at for at, fact in enumerate(reversed(self.facts)) if fact.row.seq == seq)
-        return next(found, None)
 
 
 # Frames
