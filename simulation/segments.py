@@ -207,16 +207,6 @@ def _fork_without_check(backend: Any) -> None:
     backend._storage.is_alive = lambda head: True
 
 
-def _short_trail(backend: Any) -> None:
-    swap_head = backend._storage.swap_head
-
-    def swap(held: Held, head: Head, newest: Any = None, data: Any = None) -> Held:
-        stored: Held = swap_head(held, replace(head, trail=()), newest)
-        return stored
-
-    backend._storage.swap_head = swap
-
-
 def _lease_merely_read(backend: Any) -> None:
     save = backend.commit
 
@@ -265,7 +255,6 @@ SABOTAGES: Final = {
     "first head names a segment": Sabotage(_first_head_names_a_segment, "D", "none"),
     "a refusal is believed": Sabotage(_refusal_believed, "A", "lost"),
     "fork without check": Sabotage(_fork_without_check, "H", "none"),
-    "no trail": Sabotage(_short_trail, "P", "lost"),
     "lease merely read": Sabotage(_lease_merely_read, "I", "none"),
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),

@@ -20,7 +20,7 @@ def test_every_promise_holds(scenario: str, mode: str, runs: int) -> None:
         assert not run.broken, run.report()
 
 
-_SLOWLY = {"fork without check", "no trail"}
+_SLOWLY = {"fork without check"}
 
 
 @pytest.mark.parametrize(
