@@ -23,7 +23,6 @@ from limpet.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from limpet.protocol import Claim
 
 
 class AsyncScope(ScopeBase):
@@ -71,7 +70,7 @@ class AsyncScope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return await self.driver.run(lambda backend: backend.commit(commit))
+        return await self.driver.run(verbs.save(commit))
 
     async def append(
         self,
@@ -98,7 +97,7 @@ class AsyncScope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return await self.driver.run(lambda backend: backend.commit(commit))
+        return await self.driver.run(verbs.save(commit))
 
     async def load(self, id: str | None = None) -> Snapshot | None:
         """Async twin of `Scope.load`."""
@@ -270,50 +269,34 @@ class AsyncScope(ScopeBase):
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
     ) -> AbstractAsyncContextManager["AsyncLease"]:
         """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
-        return self._claim(owner, ttl_s, wait_s)
+        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        return hold(self, wanted)
 
-    def _claim(
-        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
-    ) -> AbstractAsyncContextManager["AsyncLease"]:
-        claim, wait_s = leases.prepare(
-            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
-        )
-        return self._claimed(claim, wait_s, patient)
 
-    @asynccontextmanager
-    async def _claimed(
-        self, claim: Claim, wait_s: float, patient: bool
-    ) -> AsyncIterator["AsyncLease"]:
-        renewals = self.driver.opened.service(leases.Renewals)
+@asynccontextmanager
+async def hold(scope: AsyncScope, wanted: leases.Wanted) -> AsyncIterator["AsyncLease"]:
+    """Async twin of `scope.hold`."""
+    driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
+    try:
+        term = await driver.drive(leases.claim(driver.tools, wanted))
+    except Conflict:
+        raise
+    except BaseException:
+        # It may still be granted: a cancelled await does not stop a call.
+        renewals.abandon(wanted.claim)
+        raise
+    try:
+        renewals.add(term)
+        yield AsyncLease(driver, term)
+    finally:
+        renewals.remove(term)
         try:
-            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
-            term = await self.driver.drive(verb)
-        except Conflict:
-            raise
+            await driver.run(leases.release(driver.tools, term))
+        except (Unavailable, InvalidInput):
+            pass  # the lease ends by itself
         except BaseException:
-            renewals.abandon(
-                claim
-            )  # it may still be granted: a cancelled await does not stop a call
+            renewals.abandon(wanted.claim)  # cancelled, perhaps before the call began
             raise
-        try:
-            renewals.add(term)
-            yield AsyncLease(self.driver, term)
-        finally:
-            renewals.remove(term)
-            try:
-                await self.driver.run(leases.release(self._tools, term))
-            except (Unavailable, InvalidInput):
-                pass  # the lease ends by itself
-            except BaseException:
-                renewals.abandon(claim)  # cancelled, perhaps before the call began
-                raise
-
-
-def claim_patiently(
-    scope: AsyncScope, owner: str, ttl_s: float, wait_s: float
-) -> AbstractAsyncContextManager["AsyncLease"]:
-    """Async twin of `scope.claim_patiently`."""
-    return scope._claim(owner, ttl_s, wait_s, patient=True)
 
 
 class AsyncLease(leases.LeaseProperties, AsyncScope):

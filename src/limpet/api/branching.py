@@ -81,8 +81,6 @@ class _Ancestry:
 
 
 def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
-    """Walk the kept snapshots without kept children in the scope, the last saved first."""
-
     def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
         seq = None if last is None else ids.seq_of(last.revision)
         return backend.list_snapshots(Query(scope, leaves=True, after=seq), limit=count)
@@ -91,7 +89,6 @@ def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
 
 
 def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
-    """Compare the states of two snapshots."""
     reads = [(each, load(scope, limits.check_id("id", each))) for each in (a, b)]
 
     def work(backend: Backend) -> Diff:
@@ -116,7 +113,6 @@ def restore(
     expect: Expect,
     fence: str | None,
 ) -> Work[SnapshotInfo]:
-    """Save the state of an earlier snapshot as a new head that follows it."""
     snapshot_id = limits.check_id("id", snapshot_id)
     facts = _encoded(tools, labels, metadata)
     expect = prepare.check_expect(expect)
@@ -157,7 +153,6 @@ def fork(
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
 ) -> Steps[ScopeKey]:
-    """Begin a new scope with the state of a snapshot, patched if asked; return its key."""
     snapshot_id = limits.check_id("id", snapshot_id)
     session_id = source.session_id if to is None else limits.check_id("to", to)
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):

@@ -36,11 +36,9 @@ class Driver:
 
     @property
     def tools(self) -> Tools:
-        """Clock, randomness and limits."""
         return self.opened.tools
 
     def run(self, work: Work[T]) -> T:
-        """Call the backend once."""
         return work(self.opened.backend)
 
     def drive(self, verb: Steps[T]) -> T:
@@ -73,7 +71,6 @@ class Driver:
         return answer
 
     def stream(self, walk: Walk[T]) -> Iterator[T]:
-        """Yield the items of a listing, page by page."""
         page: Sequence[T] | None = None
         while True:
             try:
@@ -121,11 +118,9 @@ class AsyncDriver:
 
     @property
     def tools(self) -> Tools:
-        """Clock, randomness and limits."""
         return self.opened.tools
 
     async def run(self, work: Work[T]) -> T:
-        """Async twin of `Driver.run`."""
         return await self.offload(self.sync.run, work)
 
     async def drive(self, verb: Steps[T]) -> T:
@@ -156,7 +151,6 @@ class AsyncDriver:
         return await answer if inspect.isawaitable(answer) else answer
 
     async def stream(self, walk: Walk[T]) -> AsyncIterator[T]:
-        """Async twin of `Driver.stream`."""
         page: Sequence[T] | None = None
         while True:
             try:
@@ -168,7 +162,6 @@ class AsyncDriver:
                 yield item
 
     def watch(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Driver.watch`."""
         if timeout_s is not None:
             timeout_s = limits.check_seconds("timeout_s", timeout_s)
         return self._changes(topic, timeout_s)
@@ -202,7 +195,6 @@ class AsyncDriver:
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
     async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
-        """Call a function in a thread of the pool."""
         import asyncio
 
         loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ import weakref
 from contextlib import suppress
 from datetime import datetime
 from math import ceil
+from typing import NamedTuple
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
@@ -32,10 +33,27 @@ _THREADS_MAX = 4
 _IDLE_S = 1.0  # after which a thread notices that the lease it waited for is gone
 
 
+class Wanted(NamedTuple):
+    """A claim, and how long to wait for it.
+
+    A `patient` caller also waits for as long as it takes to be sure that a holder is dead which
+    seems to be: where there is no clock that all trust, one read is not enough.
+    """
+
+    claim: Claim
+    wait_s: float
+    patient: bool
+
+
 def prepare(
-    tools: Tools, scope: ScopeKey, *, owner: str, ttl_s: float, wait_s: float
-) -> "tuple[Claim, float]":
-    """Check the arguments of `Scope.claim`; return the claim and `wait_s`."""
+    tools: Tools,
+    scope: ScopeKey,
+    owner: str,
+    ttl_s: float,
+    wait_s: float,
+    *,
+    patient: bool = False,
+) -> Wanted:
     owner = limits.check_id("owner", owner)
     ttl_s = limits.check_seconds("ttl_s", ttl_s)
     wait_s = limits.check_seconds("wait_s", wait_s)
@@ -43,16 +61,11 @@ def prepare(
         raise InvalidInput(f"ttl_s must be at least {_TTL_S_MIN:g} seconds. found=`{ttl_s:g}`")
     stamp = tools.draw()
     key = f"{stamp.nonce}{stamp.bits:020x}"
-    return Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s
+    return Wanted(Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s, patient)
 
 
-def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) -> "Steps[Term]":
-    """Claim a lease until it is granted, or for `wait_s`.
-
-    With `patient` it also waits for as long as it takes to be sure that a holder is dead which
-    seems to be: where there is no clock that all trust, one read is not enough.
-    """
-    clock = tools.clock
+def claim(tools: Tools, asking: Wanted) -> "Steps[Term]":
+    (wanted, wait_s, patient), clock = asking, tools.clock
     deadline = patience = clock.monotonic() + wait_s
     backoff = Backoff(clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX)
     before: Hold | None = None
@@ -102,7 +115,6 @@ def release(tools: Tools, term: "Term") -> Work[None]:
 
 
 def is_lost(lease: "LeaseProperties") -> bool:
-    """Return whether a lease is known to have passed to another holder."""
     return lease._term.is_lost
 
 
@@ -122,7 +134,6 @@ class Term:
         self.due = begun_s + asked.ttl_us / 1_000_000 / _RENEWALS
 
     def retry(self) -> None:
-        """Try again soon after a failed renewal."""
         self.due = self._tools.clock.monotonic() + self.claim.ttl_us / 1_000_000 / _RETRIES
 
 
@@ -179,7 +190,6 @@ class Renewals:
         self._closed = False
 
     def add(self, term: Term) -> None:
-        """Renew a lease from now on."""
         self._add(term, self._terms)
 
     def abandon(self, claim: Claim) -> None:
@@ -197,14 +207,12 @@ class Renewals:
             self._changed.notify_all()
 
     def remove(self, term: Term) -> None:
-        """Stop renewing a lease."""
         with self._changed:
             self._terms.discard(term)
             self._abandoned.discard(term)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Release all leases and end the threads."""
         with self._changed:
             self._closed = True
             terms, threads = self._all(), list(self._threads)

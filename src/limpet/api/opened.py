@@ -82,11 +82,9 @@ class Opened:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has been called."""
         return self._closed
 
     def open(self) -> Backend:
-        """Open the backend if it is not open yet."""
         with self._lock:
             if self._closed:
                 raise InvalidInput("the store is closed")

@@ -23,7 +23,6 @@ from limpet.model import (
     SnapshotInfo,
     SnapshotRef,
 )
-from limpet.protocol import Claim
 
 
 class Scope(ScopeBase):
@@ -95,7 +94,7 @@ class Scope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return self.driver.run(lambda backend: backend.commit(commit))
+        return self.driver.run(verbs.save(commit))
 
     def append(
         self,
@@ -131,7 +130,7 @@ class Scope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        return self.driver.run(lambda backend: backend.commit(commit))
+        return self.driver.run(verbs.save(commit))
 
     def load(self, id: str | None = None) -> Snapshot | None:
         """Return a snapshot with its state, by default the head; None if there is none."""
@@ -386,46 +385,33 @@ class Scope(ScopeBase):
         Raises:
             Conflict: another caller still holds it after `wait_s`.
         """
-        return self._claim(owner, ttl_s, wait_s)
+        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        return hold(self, wanted)
 
-    def _claim(
-        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
-    ) -> AbstractContextManager["Lease"]:
-        claim, wait_s = leases.prepare(
-            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
-        )
-        return self._claimed(claim, wait_s, patient)
 
-    @contextmanager
-    def _claimed(self, claim: Claim, wait_s: float, patient: bool) -> Iterator["Lease"]:
-        renewals = self.driver.opened.service(leases.Renewals)
+@contextmanager
+def hold(scope: Scope, wanted: leases.Wanted) -> Iterator["Lease"]:
+    """Hold a lease for a block."""
+    driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
+    try:
+        term = driver.drive(leases.claim(driver.tools, wanted))
+    except Conflict:
+        raise
+    except BaseException:
+        renewals.abandon(wanted.claim)  # it may have been granted, or may still be granted
+        raise
+    try:
+        renewals.add(term)
+        yield Lease(driver, term)
+    finally:
+        renewals.remove(term)
         try:
-            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
-            term = self.driver.drive(verb)
-        except Conflict:
-            raise
+            driver.run(leases.release(driver.tools, term))
+        except (Unavailable, InvalidInput):
+            pass  # the lease ends by itself
         except BaseException:
-            renewals.abandon(claim)  # it may have been granted, or may still be granted
+            renewals.abandon(wanted.claim)  # interrupted, perhaps before the call began
             raise
-        try:
-            renewals.add(term)
-            yield Lease(self.driver, term)
-        finally:
-            renewals.remove(term)
-            try:
-                self.driver.run(leases.release(self._tools, term))
-            except (Unavailable, InvalidInput):
-                pass  # the lease ends by itself
-            except BaseException:
-                renewals.abandon(claim)  # interrupted, perhaps before the call began
-                raise
-
-
-def claim_patiently(
-    scope: Scope, owner: str, ttl_s: float, wait_s: float
-) -> AbstractContextManager["Lease"]:
-    """As `Scope.claim`, but wait also until a holder that seems dead certainly is."""
-    return scope._claim(owner, ttl_s, wait_s, patient=True)
 
 
 class Lease(leases.LeaseProperties, Scope):

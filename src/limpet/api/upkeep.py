@@ -24,7 +24,6 @@ def prune(
     dry_run: bool,
     fence: str | None,
 ) -> Steps[Pruned]:
-    """Delete snapshots outside `keep_last` and older than `older_than`, a page at a time."""
     policy = check_retention(keep_last, older_than, now_us=tools.draw().now)
     dry_run = limits.check_flag("dry_run", dry_run)
 
@@ -59,7 +58,6 @@ _Page = tuple[int, Pruned, int | None]
 
 
 def stats(session_id: str | None) -> Work[Stats]:
-    """Count what a store or a session holds, and name its largest parts."""
     session_id = check_optional_id("session_id", session_id)
 
     def work(backend: Backend) -> Stats:
@@ -72,7 +70,6 @@ def stats(session_id: str | None) -> Work[Stats]:
 
 
 def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], ...]:
-    """Return the largest top-level keys in the heads of a session."""
     largest: list[tuple[int, str]] = []
     for scope in each_scope(backend, session_id=session_id):
         try:

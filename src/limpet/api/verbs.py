@@ -71,14 +71,12 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
 
 
 def snapshot_of(found: Found) -> Snapshot:
-    """Return a snapshot with its decoded state."""
     info, body = found
     facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
     return Snapshot(**facts, state=codec.decode(body))
 
 
 def save(commit: Commit) -> Work[SnapshotInfo]:
-    """Store a prepared commit."""
     return lambda backend: backend.commit(commit)
 
 
@@ -94,7 +92,6 @@ def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
 
 
 def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
-    """Read many snapshots with their states, in the order of the ids."""
     if isinstance(snapshot_ids, str) or not isinstance(snapshot_ids, Iterable):
         raise InvalidInput(f"ids must be an iterable of ids. type=`{type(snapshot_ids).__name__}`")
     remaining = iter(snapshot_ids)
@@ -137,7 +134,6 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
 def _text_pages(
     fetch: Callable[[Backend, str, int], list[str]], after: str | None, limit: int | None
 ) -> Walk[str]:
-    """Walk a listing in text order, from `after` on."""
     start = "" if after is None else check_prefix(after, "after")
     return pages(
         lambda backend, last, count: fetch(backend, last or start, count),
@@ -154,7 +150,6 @@ def history(
     status: str | None,
     prefix: str = "",
 ) -> Walk[SnapshotInfo]:
-    """Walk kept snapshots, the last saved first, of one scope or of many sessions."""
     limit = limits.check_count("limit", limit)
     cursor = prepare.check_cursor(after, scope)
     wanted = tuple(limits.check_labels(labels).items())
@@ -175,14 +170,12 @@ def history(
 
 
 def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
-    """Walk kept ids in text order."""
     return _text_pages(
         lambda backend, last, count: backend.list_ids(scope, after=last, limit=count), after, limit
     )
 
 
 def noted_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
-    """Walk the snapshot ids that have notes."""
     return _text_pages(
         lambda backend, last, count: backend.list_noted(scope, after=last, limit=count),
         after,
@@ -230,7 +223,6 @@ def update(
 
 
 def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
-    """Find the last saved snapshot with this id in any scope."""
     query = Query(prefix=check_prefix(prefix), id=limits.check_id("id", snapshot_id))
 
     def work(backend: Backend) -> SnapshotInfo | None:
@@ -251,12 +243,10 @@ def topic(session_id: str | None, snapshot_id: str | None, prefix: str) -> Topic
 
 
 def scope_topic(scope: ScopeKey, snapshot_id: str | None) -> Topic:
-    """Return the topic of `Scope.watch`: the head, or one snapshot."""
     return Topic(Target(scope, check_optional_id("id", snapshot_id)))
 
 
 def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
-    """Walk session ids in text order."""
     prefix = check_prefix(prefix)
     return _text_pages(
         lambda backend, last, count: backend.list_sessions(prefix=prefix, after=last, limit=count),
@@ -266,7 +256,6 @@ def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
 
 
 def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[ScopeInfo]:
-    """Walk scopes with their heads, by session, kind and scope id."""
     session_id = check_optional_id("session_id", session_id)
     if kind is not None:
         kind = limits.check_scope("s", "s", kind).kind
@@ -303,7 +292,6 @@ def each_scope(
 
 
 def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
-    """Read one note."""
     name, on = prepare.note_address(name, on)
 
     def work(backend: Backend) -> Note | None:
@@ -314,7 +302,6 @@ def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
 
 
 def notes(scope: ScopeKey, on: str | Iterable[str] | None) -> Walk[Note]:
-    """Walk the notes of a scope, or of snapshot ids in their order, by name."""
     owners = prepare.note_places(on)
 
     def fetch(backend: Backend, last: Note | None, count: int) -> list[Note]:
@@ -379,7 +366,6 @@ def _once(work: Work[T]) -> Steps[T]:
 
 
 def check_optional_id(name: str, value: str | None) -> str | None:
-    """Check an id that may be None."""
     return None if value is None else limits.check_id(name, value)
 
 

@@ -134,8 +134,6 @@ def _read(read: Callable[[], list[SnapshotInfo]]) -> Current:
 
 
 def _read_target(backend: Backend, target: Target, revision: str | None) -> Current:
-    """Return the current state of a target whose revision was just read."""
-
     def read() -> list[SnapshotInfo]:
         info = None if revision is None else backend.read_info(*target)
         return [] if info is None else [info]
@@ -144,7 +142,6 @@ def _read_target(backend: Backend, target: Target, revision: str | None) -> Curr
 
 
 def _list_heads(backend: Backend, *, session_id: str | None, prefix: str) -> Current:
-    """Return the heads of a session, or of all sessions that begin with a prefix."""
     scopes = list(each_scope(backend, session_id=session_id, prefix=prefix))
     return Current([scope.head for scope in scopes if scope.head is not None], bool(scopes))
 

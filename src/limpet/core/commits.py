@@ -92,13 +92,11 @@ def needs_head(commit: Commit) -> bool:
 
 
 def check_fence(fence: str | None, found: str | None, scope: ScopeKey) -> None:
-    """Raise Conflict unless the lease of a write is still the lease of the scope."""
     if fence is not None and fence != found:
         raise Conflict(f"the lease was lost: another owner may hold it. {_where(scope)}")
 
 
 def check_source(commit: Commit, found: Row | None) -> None:
-    """Raise unless the source of a fork still has the revision that the fork was made from."""
     if commit.source is None or commit.forked_from is None:
         return
     if found is None:
@@ -108,7 +106,6 @@ def check_source(commit: Commit, found: Row | None) -> None:
 
 
 def check_expect(expect: Expect, head: Row | None, scope: ScopeKey) -> None:
-    """Raise Conflict unless the head has the revision that the caller expects."""
     if expect is ANY:
         return
     found = None if head is None else head.revision

@@ -87,7 +87,6 @@ def append(
     stamp: Stamp,
     state_bytes_max: int,
 ) -> Commit:
-    """Return the commit of an append; the engine adds the items to the head's state."""
     if not isinstance(key, str):
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):
@@ -150,7 +149,6 @@ def note_write(
 
 
 def note_address(name: object, on: object) -> tuple[str, str | None]:
-    """Check the name of a note, and the id of the snapshot it is attached to."""
     return limits.check_id("note name", name), None if on is None else limits.check_id("on", on)
 
 

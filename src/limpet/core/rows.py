@@ -73,7 +73,6 @@ def pack_ref(ref: SnapshotRef | None) -> bytes | None:
 
 
 def unpack_ref(packed: bytes | None) -> SnapshotRef | None:
-    """Decode the address of a snapshot, or raise Corrupt."""
     if packed is None:
         return None
     match decode(packed):

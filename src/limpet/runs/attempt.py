@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Work
+from limpet.api.verbs import Steps, Work, save
 from limpet.core import codec, ids, limits, prepare, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotInfo
@@ -63,13 +63,11 @@ class Attempt:
 
     @property
     def last(self) -> SnapshotInfo:
-        """The snapshot that was written last."""
         if self._last is None:
             raise InvalidInput("the run has not begun")
         return self._last
 
     def begin(self) -> Steps[None]:
-        """Begin a new run, or resume one that did not complete."""
         found: list[Found] = yield read_head(self._plan.scope)
         if self._plan.adopts:
             check_adoptable(self._plan.scope, found[0][0] if found else None)
@@ -91,7 +89,6 @@ class Attempt:
         labels: Mapping[str, str] | None,
         metadata: Mapping[str, JSON] | None,
     ) -> Steps[SnapshotInfo]:
-        """Save a state, unless another writer moved the head."""
         record = read_record(self.last)
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}
@@ -150,13 +147,12 @@ class Attempt:
     # Writing
 
     def _write(self, make: Callable[[], Steps[Commit]]) -> Steps[SnapshotInfo]:
-        """Commit on top of our last write."""
         while True:
             expect = None if self._last is None else self._last.revision
             try:
                 commit = yield from make()
                 self._nonces.append(commit.stamp.nonce)
-                self._last = yield _store(commit)
+                self._last = yield save(commit)
             except Conflict as error:
                 yield from self._recover(error, expect)
             else:
@@ -259,10 +255,6 @@ def read_head(scope: ScopeKey) -> Work[list[Found]]:
     return lambda backend: backend.read_snapshots(scope, [None])
 
 
-def _store(commit: Commit) -> Work[SnapshotInfo]:
-    return lambda backend: backend.commit(commit)
-
-
 def _delete(scope: ScopeKey, expect: str, fence: str) -> Work[int]:
     return lambda backend: backend.delete_scope(scope, expect=expect, fence=fence)
 
@@ -298,7 +290,6 @@ def in_place(
 
 
 def check_adoptable(scope: ScopeKey, head: SnapshotInfo | None) -> None:
-    """Raise unless a run is stored as running."""
     if head is None:
         raise NotFound(f"there is no such run. run_id=`{scope.session_id}`")
     if head.status != RUNNING:
@@ -317,7 +308,6 @@ def check_labels(labels: Mapping[str, str] | None, task: str | None = None) -> d
 
 
 def check_metadata(metadata: Mapping[str, JSON] | None) -> dict[str, JSON]:
-    """Return metadata of the caller, its keys checked."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):

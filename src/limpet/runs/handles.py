@@ -11,9 +11,10 @@ from contextlib import (
 
 from limpet.api import leases
 from limpet.api.aio_scope import AsyncLease
-from limpet.api.aio_scope import claim_patiently as claim_patiently_async
+from limpet.api.aio_scope import hold as hold_async
 from limpet.api.opened import Opened
-from limpet.api.scope import Lease, claim_patiently
+from limpet.api.scope import Lease
+from limpet.api.scope import hold as hold_sync
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import info as read_info
 from limpet.api.watching import Dispatcher, Subscription
@@ -159,11 +160,11 @@ def hold(
     store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float
 ) -> AbstractContextManager[Run] | AbstractAsyncContextManager[AsyncRun]:
     """Return the context manager that holds a run for a block."""
+    tools = store.driver.tools
+    wanted = leases.prepare(tools, plan.scope, plan.owner, ttl_s, wait_s, patient=True)
     if isinstance(store, Store):
-        scope = store.scope(*plan.scope)
-        return _held(store, plan, claim_patiently(scope, plan.owner, ttl_s, wait_s))
-    claim = claim_patiently_async(store.scope(*plan.scope), plan.owner, ttl_s, wait_s)
-    return _held_async(store, plan, claim)
+        return _held(store, plan, hold_sync(store.scope(*plan.scope), wanted))
+    return _held_async(store, plan, hold_async(store.scope(*plan.scope), wanted))
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from limpet.runs.model import (
 
 
 def scope_of(run_id: object) -> ScopeKey:
-    """Return the scope of a run, its name checked."""
     return limits.check_scope(limits.check_id("run_id", run_id), SCOPE_ID, KIND)
 
 
@@ -47,7 +46,6 @@ def _with_status(tools: Tools, backend: Backend, head: SnapshotInfo) -> RunInfo:
 
 
 def listed(tools: Tools, *, status: str | None, task: str | None, prefix: str) -> Walk[RunInfo]:
-    """Walk the runs in the order of their names."""
     if status is not None and limits.check_status(status) not in STATUSES:
         known = ", ".join(STATUSES)
         raise InvalidInput(f"there is no such status. status=`{status}` known=`{known}`")
