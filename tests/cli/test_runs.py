@@ -160,9 +160,9 @@ path.write_text(json.dumps([state, "and done"]))
 """
 
 
-def test_adopt_with_a_command(command: Command, any_url: str) -> None:
+def test_adopt_with_a_command(process: Command, any_url: str) -> None:
     killed(any_url, "r")
-    done = command(
+    done = process(
         *("runs", "adopt", "r", "--owner", "me", *WAIT, "--url", any_url),
         *("--", sys.executable, "-c", FINISH),
     )

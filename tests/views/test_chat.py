@@ -61,7 +61,7 @@ def test_any_json_is_a_chat_or_none(state: Any) -> None:
         list(other_values(state, chat))
 
 
-@given(st.lists(JSONS, min_size=1))
+@given(st.lists(JSONS, min_size=1, max_size=8))
 def test_any_list_under_messages_is_a_chat_of_which_no_message_is_lost(messages: Any) -> None:
     chat = read_chat({"messages": messages})
     assert chat is not None

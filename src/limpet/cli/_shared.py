@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import limpet
+from limpet.core import codec
 from limpet.opening import DEFAULT_URL, file_of, scheme_of
 from limpet.views.format import visible, without_secrets
 
@@ -139,6 +140,14 @@ def echo_skipped(text: str) -> None:
     """Report damaged data that is skipped, on one line."""
     line = visible(" ".join(without_secrets(text).split()))
     click.echo(f"limpet: skipped: {line}", err=True)
+
+
+def parse_json(text: bytes) -> limpet.JSON:
+    """Parse what a person wrote; ValueError if it is not JSON."""
+    try:
+        return codec.decode(b" " + text)  # the space lets it read integers of any length
+    except limpet.Corrupt as cause:
+        raise ValueError("not JSON") from cause
 
 
 def echo_json(value: Any, *, indent: int | None = 2) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import ROLES
+from limpet.cli._chat import role_style
 from limpet.cli._shared import (
     address_options,
     complete_session,
@@ -89,7 +89,7 @@ def diff(
             if stat:
                 _draw_stat(console, by_key)
             else:
-                _Drawing(console, before, after, full=full).draw(by_key)
+                ChangePrinter(console, before, after, full=full).draw(by_key)
             _draw_sum(console, found)
     return _exits.FOUND if found else _exits.FINE
 
@@ -167,7 +167,7 @@ def _name(group: Group) -> str:
     return "(the state)" if group.key is None else visible(group.key) or '""'
 
 
-class _Drawing:
+class ChangePrinter:
     """Draws changes below their top-level keys; without `full` long ones are folded."""
 
     def __init__(
@@ -213,8 +213,7 @@ class _Drawing:
         mark = MARKS[change.kind]
         message = self._messages[change.kind].said(change.path, value)
         if message is not None and not self._full:
-            style = message.role if message.role in ROLES else "title"
-            line.append(f"{message.speaker}  ", style)
+            line.append(f"{message.speaker}  ", role_style(message.role))
             self._print(line.append(self._fitting(line, message.text)))
         elif self._full or (isinstance(value, str) and "\n" in value):
             self._print(line)

@@ -3,8 +3,9 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -166,17 +167,11 @@ def _notes(scope: limpet.Scope) -> Iterator[Note]:
 
 
 def _write(parts: Iterator[bytes], output: str | None) -> int:
-    if output is None:
-        return _write_parts(sys.stdout.buffer, parts)
-    with atomic_file(output) as file:
-        return _write_parts(file, parts)
-
-
-def _write_parts(file: IO[bytes], parts: Iterator[bytes]) -> int:
     size = 0
-    for part in parts:
-        size += file.write(part)
-    file.flush()
+    with nullcontext(sys.stdout.buffer) if output is None else atomic_file(output) as file:
+        for part in parts:
+            size += file.write(part)
+        file.flush()
     return size
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import ROLES
+from limpet.cli._chat import role_style
 from limpet.cli._shared import (
     complete_session,
     echo_json,
@@ -31,8 +31,6 @@ from limpet.views.tree import GraphRow, build_forest, graph_rows
 
 _DEFAULT_KIND = ScopeKey("").kind
 _GRAPH_SNAPSHOTS = 1000  # a graph is held in memory as a whole
-_PAGE_MIN = 64  # where each snapshot costs a request, a short first page arrives sooner
-_PAGE_MAX = 1000
 _LANES_CELLS_MAX = 25
 _LANES = ("accent", "fork", "good", "odd", "user", "tool", "assistant", "system")
 _COLUMNS = (
@@ -47,11 +45,11 @@ _COLUMNS = (
 )
 
 
-class _Style(NamedTuple):
+class Style(NamedTuple):
     now: datetime
-    full_ids: bool
-    times: bool
-    messages: bool
+    full_ids: bool = False
+    times: bool = False
+    messages: bool = False
 
 
 class _Filter(NamedTuple):
@@ -127,7 +125,7 @@ def log(
       limpet log trip-to-lisbon main -n 20 --messages
       limpet log alice/chat-42 --label step=07 --status failed
     """
-    style = _Style(now(), **style_options)
+    style = Style(now(), **style_options)
     wanted = _Filter(status, _parsed(labels), limit or None)
     if graph and not wanted.is_all:
         raise click.UsageError("--graph cannot be combined with --status or --label")
@@ -139,7 +137,7 @@ def log(
         with output() as console:
             if graph:
                 most = _GRAPH_SNAPSHOTS if limit is None else limit
-                _draw_graph(console, store, list(found), most or None, style)
+                draw_graph(console, store, list(found), most or None, style)
             else:
                 _draw_lines(console, store, found, wanted, style)
     return _exits.FINE
@@ -174,25 +172,7 @@ def _listed(store: limpet.Store, each: ScopeInfo, wanted: _Filter) -> Iterator[S
     head = each.head
     if head is not None and not head.kept and wanted.matches(head):
         yield head
-    yield from _history(store.scope(*each.key), wanted)
-
-
-def _history(scope: limpet.Scope, wanted: _Filter) -> Iterator[SnapshotInfo]:
-    """Yield kept snapshots, in pages that double in size."""
-    status, labels, left = wanted
-    size = _PAGE_MIN
-    last: SnapshotInfo | None = None
-    while left is None or left > 0:
-        limit = size if left is None else min(size, left)
-        count = 0
-        for info in scope.history(limit=limit, after=last, status=status, labels=labels):
-            count += 1
-            yield info
-            last = info
-        if count < limit:
-            return
-        left = None if left is None else left - count
-        size = min(2 * size, _PAGE_MAX)
+    yield from store.scope(*each.key).history(**wanted._asdict())
 
 
 def _last_turn(store: limpet.Store, info: SnapshotInfo) -> ChatTurn | None:
@@ -222,7 +202,7 @@ def _draw_lines(
     store: limpet.Store,
     found: Iterable[ScopeInfo],
     wanted: _Filter,
-    style: _Style,
+    style: Style,
 ) -> None:
     is_first = True
     for each in found:
@@ -300,10 +280,10 @@ def _with_growth(
         last = info
 
 
-def _draw_graph(
-    console: Console, store: limpet.Store, found: list[ScopeInfo], limit: int | None, style: _Style
+def draw_graph(
+    console: Console, store: limpet.Store, found: list[ScopeInfo], limit: int | None, style: Style
 ) -> None:
-    histories = [_history(store.scope(*each.key), _Filter()) for each in found]
+    histories = [store.scope(*each.key).history() for each in found]
     newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)
     infos = list(islice(newest, limit))
     is_cut = next(newest, None) is not None
@@ -318,7 +298,7 @@ def _draw_graph(
 
 
 def _graph(
-    store: limpet.Store, found: list[ScopeInfo], infos: list[SnapshotInfo], style: _Style
+    store: limpet.Store, found: list[ScopeInfo], infos: list[SnapshotInfo], style: Style
 ) -> Iterator[list[Text]]:
     shown = [each.head for each in found if each.head is not None]
     heads = {SnapshotRef(head.scope, head.id) for head in shown}
@@ -376,7 +356,7 @@ def _row(
     store: limpet.Store,
     info: SnapshotInfo,
     growth: int | None,
-    style: _Style,
+    style: Style,
     mark: Text,
     facts: list[Text],
 ) -> list[Text]:
@@ -399,5 +379,5 @@ def _message(store: limpet.Store, info: SnapshotInfo) -> Text:
     turn = _last_turn(store, info)
     if turn is None:
         return Text("-", "quiet")
-    role = visible(turn.role)
-    return Text.assemble((role, role if role in ROLES else "title"), f" {visible(turn_text(turn))}")
+    said = f" {visible(turn_text(turn))}"
+    return Text.assemble((visible(turn.role), role_style(turn.role)), said)

@@ -23,6 +23,7 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
+    parse_json,
     store_options,
     time_json,
     url_of,
@@ -344,14 +345,10 @@ def _read(path: str) -> bytes:
 
 def _parsed_state(text: bytes, code: int) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         message = "the command left a state that is not JSON"
         raise CommandFailed(message, code or 1) from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _watched(

@@ -1,4 +1,4 @@
-"""A diff for people: its changes as rows and groups, and the changed words of a text."""
+"""A diff for people: its changes in groups, and the changed words of a text."""
 
 import json
 import re
@@ -17,29 +17,6 @@ from limpet.views.format import clipped, visible
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 KINDS = ("added", "changed", "removed", "moved")  # in the order of a summary
 _BRIEF_CHARS_MAX = 10_000  # of one line: a state may have 64 MiB
-
-
-class DiffRow(NamedTuple):
-    """One change: its mark, its path, and the values before and after, on one line each.
-
-    `before` is None if the value was added, `after` if it was removed. Both are paths if it moved.
-    """
-
-    mark: str
-    path: str
-    before: str | None
-    after: str | None
-
-
-def diff_rows(diff: Diff) -> Iterator[DiffRow]:
-    for change in diff.changes:
-        shown = dotted if change.kind == "moved" else brief
-        yield DiffRow(
-            MARKS[change.kind],
-            dotted(change.path),
-            None if change.kind == "added" else shown(change.before),
-            None if change.kind == "removed" else shown(change.after),
-        )
 
 
 class Group(NamedTuple):

@@ -1,11 +1,10 @@
 """Overviews of the sessions of a store, and of the scopes of a session."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -84,7 +83,7 @@ def sessions(
 
     def counted() -> Iterator[tuple[Any, str]]:
         nonlocal total
-        for each in _RANKS[sort](store, prefix):
+        for each in _ranked(store, prefix, sort):
             total += 1
             yield each
 
@@ -92,9 +91,8 @@ def sessions(
     if limit is None:
         ranked = sorted(counted(), key=itemgetter(0), reverse=True)
     else:
-        ranked = heapq.nlargest(max(1, limit), counted(), key=itemgetter(0))[
-            :limit
-        ]  # nlargest(0) would not count
+        most = max(1, limit)  # nlargest(0) would not count
+        ranked = heapq.nlargest(most, counted(), key=itemgetter(0))[:limit]
     overviews = (session(store, session_id) for _, session_id in ranked)
     return Sessions(total, (each for each in overviews if each is not None))
 
@@ -198,25 +196,17 @@ def _scope_overview(store: Store, scope: _ScopeHead) -> ScopeOverview:
     return ScopeOverview(*scope, count, branches, size, source)
 
 
-def _by_age(store: Store, prefix: str) -> Iterator[tuple[datetime, str]]:
-    listed = store.scopes(prefix=prefix)
-    for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
-        moments = [each.head.created_at for each in group if each.head is not None]
-        yield max(moments, default=_LONG_AGO), session_id
-
-
-def _by_name(store: Store, prefix: str) -> Iterator[tuple[int, str]]:
-    return ((0, session_id) for session_id in store.sessions(prefix=prefix))
-
-
-def _by_stats(field: str, store: Store, prefix: str) -> Iterator[tuple[int, str]]:
+def _ranked(store: Store, prefix: str, sort: Sort) -> Iterator[tuple[Any, str]]:
+    """Yield each session after what it is sorted by, the largest first."""
+    if sort == "age":
+        listed = store.scopes(prefix=prefix)
+        for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
+            moments = [each.head.created_at for each in group if each.head is not None]
+            yield max(moments, default=_LONG_AGO), session_id
+        return
     for session_id in store.sessions(prefix=prefix):
-        yield getattr(_stats(store, session_id), field, 0), session_id
-
-
-_RANKS: dict[Sort, Callable[[Store, str], Iterator[tuple[Any, str]]]] = {
-    "age": _by_age,
-    "name": _by_name,
-    "size": partial(_by_stats, "stored_bytes"),
-    "snapshots": partial(_by_stats, "snapshots"),
-}
+        stats = None if sort == "name" else _stats(store, session_id)
+        if stats is None:
+            yield 0, session_id
+        else:
+            yield stats.stored_bytes if sort == "size" else stats.snapshots, session_id

@@ -176,9 +176,10 @@ class _MessageReader:
         found = read_langchain(message)
         if found is not None:
             self._sure["langgraph"] += 1
-            if found.fields is not message:
+            role, fields = found
+            if fields is not message:
                 around += rest(message, "lc", "kwargs", "data")
-            return self._turn(found.fields, found.role, index, around)
+            return self._turn(fields, role, index, around)
         role = message.get("role")
         if not isinstance(role, str):
             return self._without_role(message, index)
@@ -286,9 +287,10 @@ class _MessageReader:
             read = read_typed(block, self._within)
             if read is None:
                 return [Value(block)]
-            votes = self._unsure if read.family is None else self._sure
-            votes[read.family or "anthropic"] += 1
-            return read.parts
+            parts, family = read
+            votes = self._unsure if family is None else self._sure
+            votes[family or "anthropic"] += 1
+            return parts
         return self._keyed(block)
 
     def _keyed(self, block: Fields) -> list[Part]:
