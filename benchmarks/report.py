@@ -50,7 +50,7 @@ def facts() -> Iterator[str]:
     for package in ("orjson", "zstandard", "xxhash"):
         yield f"{package} {version(package)}"
     yield f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores"
-    yield f"load average {os.getloadavg()[0]:.1f} when the measuring began"
+    yield f"load average {os.getloadavg()[0]:.1f} when the benchmark began"
 
 
 def table(results: Sequence[Result]) -> str:
@@ -83,5 +83,5 @@ def page(
     """Return the whole page."""
     parts = [PREFACE.format(repetitions=repetitions), f"Machine: {'; '.join(machine)}.\n"]
     if quick:
-        parts.append("A quick run: fewer calls and a shorter history than the goals speak of.\n")
+        parts.append("A quick run: fewer calls and a shorter history than the goals require.\n")
     return "\n".join([*parts, table(results)]) + "\n"

@@ -26,7 +26,7 @@ class Hand:
         self._write(keys.copy, document)
 
     def save_least(self, document: bytes, keys: Keys) -> None:
-        """Do the same by the fewest steps: an empty file is whole as soon as it exists."""
+        """Do the same with the fewest steps: an empty file is whole as soon as it exists."""
         self._write(HEAD, document)
         self._make_folder(os.path.dirname(keys.by_id))
         for key in (keys.by_id, keys.by_place):

@@ -45,7 +45,7 @@ def _uv() -> str:
     beside = Path(sys.prefix) / "bin" / "uv"
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:
-        raise NotReady("`uv` is not there to install it")
+        raise NotReady("`uv` is missing, which installs it")
     return found
 
 
