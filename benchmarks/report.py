@@ -32,19 +32,19 @@ class Result:
 
 
 def milliseconds(seconds: float) -> str:
-    """Return a duration with three digits that count."""
+    """Return a duration with three significant digits."""
     value = seconds * 1000
     return f"{value:.0f} ms" if abs(value) >= 100 else f"{value:.3g} ms"
 
 
 def spread(values: Sequence[float], unit: str = TIMES, digits: int = 2) -> str:
-    """Return the median of the repetitions, and their least and greatest."""
+    """Return the median of the repetitions, with minimum and maximum."""
     low, mid, high = min(values), median(values), max(values)
     return f"{mid:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def facts() -> Iterator[str]:
-    """Yield what one must know of the machine to read the figures."""
+    """Yield the facts about the machine that matter for the figures."""
     yield f"{platform.python_implementation()} {platform.python_version()}"
     yield f"SQLite {sqlite3.sqlite_version}"
     for package in ("orjson", "zstandard", "xxhash"):

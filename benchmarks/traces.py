@@ -32,7 +32,7 @@ class Step:
 
     state: dict[str, Any]
     change: JSON
-    """What one who knows the change would write: new messages and values, how many went away."""
+    """The change as its author would write it: new messages and values, how many were removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Size:
     last: int
     """The JSON of the last state."""
     text: int
-    """All text that came in, once each, in UTF-8."""
+    """All text that was added, once each, in UTF-8."""
     ideal: int
     """zstd-3 of the JSON of the first state, and of the JSON of each later change by itself.
 
-    No row, key, id or index is counted. One who compresses several changes together can go below.
+    No row, key, id or index is counted. Compressing several changes together can give less.
     """
 
 

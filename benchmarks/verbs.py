@@ -1,4 +1,4 @@
-"""For information, without goals: the other verbs, and what many writers get done together."""
+"""For information, without goals: the other verbs, and the throughput of many writers."""
 
 import multiprocessing
 import sqlite3

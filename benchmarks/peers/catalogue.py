@@ -1,4 +1,4 @@
-"""Who takes part, from which packages, and what is honest to say about each."""
+"""The peers: their packages, and what is measured of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
