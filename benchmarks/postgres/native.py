@@ -1,4 +1,4 @@
-"""A prototype, to be measured and thrown away: saves on psycopg's own asyncio connections.
+"""A prototype for measurement only: saves on psycopg's asyncio connections.
 
 It does what `PostgresBackend.commit` does, by the same functions and the same statements. The one
 statement of a writer that is alone is awaited on the event loop. The ordinary way, which few saves
