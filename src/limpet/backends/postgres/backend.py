@@ -27,14 +27,7 @@ from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Sett
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.backend import SqlBackend, good_note
 from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
-from limpet.backends.sql.tables import (
-    ListedSnapshot,
-    NoteColumns,
-    ScopeRow,
-    Tables,
-    verified,
-    verified_note,
-)
+from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
 from limpet.backends.support.recent import Recent
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.notes import note_of
@@ -223,7 +216,7 @@ class PostgresBackend(SqlBackend):
             return super().read_info(scope, None)
         asked = {**scope._asdict(), "id": snapshot_id}
         found = self._look(lambda tables: tables.transaction.one("snapshot_info", asked))
-        return None if found is None else info_of(scope, verified(ListedSnapshot._make(found)))
+        return None if found is None else info_of(scope, verified(found))
 
     def list_notes(
         self,
@@ -240,7 +233,7 @@ class PostgresBackend(SqlBackend):
         def named(tables: Tables) -> list[Note]:
             each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
-            found = [verified_note(NoteColumns._make(row)) for row in rows if row is not None]
+            found = [verified_note(row) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:

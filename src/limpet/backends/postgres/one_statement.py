@@ -31,9 +31,9 @@ class KnownScope(NamedTuple):
     alone: bool  # no other process had changed it just before
 
     def cost(self) -> int:
-        scope = self.scope
-        shown_bytes = len(scope.shown_labels or b"") + len(scope.shown_metadata or b"")
-        return _SCOPE_BYTES + len(scope.codec or b"") + shown_bytes
+        head = self.scope.shown
+        head_bytes = 0 if head is None else len(head.labels) + len(head.metadata)
+        return _SCOPE_BYTES + len(self.scope.codec or b"") + head_bytes
 
     @property
     def kept_chain(self) -> ChainState | None:

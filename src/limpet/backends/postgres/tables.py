@@ -17,15 +17,14 @@ from limpet.backends.postgres.lost_answers import (
 )
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.tables import (
-    ListedSnapshot,
-    NoteColumns,
     ScopeRow,
     Tables,
+    scope_row,
     verified,
     verified_note,
 )
 from limpet.core import ids
-from limpet.core.deltas.chain import ChainState
+from limpet.core.deltas.chain import BodyRow, ChainState
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
@@ -75,10 +74,6 @@ class PostgresTables(Tables):
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> ScopeRow | None:
-        found = self.transaction.one("scope", key._asdict())
-        return None if found is None else ScopeRow(*found)
-
     def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked together with its family."""
         scope = self._locked_family(key)
@@ -100,7 +95,7 @@ class PostgresTables(Tables):
         scope, note = self._locked(key, lambda: self.transaction.later("note_in_scope", asked))
         self._will_mark(key, scope)
         found = None if scope is None or note is None else note.fetchone()
-        return scope, None if found is None else verified_note(NoteColumns._make(found))
+        return scope, None if found is None else verified_note(found)
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked, until the fork has become one of its family."""
@@ -148,7 +143,7 @@ class PostgresTables(Tables):
             if commit.id is not None:
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
-            scope = None if found is None else ScopeRow(*found)
+            scope = None if found is None else scope_row(found)
             if scope is None:
                 break
             is_same = not self._wide or (family is not None and family.pk == scope.pk)
@@ -198,37 +193,17 @@ class PostgresTables(Tables):
         pk, now = found
         return ScopeRow(pk, now=now)
 
-    def move_scope(
-        self,
-        scope: ScopeRow,
-        *,
-        head_seq: int | None,
-        tip_seq: int | None,
-        next_seq: int,
-        floor: str,
-        codec: bytes | None,
-    ) -> None:
+    def move_scope(self, scope: ScopeRow) -> None:
         stamps = self.stamped(scope)
-        values = (head_seq, tip_seq, next_seq, floor, codec, stamps, scope.pk)
-        self.transaction.do("move_scope", values)
+        self.transaction.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
         if self.added is None:
             return
-        row = self.added.row
-        moved = scope._replace(
-            head_seq=head_seq,
-            tip_seq=tip_seq,
-            next_seq=next_seq,
-            floor=floor,
-            codec=codec,
-            stamps=stamps,
-            # Large or not, the body that this writer stored itself is not read again.
-            top_seq=row.seq,
-            top_base=None,
-            top_encoding=0,
-            top_body=None,
-            top_checksum=0,
-        )
-        self.moved = moved.showing(row, self.added.checksum) if head_seq == row.seq else moved
+        row, checksum, _ = self.added
+        # Large or not, the body that this writer stored itself is not read again.
+        scope = scope._replace(stamps=stamps, top=BodyRow._make((row.seq, None, 0, None, 0)))
+        if scope.head_seq == row.seq:
+            scope = scope._replace(shown=row, shown_checksum=checksum)
+        self.moved = scope
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         self.evidence = Removed(self._session_id, tuple(pks))
@@ -299,4 +274,4 @@ class PostgresTables(Tables):
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
         """Return the snapshot that has the id of a commit already; it was read with the scope."""
         found = None if self._existing is None else self._existing.fetchone()
-        return None if found is None else verified(ListedSnapshot._make(found))
+        return None if found is None else verified(found)

@@ -15,8 +15,7 @@ from limpet.backends.sql.check_rows import damage_of
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, carry_out
 from limpet.backends.sql.leases import SqlLeases
 from limpet.backends.sql.tables import (
-    ListedSnapshot,
-    NoteColumns,
+    SNAPSHOT_COLUMNS,
     Tables,
     is_text,
     verified,
@@ -286,7 +285,7 @@ class SqlBackend(SqlLeases):
         return self._look(read)
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        return self._look(lambda tables: damage_of(tables, scope))
+        return self._read(lambda tables: list(damage_of(tables, scope)))
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
@@ -334,11 +333,11 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         name = "history_of_sessions"
 
     def take(columns: Any) -> SnapshotInfo | None:
-        found = ListedSnapshot._make(columns)
-        if found.scope is None:
+        key = _scope_key(columns)
+        if key is None:
             return None
         try:
-            info = info_of(found.scope, verified(found))
+            info = info_of(key, verified(columns))
         except Corrupt:
             return None  # left out of a listing; asking for it by id raises
         # The table of labels is an index: the snapshot itself is the authority.
@@ -361,17 +360,23 @@ def _ref(found: Any) -> SnapshotRef | None:
 def good_note(columns: Any) -> Note | None:
     """Return a note, or None if it is damaged."""
     try:
-        return note_of(verified_note(NoteColumns._make(columns)))
+        return note_of(verified_note(columns))
     except Corrupt:
         return None  # left out of a listing; asking for it by name raises
 
 
 def _scope_info(columns: Any) -> ScopeInfo | None:
-    found = ListedSnapshot._make(columns)
-    if found.scope is None:
+    key = _scope_key(columns)
+    if key is None:
         return None
     head = None
-    if found.seq is not None:
+    if columns[0] is not None:
         with suppress(Corrupt):
-            head = info_of(found.scope, verified(found))
-    return ScopeInfo(found.scope, head)
+            head = info_of(key, verified(columns))
+    return ScopeInfo(key, head)
+
+
+def _scope_key(columns: Any) -> ScopeKey | None:
+    """Return the address of a listed snapshot's scope; None if it is damaged."""
+    names = columns[SNAPSHOT_COLUMNS:]
+    return ScopeKey._make(names) if is_text(*names) else None

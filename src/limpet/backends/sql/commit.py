@@ -249,14 +249,14 @@ def _move(
     row: Row,
     chain: ChainState | None,
 ) -> None:
-    tables.move_scope(
-        scope,
+    moved = scope._replace(
         head_seq=row.seq if commit.head else scope.head_seq,
         tip_seq=row.seq if row.kept else scope.tip_seq,
         next_seq=row.seq + 1,
         floor=commits.floor_after(commit, line, row),
         codec=None if chain is None else chain.dump(scope.pk),
     )
+    tables.move_scope(moved)
 
 
 def _replace(
@@ -280,14 +280,11 @@ def _replace(
         if lost:
             tables.forget_chains(scope.pk)
             chain = None
-    tables.move_scope(
-        scope,
-        head_seq=scope.head_seq,
+    moved = scope._replace(
         tip_seq=max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq,
-        next_seq=scope.next_seq,
-        floor=scope.floor,
         codec=None if chain is None else chain.dump(scope.pk),
     )
+    tables.move_scope(moved)
     return row, body if chain is not None and chain.seq == row.seq else None
 
 

@@ -6,7 +6,7 @@ Everything here is repeatable and is called inside the transaction of one `check
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from limpet.backends.sql.tables import SnapshotColumns, verified
+from limpet.backends.sql.tables import verified
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import ids
 from limpet.errors import Corrupt
@@ -81,7 +81,7 @@ def newest_draft(transaction: Transaction, pk: int) -> int | None:
     """Return the seq of the newest draft of a scope whose row is undamaged."""
     for found in transaction.each("check.drafts", (pk,)):
         try:
-            return verified(SnapshotColumns._make(found)).seq
+            return verified(found).seq
         except DAMAGE:
             continue  # that it is a draft is then not known either
     return None

@@ -18,99 +18,16 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
 
-
-class SnapshotColumns(NamedTuple):
-    """The columns of `snapshots` in the order of every statement that selects them."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int
-
-
-class ListedSnapshot(NamedTuple):
-    """The columns of a listing: a snapshot, and the address of its scope."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int
-    session_id: str
-    scope_id: str
-    kind: str
-
-    @property
-    def scope(self) -> ScopeKey | None:
-        """The address of the scope; None if it is damaged."""
-        names = (self.session_id, self.scope_id, self.kind)
-        return ScopeKey(*names) if is_text(*names) else None
-
-
-class CheckedSnapshot(NamedTuple):
-    """A snapshot, and what must belong to it: the columns of `check.snapshot`."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int
-    has_scope: bool
-    head_seq: int | None
-    has_body: bool
-    has_parent: bool
-    is_placed: bool
-
-
-class NoteColumns(NamedTuple):
-    """The columns of `notes` in the order of every statement that selects them."""
-
-    on_id: str
-    name: str
-    rev: int
-    nonce: str
-    updated_at: int
-    value: bytes
-    checksum: int
-    scope_pk: int
+# How many columns the statements select of each. They come in the order of the type of the row.
+_ROW_COLUMNS = len(Row._fields)
+SNAPSHOT_COLUMNS = _ROW_COLUMNS + 2  # with its checksum and the key of its scope
+_NOTE_COLUMNS = len(NoteRow._fields)  # its checksum and the key of its scope follow
+_SCOPE_COLUMNS = 12
+_NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
 
 
 class ScopeRow(NamedTuple):
-    """A row of `scopes` with its head: the columns of the statements `scope`, `scope_to_commit`."""
+    """A row of `scopes`, and what the statements `scope` and `scope_to_commit` read with it."""
 
     pk: int
     head_seq: int | None = None
@@ -124,31 +41,14 @@ class ScopeRow(NamedTuple):
     lease_owner: str | None = None
     lease_until: int | None = None
     now: int | None = None  # the clock of the server
-    # The snapshot that it shows, not verified yet. All None without one.
-    shown_seq: int | None = None
-    shown_id: Any = None
-    shown_rev: Any = None
-    shown_nonce: Any = None
-    shown_kept: Any = None
-    shown_parent_id: Any = None
-    shown_forked_from: Any = None
-    shown_status: Any = None
-    shown_labels: Any = None
-    shown_metadata: Any = None
-    shown_created_at: Any = None
-    shown_updated_at: Any = None
-    shown_saved_at: Any = None
-    shown_size: Any = None
-    shown_checksum: Any = None
+    # Its head, not verified yet.
+    shown: Row | None = None
+    shown_checksum: int = 0
     # The greatest seq of the whole store, and its logical time; only to commit.
     last_seq: int | None = None
     last_saved_at: int | None = None
-    # The body of its head; only to commit. The body is None if it is large.
-    top_seq: int | None = None
-    top_base: int | None = None
-    top_encoding: Any = None
-    top_body: Any = None
-    top_checksum: Any = None
+    # The body of its head; only to commit. Its `body` is None if it is large.
+    top: BodyRow | None = None
 
     @property
     def chain(self) -> ChainState | None:
@@ -161,44 +61,15 @@ class ScopeRow(NamedTuple):
             return None
         return LeaseRow(self.fence, self.lease_owner or "", self.lease_until or 0)
 
-    @property
-    def shown(self) -> Row | None:
-        """Its head, not verified."""
-        if self.head_seq is None:
-            return None
-        if self.shown_seq is None:
-            raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
-        return Row(
-            self.shown_seq,
-            self.shown_id,
-            self.shown_rev,
-            self.shown_nonce,
-            self.shown_kept,
-            self.shown_parent_id,
-            self.shown_forked_from,
-            self.shown_status,
-            self.shown_labels,
-            self.shown_metadata,
-            self.shown_created_at,
-            self.shown_updated_at,
-            self.shown_saved_at,
-            self.shown_size,
-        )
 
-    @property
-    def top(self) -> BodyRow | None:
-        """The body of its head; its `body` is None if it is large."""
-        if self.top_seq is None:
-            return None
-        return BodyRow(
-            self.top_seq, self.top_base, self.top_encoding, self.top_body, self.top_checksum
-        )
-
-    def showing(self, row: Row, checksum: int) -> "ScopeRow":
-        return self._replace(
-            **{f"shown_{name}": value for name, value in row._asdict().items()},
-            shown_checksum=checksum,
-        )
+def scope_row(columns: tuple[Any, ...]) -> ScopeRow:
+    """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more."""
+    head = columns[_SCOPE_COLUMNS:]
+    shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
+    last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
+    body = None if top[0] is None else BodyRow._make(top)
+    facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body)
+    return ScopeRow._make((*columns[:_SCOPE_COLUMNS], *facts))
 
 
 class AddedSnapshot(NamedTuple):
@@ -219,7 +90,7 @@ class Tables:
 
     def scope(self, key: ScopeKey) -> ScopeRow | None:
         found = self.transaction.one("scope", key)
-        return None if found is None else ScopeRow(*found)
+        return None if found is None else scope_row(found)
 
     def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that no other writer changes before this transaction ends.
@@ -246,7 +117,7 @@ class Tables:
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
         found = self.transaction.one("scope_to_commit", commit.scope)
-        return None if found is None else ScopeRow(*found)
+        return None if found is None else scope_row(found)
 
     def kin_to_change(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope, as its forks may."""
@@ -260,17 +131,9 @@ class Tables:
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
         return ScopeRow(pk)
 
-    def move_scope(
-        self,
-        scope: ScopeRow,
-        *,
-        head_seq: int | None,
-        tip_seq: int | None,
-        next_seq: int,
-        floor: str,
-        codec: bytes | None,
-    ) -> None:
-        self.transaction.do("move_scope", (head_seq, tip_seq, next_seq, floor, codec, scope.pk))
+    def move_scope(self, scope: ScopeRow) -> None:
+        """Store the columns of a scope that a commit may change."""
+        self.transaction.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
 
     def forget_chains(self, pk: int) -> None:
         """Let the session of a scope forget its chains: the next saves read what they build on."""
@@ -336,8 +199,11 @@ class Tables:
         self.transaction.do("mark_place", self.newest_place())
 
     def head(self, scope: ScopeRow) -> Row | None:
-        row = scope.shown
-        return None if row is None else verify_row(row, scope.pk, scope.shown_checksum)
+        if scope.shown is None:
+            if scope.head_seq is not None:
+                raise Corrupt(f"the head of a scope is missing. seq=`{scope.head_seq}`")
+            return None
+        return verify_row(scope.shown, scope.pk, scope.shown_checksum)
 
     def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
         """Return a snapshot by its id; None asks for the head."""
@@ -356,7 +222,7 @@ class Tables:
 
     def row(self, name: str, scope: ScopeRow, value: str | int) -> Row | None:
         found = self.transaction.one(name, (scope.pk, value))
-        return None if found is None else verified(SnapshotColumns._make(found))
+        return None if found is None else verified(found)
 
     def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
         """Return the key and size of a snapshot, damaged or not."""
@@ -423,7 +289,7 @@ class Tables:
 
     def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
         found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
-        return None if found is None else verified_note(NoteColumns._make(found))
+        return None if found is None else verified_note(found)
 
     def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         stored = row._replace(value=squeezed(row.value))
@@ -444,29 +310,15 @@ def of_size(row: Row, body: bytes) -> bytes:
     return body
 
 
-def verified(found: Any) -> Row:
-    row = Row(
-        found.seq,
-        found.id,
-        found.rev,
-        found.nonce,
-        found.kept,
-        found.parent_id,
-        found.forked_from,
-        found.status,
-        found.labels,
-        found.metadata,
-        found.created_at,
-        found.updated_at,
-        found.saved_at,
-        found.size,
-    )
-    return verify_row(row, found.scope_pk, found.checksum)
+def verified(columns: tuple[Any, ...]) -> Row:
+    """Return a snapshot from columns that begin with its own, its checksum and its scope's key."""
+    return verify_row(Row._make(columns[:_ROW_COLUMNS]), columns[15], columns[14])
 
 
-def verified_note(found: NoteColumns) -> NoteRow:
-    row = NoteRow(found.on_id, found.name, found.rev, found.nonce, found.updated_at, found.value)
-    verify_note(row, found.scope_pk, found.checksum)
+def verified_note(columns: tuple[Any, ...]) -> NoteRow:
+    """Return a note from its columns, which are followed by its checksum and its scope's key."""
+    row = NoteRow._make(columns[:_NOTE_COLUMNS])
+    verify_note(row, columns[7], columns[6])
     return row._replace(value=unsqueezed(row.value))
 
 

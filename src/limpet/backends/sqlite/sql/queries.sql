@@ -1,5 +1,5 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- SnapshotColumns (`backends/sql/tables.py`), those of a scope in the order of ScopeRow.
+-- core.rows.Row, then its checksum; those of a scope in the order of sql.tables.ScopeRow.
 
 -- name: newest_place
 -- The last seq given in the whole store, and its logical time: a new snapshot must exceed both.
