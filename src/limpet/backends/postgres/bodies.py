@@ -26,15 +26,15 @@ class PostgresBodies(Bodies):
         super().__init__(transaction)
         self._head: Cursor | None = None
         self._chains: dict[tuple[int, int | None], Cursor] = {}
-        self._foreseen_group: tuple[ChainState, Cursor, Cursor] | None = None
+        self._prefetched_group: tuple[ChainState, Cursor, Cursor] | None = None
         self._members: set[int] = set()
         self._known_listed: set[int] = set()
 
-    def foresee_head(self, chain: Cursor) -> None:
+    def prefetch_head(self, chain: Cursor) -> None:
         """Take the chain of a scope's head, which the next state is compared with."""
         self._head = chain
 
-    def foresee_group(self, chain: ChainState, *, below: bool) -> None:
+    def prefetch_group(self, chain: ChainState, *, below: bool) -> None:
         """Ask for what it takes to close a group; `below` also for what it builds on."""
         group = {"seq": chain.seq, "until": chain.anchor}
         self._chains[chain.seq, chain.anchor] = self._transaction.later("bodies.chain", group)
@@ -42,7 +42,7 @@ class PostgresBodies(Bodies):
             rest = {"seq": chain.anchor, "until": None}
             self._chains[chain.anchor, None] = self._transaction.later("bodies.chain", rest)
         above = self._transaction.later("bodies.dependents_of_group", group)
-        self._foreseen_group = (
+        self._prefetched_group = (
             chain,
             above,
             self._transaction.later("bodies.listed_of_group", group),
@@ -54,16 +54,16 @@ class PostgresBodies(Bodies):
             found, self._head = self._head, None
         rows = [] if found is None else in_order(seq, found.fetchall())
         rows = rows or super().chain(seq, until)
-        if self._foreseen_group is not None and (seq, until) == (
-            self._foreseen_group[0].seq,
-            self._foreseen_group[0].anchor,
+        if self._prefetched_group is not None and (seq, until) == (
+            self._prefetched_group[0].seq,
+            self._prefetched_group[0].anchor,
         ):
             self._members = {row.seq for row in rows}
         return rows
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         keys = set(seqs)
-        group, self._foreseen_group = self._foreseen_group, None
+        group, self._prefetched_group = self._prefetched_group, None
         if group is not None and keys == self._members:
             self._known_listed = {seq for (seq,) in group[2].fetchall()}
             return group[1].fetchall()
@@ -109,7 +109,6 @@ class ReadSnapshots:
         self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None
 
     def head(self) -> Row | None:
-        """Return the snapshot that the scope shows, if there is one."""
         if self.head_seq is None:
             return None
         if self._tops[0][0] is None:

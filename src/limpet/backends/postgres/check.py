@@ -39,7 +39,6 @@ def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[F
 
 
 def _schema(transaction: Transaction, schema: str) -> Iterator[Finding]:
-    """Compare the objects in the schema with those of the migrations."""
     quoted = (f'"{schema}"',)
     scripts = "\n".join(script for _, _, script in load_migrations("postgres"))
     tables = {name for (name,) in transaction.all("check.tables", quoted)}

@@ -310,7 +310,6 @@ class RowInspector:
         return size_of(step), None
 
     def _opened(self, seq: int) -> tuple[BodyRow, bytes, Delta | None]:
-        """Return a body, what is in it, and that as a delta unless it is a whole state."""
         row = self._bodies.row(seq)
         if row is None:
             raise Corrupt("a body is missing")
@@ -336,7 +335,6 @@ class RowInspector:
         return lacking is None
 
     def _is_whole(self, seq: int) -> bool:
-        """Tell whether a snapshot's own row is undamaged."""
         try:
             verified(self._one("snapshot", (seq,)))
         except DAMAGE:
@@ -344,7 +342,6 @@ class RowInspector:
         return True
 
     def label(self, seq: int) -> Iterator[Finding]:
-        """The index of labels under one key."""
         (exists,) = self._one("has_snapshot", (seq,))
         if not exists:
             if self._repair:

@@ -78,7 +78,6 @@ def settle_scope(
 
 
 def newest_draft(transaction: Transaction, pk: int) -> int | None:
-    """Return the seq of the newest draft of a scope whose row is undamaged."""
     for found in transaction.each("check.drafts", (pk,)):
         try:
             return verified(found).seq

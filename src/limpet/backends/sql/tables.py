@@ -36,7 +36,7 @@ class ScopeRow(NamedTuple):
     floor: str = ""
     fence: str | None = None
     codec: bytes | None = None
-    family: int | None = None  # of scopes that may build on each other's states
+    fork_group: int | None = None  # column `family`: of scopes that may share states
     stamps: bytes = b""  # the nonces of its last changes
     lease_owner: str | None = None
     lease_until: int | None = None
@@ -72,18 +72,12 @@ def scope_row(columns: tuple[Any, ...]) -> ScopeRow:
     return ScopeRow._make((*columns[:_SCOPE_COLUMNS], *facts))
 
 
-class AddedSnapshot(NamedTuple):
-    row: Row
-    checksum: int
-    apart: bool
-
-
 class Tables:
     """What one transaction can do. Asking for a damaged row raises Corrupt."""
 
     def __init__(self, transaction: Transaction, bodies: Bodies | None = None) -> None:
         self.transaction = transaction
-        self.added: AddedSnapshot | None = None  # the last one
+        self.added: tuple[Row, int] | None = None  # the last one, and its checksum
         self.bodies = bodies or Bodies(transaction)
 
     # Scopes
@@ -119,10 +113,10 @@ class Tables:
         found = self.transaction.one("scope_to_commit", commit.scope)
         return None if found is None else scope_row(found)
 
-    def kin_to_change(self, scope: ScopeRow) -> None:
+    def lock_fork_group(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope, as its forks may."""
 
-    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
+    def join_fork_group(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Remember that a scope is about to build on states of another; return it."""
         return scope
 
@@ -140,17 +134,15 @@ class Tables:
         self.transaction.do("forget_chains", (pk,))
 
     def is_taken(self, scope: ScopeRow) -> bool:
-        """Tell whether a scope holds a snapshot, a lease or a note."""
         held = (scope.head_seq, scope.tip_seq, scope.fence)
         if any(each is not None for each in held):
             return True
         return self.transaction.one("has_notes", (scope.pk,)) is not None
 
     def uncover(self, scope: ScopeRow, removed: int) -> None:
-        """Set the tip, and the head if that was removed, to the newest kept snapshot."""
         self.transaction.do("uncover", {"pk": scope.pk, "seq": removed})
 
-    def part_from(self, pk: int, what: str) -> None:
+    def detach(self, pk: int, what: str) -> None:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
         (is_base,) = self.transaction.one(f"{what}_is_base", {"pk": pk})
         if is_base and self.bodies.remove(
@@ -181,22 +173,22 @@ class Tables:
 
     # Snapshots
 
-    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
+    def next_seq_and_time(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
         """Return the seq of a new snapshot, greater than all before, and its logical time."""
         if scope is None or scope.last_seq is None or scope.last_saved_at is None:
-            last_seq, last_saved_at = self.newest_place()
+            last_seq, last_saved_at = self.last_seq_and_time()
         else:
             last_seq, last_saved_at = scope.last_seq, scope.last_saved_at
         return max(last_seq + 1, 0 if scope is None else scope.next_seq), last_saved_at + 1
 
-    def newest_place(self) -> tuple[int, int]:
+    def last_seq_and_time(self) -> tuple[int, int]:
         """Return the greatest seq ever given and its logical time; (0, -1) in a new store."""
-        seq, saved_at = self.transaction.one("newest_place")
+        seq, saved_at = self.transaction.one("last_seq_and_time")
         return seq, saved_at
 
-    def mark_place(self) -> None:
+    def save_last_seq(self) -> None:
         """Remember the greatest seq ever given, before snapshots are removed."""
-        self.transaction.do("mark_place", self.newest_place())
+        self.transaction.do("save_last_seq", self.last_seq_and_time())
 
     def head(self, scope: ScopeRow) -> Row | None:
         if scope.shown is None:
@@ -206,13 +198,11 @@ class Tables:
         return verify_row(scope.shown, scope.pk, scope.shown_checksum)
 
     def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
-        """Return a snapshot by its id; None asks for the head."""
         if snapshot_id is None:
             return self.head(scope)
         return self.row("snapshot_by_id", scope, snapshot_id)
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
-        """Return the snapshot that has the id of a commit already."""
         return self.named(scope, snapshot_id)
 
     def newest_kept(self, scope: ScopeRow) -> Row | None:
@@ -225,7 +215,6 @@ class Tables:
         return None if found is None else verified(found)
 
     def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
-        """Return the key and size of a snapshot, damaged or not."""
         found: tuple[int, int] | None = self.transaction.one(
             "seq_and_size", (scope.pk, snapshot_id)
         )
@@ -236,7 +225,7 @@ class Tables:
         # With a kept head that is the newest, nothing can ever come between it and this one.
         follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
         checksum = row_checksum(row, scope.pk)
-        self.added = AddedSnapshot(row, checksum, not follows)
+        self.added = row, checksum
         self.transaction.do("add_snapshot", (*row, checksum, scope.pk, not follows))
         if row.labels != EMPTY:
             self._add_labels(row)
@@ -277,7 +266,6 @@ class Tables:
         return of_size(row, self.bodies.read(row.seq))
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
-        """Yield the encoded states of snapshots, in a transaction that only reads."""
         for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):
             yield of_size(row, body)
 
@@ -304,7 +292,6 @@ class Tables:
 
 
 def of_size(row: Row, body: bytes) -> bytes:
-    """Return the encoded state of a snapshot if it is as long as it was, or raise Corrupt."""
     if len(body) != row.size:
         raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
     return body
