@@ -103,9 +103,8 @@ VALUES: dict[str, Any] = {
     "check.drafts": (SHORT,), "check.ids_downwards": (SHORT,),
     "check.move_scope": {**MOVE, "pk": SHORT}, "check.set_head": {"pk": SHORT, "seq": SEQ},
     "check.restore_session": {"pk": 99_999, "session_id": "new"},
-    "check.add_session": {"session_id": "new"},
     "check.restore_scope": {**SCOPE, "pk": 99_999, "scope_id": "new"},
-    "check.add_label": ("a", "b", SEQ), "check.remove_labels": (SEQ,), "check.set_apart": (SEQ,),
+    "check.set_apart": (SEQ,),
 }  # fmt: skip
 
 # Each listing as it is asked for: name, and what differs from QUERY.

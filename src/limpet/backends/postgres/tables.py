@@ -234,11 +234,9 @@ class PostgresTables(Tables):
                 break
             held = locked
         # What was found may be gone by now, or be a snapshot's: then a later one is taken, alone.
-        return super().drop_unlisted(after) if self._is_still(found[0], after) else int(found[0])
-
-    def _is_still(self, seq: int, after: int) -> bool:
-        now = self.transaction.one("unlisted", {"after": after})
-        return now is not None and bool(now[0] == seq)
+        if self.transaction.one("unlisted", {"after": after}) != found:
+            return int(found[0])
+        return super().drop_unlisted(after)
 
     def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
         """Let a scope carry a lease, or none; processes that know another one read it again."""

@@ -225,7 +225,8 @@ class RowInspector:
         if indexed == labels:
             return
         if self._repair:
-            mending.index_labels(self._transaction, seq, labels)
+            self._transaction.do("remove_labels", (seq,))
+            self._transaction.do_many("add_label", [(*label, seq) for label in labels])
         at = self._at(seq)
         for name, _ in sorted(labels - indexed):
             fact = "a label of a snapshot is not in the index"
@@ -345,7 +346,7 @@ class RowInspector:
         (exists,) = self._one("has_snapshot", (seq,))
         if not exists:
             if self._repair:
-                mending.remove_labels(self._transaction, seq)
+                self._transaction.do("remove_labels", (seq,))
             fact = "the index has labels of a snapshot that does not exist"
             yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
 

@@ -3,8 +3,7 @@
 Everything here is repeatable and is called inside the transaction of one `check` step.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from limpet.backends.sql.tables import verified
 from limpet.backends.sql.transaction import Transaction
@@ -106,7 +105,7 @@ def restore_scope(transaction: Transaction, pk: int) -> ScopeKey | None:
     or None if it is taken.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    transaction.do("check.add_session", {"session_id": key.session_id})
+    transaction.do("add_session", {"session_id": key.session_id})
     values = {"pk": pk, **key._asdict()}
     if not transaction.count("check.restore_scope", values):
         return None
@@ -120,13 +119,3 @@ def restore_session(transaction: Transaction, pk: int) -> str | None:
     session_id = f"{LOST_AND_FOUND}/session-{pk}"
     values = {"pk": pk, "session_id": session_id}
     return session_id if transaction.count("check.restore_session", values) else None
-
-
-def index_labels(transaction: Transaction, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
-    remove_labels(transaction, seq)
-    for name, value in labels:
-        transaction.do("check.add_label", (name, value, seq))
-
-
-def remove_labels(transaction: Transaction, seq: int) -> None:
-    transaction.do("check.remove_labels", (seq,))

@@ -270,8 +270,8 @@ class Tables:
             yield of_size(row, body)
 
     def _add_labels(self, row: Row) -> None:
-        for name, value in codec.decode(row.labels).items():
-            self.transaction.do("add_label", (name, value, row.seq))
+        labels = codec.decode(row.labels).items()
+        self.transaction.do_many("add_label", [(*label, row.seq) for label in labels])
 
     # Notes
 

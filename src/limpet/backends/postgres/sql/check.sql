@@ -181,9 +181,6 @@ UPDATE limpet.scopes
 -- Under the key that its scopes still name. No row if the name is taken.
 INSERT INTO limpet.sessions (pk, session_id) VALUES (%(pk)s, %(session_id)s) ON CONFLICT DO NOTHING;
 
--- name: add_session
-INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
-
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
@@ -205,12 +202,6 @@ SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1,
        CASE WHEN EXISTS (SELECT 1 FROM fork_group) THEN %(pk)s END
   FROM limpet.sessions AS x WHERE x.session_id = %(session_id)s
     ON CONFLICT DO NOTHING;
-
--- name: add_label
-INSERT INTO limpet.labels (name, value, seq) VALUES (%s, %s, %s);
-
--- name: remove_labels
-DELETE FROM limpet.labels WHERE seq = %s;
 
 -- name: set_apart
 UPDATE limpet.snapshots SET apart = true WHERE seq = %s;
