@@ -163,7 +163,7 @@ def test_a_thread_does_not_wait_for_itself(postgres_url: str) -> None:
 
         def inside() -> None:
             backend: Any = store.driver.opened.backend
-            ended.append(backend._server.in_turn(scope.key, lambda: scope.save({"n": 1}).id))
+            ended.append(backend._server.queued(scope.key, lambda: scope.save({"n": 1}).id))
 
         thread = threading.Thread(target=inside, daemon=True)
         thread.start()

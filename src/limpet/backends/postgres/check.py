@@ -29,17 +29,12 @@ def check_some(
     if repair:
         transaction.do("lock_everybody_out")
     findings, following = walk_some(
-        transaction, CheckPosition.parse(after), repair=repair, limit=max(1, limit), survive=_raise
+        transaction, CheckPosition.parse(after), repair=repair, limit=max(1, limit)
     )
     return findings, None if following is None else str(following)
 
 
-def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[Finding]:
-    raise cause
-
-
 def _schema(transaction: Transaction, schema: str) -> Iterator[Finding]:
-    """Compare the objects in the schema with those of the migrations."""
     quoted = (f'"{schema}"',)
     scripts = "\n".join(script for _, _, script in load_migrations("postgres"))
     tables = {name for (name,) in transaction.all("check.tables", quoted)}

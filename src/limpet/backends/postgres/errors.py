@@ -29,11 +29,10 @@ _MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
 
 
 def is_race(cause: Exception) -> bool:
-    """Return whether it is a conflict with another transaction, which a retry resolves."""
     return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
 
 
-def is_place_taken(cause: Exception) -> bool:
+def is_seq_taken(cause: Exception) -> bool:
     """Return whether another scope has taken the same `seq`; the next attempt takes another."""
     if not isinstance(cause, psycopg.errors.UniqueViolation):
         return False

@@ -66,7 +66,6 @@ def is_damage(cause: sqlite3.Error) -> bool:
 
 
 def unreadable(cause: Exception, **where: Any) -> Finding:
-    """Return the finding for a part of the file that cannot be read."""
     complaint = getattr(cause, "sqlite_errorname", "a row that makes no sense")
     return _damaged("cannot be read", complaint, **where)
 
@@ -115,7 +114,6 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
 
 @cache
 def _expected() -> dict[str, tuple[str, str]]:
-    """Return the type and the SQL of every object that our migrations make, by name."""
     with closing(sqlite3.connect(":memory:")) as conn:
         for _, _, script in load_migrations("sqlite"):
             conn.executescript(script)
@@ -123,7 +121,6 @@ def _expected() -> dict[str, tuple[str, str]]:
 
 
 def _schema(conn: sqlite3.Connection, missing: list[str]) -> Iterator[Finding]:
-    """Compare the objects in the file with those of the migrations; collect missing indexes."""
     found = {}
     for kind, name, table, sql in conn.execute(_OBJECTS).fetchall():
         if name in _expected():

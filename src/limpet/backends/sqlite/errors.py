@@ -14,7 +14,6 @@ def primary_code(cause: Exception) -> int:
 
 
 def is_busy(cause: Exception) -> bool:
-    """Tell whether another connection holds the lock."""
     return primary_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

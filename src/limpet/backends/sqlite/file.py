@@ -245,7 +245,6 @@ class SqliteFile:
             self._running.discard(weakref.ref(transaction))
 
     def is_used_by_others(self) -> bool:
-        """Tell whether another thread uses a connection."""
         thread_id = threading.get_ident()
         used = [each() for each in list(self._running)]
         return any(each is not None and each.thread_id != thread_id for each in used)

@@ -106,7 +106,6 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _statements(script: str) -> list[str]:
-    """Split a migration at the semicolons that end its statements."""
     transaction, pending = [], ""
     for line in script.splitlines(keepends=True):
         pending += line

@@ -181,14 +181,11 @@ UPDATE limpet.scopes
 -- Under the key that its scopes still name. No row if the name is taken.
 INSERT INTO limpet.sessions (pk, session_id) VALUES (%(pk)s, %(session_id)s) ON CONFLICT DO NOTHING;
 
--- name: add_session
-INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
-
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
--- Its states may build on those of others, or theirs on its own: they become one family.
-WITH kin AS (
+-- Its states may build on those of others, or theirs on its own: they become one group of forks.
+WITH fork_group AS (
     SELECT DISTINCT o.scope_pk AS pk
       FROM limpet.snapshots AS n
       JOIN limpet.bodies AS b ON b.seq = n.seq
@@ -197,20 +194,14 @@ WITH kin AS (
      WHERE n.scope_pk = %(pk)s AND o.scope_pk <> %(pk)s
 ), joined AS (
     UPDATE limpet.scopes AS s SET family = %(pk)s
-     WHERE s.pk IN (SELECT pk FROM kin)
-        OR s.family IN (SELECT o.family FROM limpet.scopes AS o WHERE o.pk IN (SELECT pk FROM kin))
+     WHERE s.pk IN (SELECT pk FROM fork_group)
+        OR s.family IN (SELECT o.family FROM limpet.scopes AS o WHERE o.pk IN (SELECT pk FROM fork_group))
 )
 INSERT INTO limpet.scopes (pk, session_pk, kind, scope_id, next_seq, family)
 SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1,
-       CASE WHEN EXISTS (SELECT 1 FROM kin) THEN %(pk)s END
+       CASE WHEN EXISTS (SELECT 1 FROM fork_group) THEN %(pk)s END
   FROM limpet.sessions AS x WHERE x.session_id = %(session_id)s
     ON CONFLICT DO NOTHING;
-
--- name: add_label
-INSERT INTO limpet.labels (name, value, seq) VALUES (%s, %s, %s);
-
--- name: remove_labels
-DELETE FROM limpet.labels WHERE seq = %s;
 
 -- name: set_apart
 UPDATE limpet.snapshots SET apart = true WHERE seq = %s;

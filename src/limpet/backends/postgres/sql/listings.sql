@@ -186,7 +186,7 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
  ORDER BY o.at, n.name
  LIMIT %(limit)s;
 
--- name: marks
+-- name: revisions
 -- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
 -- and its revision. The limit keeps the server from reading all sessions to find some.
 SELECT a.at - 1, n.seq, n.rev, n.nonce

@@ -174,21 +174,12 @@ SELECT 1,
 -- Under the key that its scopes still name. No row if the name is taken.
 INSERT INTO sessions (pk, session_id) VALUES (:pk, :session_id) ON CONFLICT DO NOTHING;
 
--- name: add_session
-INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
-
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
 INSERT INTO scopes (pk, session_pk, kind, scope_id, next_seq)
 SELECT :pk, x.pk, :kind, :scope_id, 1 FROM sessions AS x WHERE x.session_id = :session_id
     ON CONFLICT DO NOTHING;
-
--- name: add_label
-INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
-
--- name: remove_labels
-DELETE FROM labels WHERE seq = ?;
 
 -- name: set_apart
 UPDATE snapshots SET apart = 1 WHERE seq = ?;

@@ -1,13 +1,13 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- SnapshotColumns (`backends/sql/tables.py`), those of a scope in the order of ScopeRow.
+-- core.rows.Row, then its checksum; those of a scope in the order of sql.tables.ScopeRow.
 
--- name: newest_place
+-- name: last_seq_and_time
 -- The last seq given in the whole store, and its logical time: a new snapshot must exceed both.
 SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
   FROM watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots);
 
--- name: mark_place
+-- name: save_last_seq
 -- Before a delete, so that no seq is given twice.
 UPDATE watermark SET seq = ?, saved_at = ?;
 
@@ -128,7 +128,7 @@ SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
 -- name: put_lease
 UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ? WHERE pk = ?;
 
--- name: marks
+-- name: revisions
 -- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
 -- and its revision.
 SELECT a.key, n.seq, n.rev, n.nonce
