@@ -7,7 +7,7 @@ import orjson
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Work, contend
+from limpet.api.verbs import Steps, Work, contend, each, notes_of
 from limpet.backends.support.recent import Recent
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.encode import ValueEncoder
@@ -47,7 +47,6 @@ class SplitCache:
         return None if found is None else found[1]
 
     def at(self, scope: ScopeKey, revision: str) -> SplitCheckpoint | None:
-        """Return the checkpoint of a scope if it has this revision."""
         found = self._recent.get(scope)
         return found[1] if found is not None and found[0] == revision else None
 
@@ -132,19 +131,7 @@ def _decoded(
 
 def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> list[Note]:
     """Return all notes on some checkpoints; None means those on the scope itself."""
-    left: list[str | None] = list(ids)
-    found: list[Note] = []
-    after = ""
-    while left:
-        page = backend.list_notes(
-            scope, on=left, name=None, after=after, limit=limits.PAGE_ITEMS_MAX
-        )
-        found += page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            break
-        after = page[-1].name
-        left = left[left.index(page[-1].snapshot_id) :]
-    return found
+    return [*each(backend, notes_of(scope, ids))] if ids else []
 
 
 # Saving

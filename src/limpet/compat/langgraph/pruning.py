@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from limpet.api import verbs
 from limpet.api.verbs import Steps, check_prefix, contend
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on, save
@@ -22,7 +23,9 @@ _PAGE = limits.PAGE_ITEMS_MAX
 def delete_thread(context: SaverContext, thread_id: str) -> Steps[None]:
     """Remove a thread. Scopes of its session that are not LangGraph's stay."""
     session_id = limits.check_id("thread_id", str(thread_id))
-    scopes: list[ScopeKey] = yield bound(scopes_of, session_id, None)
+    scopes: list[ScopeKey] = yield lambda backend: [
+        each.key for each in verbs.each_scope(backend, session_id=session_id)
+    ]
     ours = [scope for scope in scopes if records.namespace_of(scope) is not None]
     for scope in ours:
         context.heads.pop(scope)
@@ -75,8 +78,7 @@ def prune(
         session_id = limits.check_id("thread_id", str(thread_id))
         scopes: list[ScopeKey] = yield bound(scopes_of, session_id)
         for scope in scopes:
-            if records.namespace_of(scope) is not None:
-                yield from _prune_scope(context, scope, policy)
+            yield from _prune_scope(context, scope, policy)
 
 
 def _prune_scope(context: SaverContext, scope: ScopeKey, policy: Retention) -> Steps[None]:
@@ -102,12 +104,7 @@ def _prune_scope(context: SaverContext, scope: ScopeKey, policy: Retention) -> S
 
 def _noted(backend: Backend, scope: ScopeKey) -> list[str]:
     """Return the ids in a scope that have notes, whether or not the checkpoints exist."""
-    found: list[str] = []
-    while True:
-        page = backend.list_noted(scope, after=found[-1] if found else "", limit=_PAGE)
-        found += page
-        if len(page) < _PAGE:
-            return found
+    return [*verbs.each(backend, verbs.noted_ids(scope, after=None, limit=None))]
 
 
 def _remove(
@@ -129,12 +126,9 @@ def _remove(
             yield from _reparent(context, scope, id, parent_id)
     everything = sorted(doomed) + sorted(orphans)
     for start in range(0, len(everything), _PAGE):
-        yield bound(_delete_snapshots, scope, everything[start : start + _PAGE])
+        page = everything[start : start + _PAGE]
+        yield lambda backend, page=page: backend.delete_snapshots(scope, page)
     context.heads.pop(scope)
-
-
-def _delete_snapshots(backend: Backend, scope: ScopeKey, ids: Sequence[str]) -> None:
-    backend.delete_snapshots(scope, ids)
 
 
 def _kept_ancestor(
@@ -213,10 +207,8 @@ def copy_thread(context: SaverContext, source: str, target: str) -> Steps[None]:
     target_id = limits.check_id("target_thread_id", str(target))
     if source_id == target_id:
         return
-    scopes: list[ScopeKey] = yield lambda backend: scopes_of(backend, source_id)
+    scopes: list[ScopeKey] = yield bound(scopes_of, source_id)
     for scope in scopes:
-        if records.namespace_of(scope) is None:
-            continue
         copied = scope._replace(session_id=target_id)
         # The writes first: a checkpoint that can be seen has all of them.
         noted: list[str] = yield bound(_noted, scope)
@@ -299,9 +291,7 @@ def _remove_if_old(
     root namespace goes first: a thread that is continued then starts from nothing, not from a part.
     """
     try:
-        scopes = [
-            key for key in scopes_of(backend, session_id) if records.namespace_of(key) is not None
-        ]
+        scopes = scopes_of(backend, session_id)
         heads = {key: backend.read_info(key, None) for key in scopes}
         fresh = (_is_fresh(context, backend, key, heads[key], cutoff) for key in scopes)
         if not scopes or any(fresh):

@@ -60,8 +60,6 @@ class SplitCheckpoint(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """An encoded checkpoint."""
-
     scope: ScopeKey
     id: str
     parent_id: str | None

@@ -216,8 +216,6 @@ _Source: TypeAlias = Iterator[_ImportedSnapshot | _ImportedNote | Finding]
 
 
 class _SessionImport:
-    """One import, from one or several sources."""
-
     def __init__(self, target: Store, convert: _Converter) -> None:
         self._target = target
         self._convert = convert

@@ -41,8 +41,6 @@ class CheckpointRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """A row of one value that a task wrote."""
-
     namespace: str
     checkpoint_id: str
     task_id: str
@@ -201,7 +199,6 @@ def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
 
 
 def _check_names(thread_id: str, namespace: object, checkpoint_id: object) -> None:
-    """Raise InvalidInput if the names in a row are not valid."""
     records.scope_of(thread_id, namespace)
     if checkpoint_id is not None and checkpoint_id != "":
         limits.check_id("checkpoint_id", checkpoint_id)

@@ -76,8 +76,6 @@ SELECT type, blob FROM checkpoint_writes
 
 
 class PostgresSaverTables:
-    """The tables in one database."""
-
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self._conn = conn
         columns = self._columns()
@@ -150,7 +148,6 @@ class _Values:
         self._known: dict[str, tuple[str, tuple[Any, ...]]] = {}
 
     def load(self, body: str, versions: Mapping[str, str], serde: SerializerProtocol) -> Any:
-        """Return a checkpoint: its JSON, and the values that are stored as blobs."""
         checkpoint = json.loads(body)
         inline = checkpoint.get("channel_values") or {}
         if not isinstance(inline, dict):

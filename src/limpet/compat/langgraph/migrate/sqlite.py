@@ -65,8 +65,6 @@ SELECT type, value FROM writes
 
 
 class SqliteSaverTables:
-    """The tables in one file."""
-
     def __init__(self, path: str, conn: sqlite3.Connection) -> None:
         self._path = path
         self._conn = conn
