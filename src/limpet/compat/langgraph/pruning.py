@@ -126,9 +126,12 @@ def _remove(
             yield from _reparent(context, scope, id, parent_id)
     everything = sorted(doomed) + sorted(orphans)
     for start in range(0, len(everything), _PAGE):
-        page = everything[start : start + _PAGE]
-        yield lambda backend, page=page: backend.delete_snapshots(scope, page)
+        yield bound(_delete_snapshots, scope, everything[start : start + _PAGE])
     context.heads.pop(scope)
+
+
+def _delete_snapshots(backend: Backend, scope: ScopeKey, ids: Sequence[str]) -> None:
+    backend.delete_snapshots(scope, ids)
 
 
 def _kept_ancestor(

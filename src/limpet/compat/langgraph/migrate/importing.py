@@ -27,6 +27,7 @@ Typed = tuple[str, bytes]
 """A value as a serializer returns it: format and bytes."""
 
 _OLD_VERSIONS = (1, 2, 3)  # of checkpoints whose sends are stored as writes of their parent
+OTHER_LAYOUT = "the tables have another layout than LangGraph's savers"
 _GAPS_MAX = 64  # indexes of a task that special writes may have had
 
 
@@ -242,4 +243,4 @@ def check_columns(
         missing = [each for each in columns if each not in found[table]]
         if missing:
             where = f"table=`{table}` column=`{missing[0]}`"
-            raise Unsupported(f"the tables have another layout than LangGraph's savers. {where}")
+            raise Unsupported(f"{OTHER_LAYOUT}. {where}")
