@@ -10,7 +10,6 @@ from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on, save
 from limpet.compat.langgraph.history import channel_histories, stored_history
 from limpet.compat.langgraph.listing import all_ids, infos, scopes_of
-from limpet.compat.langgraph.records import Draft
 from limpet.core import codec, limits, prepare, times
 from limpet.core.retention import Retention, check_retention
 from limpet.errors import Conflict, Corrupt, InvalidInput
@@ -220,9 +219,9 @@ def copy_thread(context: SaverContext, source: str, target: str) -> Steps[None]:
         ids: list[str] = yield bound(all_ids, scope)
         for start in range(0, len(ids), limits.PAGE_STATES_MAX):
             page = ids[start : start + limits.PAGE_STATES_MAX]
-            drafts: list[Draft] = yield bound(_drafts, scope, copied, page)
-            for draft in drafts:
-                yield from save(context, draft)
+            commits: list[Commit] = yield bound(_commits, context, scope, copied, page)
+            for commit in commits:
+                yield from save(context, commit, None)
 
 
 def _copy_notes(
@@ -234,15 +233,19 @@ def _copy_notes(
         backend.write_note(write)
 
 
-def _drafts(backend: Backend, scope: ScopeKey, copied: ScopeKey, ids: Sequence[str]) -> list[Draft]:
+def _commits(
+    backend: Backend, context: SaverContext, scope: ScopeKey, copied: ScopeKey, ids: Sequence[str]
+) -> list[Commit]:
     return [
-        Draft(
+        Commit(
             scope=copied,
-            id=info.id,
-            parent_id=info.parent_id,
             body=body,
+            status="completed",
             labels=prepare.encode_labels(info.labels),
             metadata=codec.encode(info.metadata),
+            stamp=context.tools.draw(),
+            id=info.id,
+            parent=info.parent_id,
             created_at=times.to_us("created_at", info.created_at),
         )
         for info, body in backend.read_snapshots(scope, ids)
