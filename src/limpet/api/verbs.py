@@ -8,6 +8,7 @@ two steps or two pages.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -131,6 +132,18 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
             remaining -= len(page)
 
 
+def each(backend: Backend, walk: Walk[T]) -> Iterator[T]:
+    """Yield all items of a listing, inside one work."""
+    page: Sequence[T] | None = None
+    while True:
+        try:
+            work = next(walk) if page is None else walk.send(page)
+        except StopIteration:
+            return
+        page = work(backend)
+        yield from page
+
+
 def _text_pages(
     fetch: Callable[[Backend, str, int], list[str]], after: str | None, limit: int | None
 ) -> Walk[str]:
@@ -139,6 +152,16 @@ def _text_pages(
         lambda backend, last, count: fetch(backend, last or start, count),
         limit=limits.check_count("limit", limit),
     )
+
+
+def matching(query: Query) -> Walk[SnapshotInfo]:
+    """Walk the kept snapshots that a query finds, the last saved first."""
+
+    def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
+        after = query.after if last is None else ids.seq_of(last.revision)
+        return backend.list_snapshots(replace(query, after=after), limit=count)
+
+    return pages(fetch, limit=None)
 
 
 def history(
@@ -276,19 +299,7 @@ def each_scope(
     backend: Backend, *, session_id: str | None, prefix: str = ""
 ) -> Iterator[ScopeInfo]:
     """Yield all scopes of a session, or of sessions with a prefix, inside one work."""
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id,
-            kind=None,
-            prefix=prefix,
-            after=after,
-            limit=limits.PAGE_ITEMS_MAX,
-        )
-        yield from page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return
-        after = page[-1].key
+    return each(backend, scopes(session_id, kind=None, prefix=prefix))
 
 
 def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
@@ -302,7 +313,11 @@ def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
 
 
 def notes(scope: ScopeKey, on: str | Iterable[str] | None) -> Walk[Note]:
-    owners = prepare.note_places(on)
+    return notes_of(scope, prepare.note_places(on))
+
+
+def notes_of(scope: ScopeKey, owners: Sequence[str | None]) -> Walk[Note]:
+    """Walk the notes of snapshot ids in their order, by name; None means those of the scope."""
 
     def fetch(backend: Backend, last: Note | None, count: int) -> list[Note]:
         rest = owners if last is None else owners[owners.index(last.snapshot_id) :]

@@ -133,8 +133,6 @@ def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer"
 
 
 class _Transfer:
-    """Writes scopes, and counts."""
-
     def __init__(self, report: OnProgress | None) -> None:
         self._report = report
         self._session: str | None = None

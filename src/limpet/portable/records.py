@@ -23,8 +23,6 @@ FIRST_LINE: Mapping[str, JSON] = {"type": "limpet", "version": VERSION}
 
 @dataclass(frozen=True, slots=True)
 class ScopeRecord:
-    """A scope and the id of its head."""
-
     scope: ScopeKey
     head: str | None
 
@@ -69,8 +67,6 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoteRecord:
-    """A note of a scope, or on a snapshot id."""
-
     scope: ScopeKey
     on: str | None
     name: str

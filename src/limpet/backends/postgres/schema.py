@@ -14,7 +14,7 @@ from limpet.protocol import Clock
 
 _SETUP_WAIT_S = 30.0
 _PAUSE_S = 0.05
-_LOCK = 0x484F4C44  # "HOLD": the first key of our advisory locks; the second is the schema's
+_LOCK = 0x4C4D5054  # "LMPT": the first key of our advisory locks; the second is the schema's
 
 # Errors of two processes that create the same objects at once without an advisory lock: the object
 # exists, or its catalogue row was updated concurrently.

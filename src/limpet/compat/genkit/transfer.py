@@ -75,8 +75,6 @@ def export_sessions(
 
 
 class _FolderImport:
-    """One import, of the sessions whose stored names begin with a prefix."""
-
     def __init__(self, target: Store, prefix: str) -> None:
         self._target = target
         self._prefix = prefix
@@ -202,8 +200,6 @@ def _save_options(row: Row) -> dict[str, Any]:
 
 
 class _FolderExport:
-    """One export, into one folder."""
-
     def __init__(self, root: str) -> None:
         self._root = root
         self._bucket = open_files(root)
@@ -240,7 +236,6 @@ class _FolderExport:
                 self._skip("another process is writing the same file", scope.key, id)
 
     def _address(self, stored_id: str) -> tuple[TenantFolder, str]:
-        """Return the folder and the session of a stored session name."""
         first, slash, _ = stored_id.partition("/")
         tenant = Tenant(first + slash if slash else "")
         session_id = tenant.session_of(stored_id)

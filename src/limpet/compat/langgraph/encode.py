@@ -115,7 +115,6 @@ class ValueEncoder:
         self._inside: set[int] = set()  # ids of the containers that are being encoded
 
     def write(self, value: Any, out: list[bytes]) -> None:
-        """Add a value, or raise InvalidInput with its path."""
         if self._rules.sealed:
             self._seal(value, out)
         else:
@@ -262,20 +261,20 @@ class ValueEncoder:
         if first.startswith("$"):
             out.append(b'{"$plain":')
             depth += 1
-        self._members(value.items(), out, depth, lambda each, o: self._any(each, o, depth + 1))
+        self._members(value, out, depth)
         if first.startswith("$"):
             out.append(b"}")
 
-    def _members(self, items: Any, out: list[bytes], depth: int, write: Any) -> None:
+    def _members(self, value: dict[str, Any], out: list[bytes], depth: int) -> None:
         if depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
         separator, start = b"{", len(out)
-        for key, each in items:
+        for key, each in value.items():
             start = _join_many(out, start)
             out += (separator, orjson.dumps(key), b":")
             separator = b","
             self._path.append(key)
-            write(each, out)
+            self._any(each, out, depth + 1)
             self._path.pop()
         out.append(b"}" if separator == b"," else b"{}")
 
@@ -386,9 +385,7 @@ class ValueEncoder:
         for part, each in parts.items():
             out += (b',"', part.encode(), b'":')
             if part in ("fields", "extra", "private"):
-                self._members(
-                    each.items(), out, depth + 1, lambda one, o: self._any(one, o, depth + 2)
-                )
+                self._members(each, out, depth + 1)
             else:
                 self._list(each, out, depth + 1)
         out.append(b"}")

@@ -24,7 +24,7 @@ from limpet.backends.buckets import failure, flush
 from limpet.compat.json_files import dump_indented, is_file_name, load_strict
 from limpet.compat.runs.checkpoint import ZERO_TIME, Checkpoint, bare, field_of, newest_first, taken
 from limpet.compat.runs.store import make_folder
-from limpet.compat.wire import folder_of
+from limpet.compat.wire import folder_of, shown
 from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, Finding
@@ -279,8 +279,7 @@ class GoRunStore:
 
     def _path(self, run_id: str) -> str:
         if not is_name(run_id):
-            name = ascii(run_id[:80]) if isinstance(run_id, str) else type(run_id).__name__
-            raise InvalidInput(f"run_id must be usable as a file name. run_id=`{name}`")
+            raise InvalidInput(f"run_id must be usable as a file name. run_id=`{shown(run_id)}`")
         return os.path.join(self._dir, run_id + _ENDING)
 
     def _names(self) -> Iterator[str]:

@@ -24,6 +24,7 @@ from limpet import opening
 from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
 from limpet.backends.buckets import Bucket
+from limpet.compat.json_files import is_file_name
 from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import SCOPES, is_identifier
 from limpet.compat.strands.storage import MANIFEST, is_gone, moment_of, wire_of
@@ -216,8 +217,6 @@ _Source: TypeAlias = Iterator[_ImportedSnapshot | _ImportedNote | Finding]
 
 
 class _SessionImport:
-    """One import, from one or several sources."""
-
     def __init__(self, target: Store, convert: _Converter) -> None:
         self._target = target
         self._convert = convert
@@ -462,8 +461,9 @@ class _SessionExport:
             raise found
         wire = self._convert(wire_of(found))
         is_python = dialect_of(wire) == "python"
-        for name in (scope.session_id, scope.scope_id, id):
-            if name is not None and not (_is_file_name if is_python else is_identifier)(name):
+        for name in (scope.session_id, scope.scope_id, *([] if id is None else [id])):
+            is_file = is_python and is_file_name(name, bytes_max=_NAME_BYTES_MAX)
+            if not is_file and not is_identifier(name):
                 raise InvalidInput(f"the SDK would refuse this name. name=`{shown(name)}`")
         file = "snapshot_latest" if id is None else f"immutable_history/snapshot_{id}"
         self._put(scope, file, wire, {} if is_python else self._form)
@@ -482,9 +482,3 @@ class _SessionExport:
         folder = f"{scope.session_id}/scopes/{scope.kind}/{scope.scope_id}"
         data = json.dumps(value, ensure_ascii=False, **form).encode()
         self._files.put(f"{self._root}{folder}/snapshots/{file}.json", data, expect=ANY)
-
-
-def _is_file_name(name: str) -> bool:
-    if name in (".", "..") or len(name.encode()) > _NAME_BYTES_MAX:
-        return False
-    return not any(mark in name for mark in "/\\\0")
