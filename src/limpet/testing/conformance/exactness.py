@@ -2,8 +2,7 @@
 
 from hypothesis import HealthCheck, given, settings
 
-from limpet.api.scope import Scope
-from limpet.model import JSON
+from limpet import JSON, Scope
 from limpet.testing.conformance._kit import Kit, present, spelled
 from limpet.testing.conformance._values import json_values
 
