@@ -151,7 +151,7 @@ def test_we_prune_what_they_kept(ground: Ground, store: Store) -> None:
     assert theirs.load()["data"] == {"number": 5}
 
 
-@pytest.mark.parametrize("layout", ["ours", "classic"])
+@pytest.mark.parametrize("layout", [pytest.param("ours", marks=pytest.mark.slow), "classic"])
 def test_a_long_history_is_listed_whole(sdk: Sdk, tmp_path: Path, layout: str) -> None:
     check_long_history(Ground(sdk, LAYOUTS[layout], tmp_path))
 

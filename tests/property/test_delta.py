@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from limpet import ScopeKey
 from limpet.core.deltas.delta import Delta, apply, diff, dump, parse, size_of
 from limpet.errors import Corrupt
+from tests.effort import times
 from tests.property.trees import BASE, KINDS, Forest, everything_in, evolve, grow, message, text_of
 
 MAIN = ScopeKey("s")
@@ -27,7 +28,10 @@ KIB = 1024
 WALL_S_MAX = 3
 
 thorough = settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=times(100, full=300),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 longer = settings(
     max_examples=5_000,

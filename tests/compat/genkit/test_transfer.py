@@ -21,6 +21,7 @@ from limpet.compat.genkit import (
 )
 from limpet.compat.genkit.rules import session_of
 from tests.compat.genkit.kit import FIXTURES, Row, always, at, fixture, row
+from tests.effort import times
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
@@ -178,7 +179,7 @@ async def make(folder: Path, seed: int) -> None:
                 (folder / (tenant or "global") / f"{ids[1]}.json").unlink()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(times(1, full=4)))
 async def test_sessions_that_are_made_up_arrive_exactly(
     place: Place, tmp_path: Path, seed: int
 ) -> None:
@@ -319,7 +320,7 @@ def test_there_must_be_a_folder_and_a_store(memory: Store, tmp_path: Path) -> No
 # And back
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(times(1, full=2)))
 async def test_there_and_back_again(place: Place, tmp_path: Path, seed: int) -> None:
     folder, back = tmp_path / "source", tmp_path / "back" / "deep"
     await make(folder, seed)
