@@ -57,6 +57,7 @@ class Saving(Kit):
         assert (str(minted), minted.version) == (saved.id, 7)
 
     def test_any_json_is_a_state(self, scope: Scope) -> None:
+        state: object
         for state in (None, False, 0, "", [], {}, "text", 1.5, [1, {"a": []}]):
             assert scope.save(state).kept
             assert spelled(present(scope.load()).state) == spelled(state)
