@@ -262,6 +262,22 @@ def test_branches_build_on_their_parents(store: Store, path: Path) -> None:
     assert max(length for (length,) in rows(path, "length(body)", "base IS NOT NULL")) < 2_000
 
 
+@pytest.mark.parametrize(("period", "rounds"), [(2, 70), (3, 10)])
+def test_states_that_alternate_build_on_one_another(
+    store: Store, path: Path, period: int, rounds: int
+) -> None:
+    scope = store.scope("s")
+    texts = [[words((side, each)) for each in range(140)] for side in range(period)]
+    for turn in range(rounds * period):
+        state = {"turn": turn, "text": texts[turn % period]}
+        info = scope.save(state)
+        loaded = scope.load(info.id)
+        assert loaded is not None
+        assert loaded.state == state
+    assert forms(path).count(WHOLE) <= 2 * period
+    assert max(len(each) for (each,) in rows(path, "body", "base IS NOT NULL")) < 1_000
+
+
 def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note which states are read."""
     read: list[int] = []

@@ -1,5 +1,7 @@
 """A commit inside one transaction: read what the decision needs, decide, and carry it out."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +16,9 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets, Commit, Copy
 
+_FAR_BYTES = 64 * 1024  # after a change this large, reading older states costs little
+_OLDER_STATES = 2  # before the head
+_LINKS_MAX = 64  # of a chain that is read for each save
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
 
 
@@ -122,7 +127,7 @@ def _plan(
     plan = _Plan(chain, step, len(body), body, offsets)
     if scope is None or step is None or not delta.is_large(step):
         return plan
-    return _branch(tables, commit, scope, plan) or plan
+    return _nearer(tables, commit, current, scope, plan) or plan
 
 
 def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
@@ -139,21 +144,43 @@ def _shares_states(commit: Commit) -> bool:
     return origin is not None and origin.scope.session_id == commit.scope.session_id
 
 
-def _branch(tables: Tables, commit: Commit, scope: ScopeRow, plan: _Plan) -> _Plan | None:
-    """Return how to store a body on its parent, if that is much nearer to it than the last one."""
-    if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
+def _nearer(
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _Plan
+) -> _Plan | None:
+    """Return how to store a body on another one that is much nearer to it than the last."""
+    if plan.body is None or plan.step is None:
         return None
-    found = tables.seq_and_size(scope, commit.parent)
-    if found is None or (plan.chain is not None and plan.chain.seq == found[0]):
-        return None
-    begun = tables.bodies.resume(found[0], "")
-    if begun is None:
-        return None
-    chain, parent = begun
-    step = delta.diff(parent, plan.body)
-    if 2 * len(step.literal) > len(plan.step.literal):
-        return None
-    return plan._replace(chain=chain, step=step)
+    for seq in _other_bases(tables, commit, current, scope, plan):
+        begun = tables.bodies.resume(seq, "")
+        if begun is None or begun[0].links > _LINKS_MAX:
+            continue
+        step = delta.diff(begun[1], plan.body)
+        if 2 * len(step.literal) <= len(plan.step.literal):
+            return plan._replace(chain=begun[0], step=step)
+    return None
+
+
+def _other_bases(
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _Plan
+) -> Iterator[int]:
+    """Yield the parent that the caller named and, for a large change, what came before the head.
+
+    Some agents alternate between two or three states. They are looked for by their size.
+    """
+    if isinstance(commit.parent, str):
+        found = tables.seq_and_size(scope, commit.parent)
+        if found is not None:
+            yield found[0]
+    if plan.step is None or len(plan.step.literal) < _FAR_BYTES:
+        return
+    row = current.head
+    with suppress(Corrupt):  # a new state must not fail for an old one
+        for _ in range(_OLDER_STATES):
+            if row is None or row.parent_id is None:
+                return
+            row = tables.named(scope, row.parent_id)
+            if row is not None and 8 * abs(row.size - plan.size) < plan.size:
+                yield row.seq
 
 
 def _append_unread(append: Append, current: ScopeState, scope: ScopeRow | None) -> _Plan | None:
