@@ -59,5 +59,6 @@ class SqliteBackend(SqlBackend):
         return self._file.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        self._file.check_in_place()
         with self._file.transaction(write=repair) as transaction:
             return check_some(transaction, after, repair=repair, limit=limit)

@@ -51,6 +51,7 @@ class SqliteFile:
         self._version_conn: sqlite3.Connection | None = None
         self._version_conns = 0
         self._closed = False
+        self._opened: tuple[int, int] | None = None
         self._renew_locks()
         with _forks.creating:
             create_private(path)
@@ -62,6 +63,7 @@ class SqliteFile:
                 raise translated(path, cause) from cause
             finally:
                 conn.close()
+            self._opened = self._found()
         with _forks.lock:
             _forks.files.add(self)
         renew_after_fork(self)
@@ -83,6 +85,8 @@ class SqliteFile:
             try:
                 self._begin(transaction, _WRITE if write else _READ, deadline_s)
                 yield transaction
+                if write:
+                    self.check_in_place()
                 committing = True
                 transaction.conn.execute("COMMIT")
             except (sqlite3.Error, UnicodeDecodeError) as cause:
@@ -164,11 +168,38 @@ class SqliteFile:
             conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
             if busy_ms is not None:
                 conn.execute(f"PRAGMA busy_timeout = {busy_ms}")
-        except (sqlite3.Error, UnicodeDecodeError) as cause:
+                self.check_in_place()
+        except (sqlite3.Error, UnicodeDecodeError, Unavailable) as cause:
             if conn is not None:
                 conn.close()
+            self.check_in_place()
+            if isinstance(cause, Unavailable):
+                raise
             raise translated(self._path, cause) from cause
         return conn
+
+    def check_in_place(self) -> None:
+        """Raise Unavailable if the path no longer leads to the file that was opened.
+
+        SQLite goes on writing to a file that was removed, and all of that would be lost.
+        """
+        found = self._found()
+        if found != self._opened and self._opened is not None:
+            what = "replaced by another" if found else "removed or moved away"
+            raise Unavailable(
+                f"the database file was {what} while the store was open, so nothing can be saved: "
+                f"put it back, or close the store and open it again. path=`{self._path}`"
+            )
+
+    def _found(self) -> tuple[int, int] | None:
+        """Return which file the path leads to; None if to none."""
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return self._opened  # it cannot be told, as after a loss of rights
+        return found.st_dev, found.st_ino
 
     def compact(self) -> int:
         """Give free pages back to the file system, a few at a time; return the bytes."""
