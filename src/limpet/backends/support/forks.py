@@ -28,7 +28,7 @@ def abandon(fd: int) -> None:
     """Put /dev/null in the place of a socket that a forked child has inherited.
 
     While the child has it open, the other end does not see that the parent has ended, and keeps
-    what the parent has locked. The number stays taken, so that what still refers to it does no harm.
+    what the parent has locked. The number stays taken, so that what refers to it does no harm.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, fd, inheritable=False)
