@@ -13,6 +13,7 @@ from limpet.backends.sql.tables import Tables
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
+from limpet.backends.sqlite.read_only import ReadOnlyFile
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.model import Finding
 from limpet.protocol import Clock
@@ -34,11 +35,13 @@ class SqliteBackend(SqlBackend):
         lock_wait_s: float = LOCK_WAIT_S_MAX,
         synchronous: str = "full",
         cache_bytes_max: int = CACHE_BYTES_MAX,
+        mode: str = "rw",
     ) -> None:
-        """Open the file, creating it or bringing its tables up to date."""
+        """Open the file, creating it or bringing its tables up to date; with `ro` only read it."""
         super().__init__(cache_bytes_max)
         self._clock = clock
-        self._file = SqliteFile(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
+        file = ReadOnlyFile if mode == "ro" else SqliteFile
+        self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
 
     def close(self) -> None:
         self._file.close()

@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from urllib.parse import quote
 
 from limpet.backends.sqlite.errors import is_busy, translated
@@ -53,20 +53,21 @@ class SqliteFile:
         self._closed = False
         self._opened: tuple[int, int] | None = None
         self._renew_locks()
-        with _forks.creating:
-            create_private(path)
         with self._no_fork():
-            conn = self._connect()
-            try:
-                make_ready(conn, path)
-            except (sqlite3.Error, UnicodeDecodeError) as cause:
-                raise translated(path, cause) from cause
-            finally:
-                conn.close()
-            self._opened = self._found()
+            self._make_ready()
+        self._opened = self._found()
         with _forks.lock:
             _forks.files.add(self)
         renew_after_fork(self)
+
+    def _make_ready(self) -> None:
+        with _forks.creating:
+            create_private(self._path)
+        try:
+            with closing(self._connect()) as conn:
+                make_ready(conn, self._path)
+        except (sqlite3.Error, UnicodeDecodeError) as cause:
+            raise translated(self._path, cause) from cause
 
     # Transactions
 
@@ -154,8 +155,7 @@ class SqliteFile:
         conn = None
         try:
             conn = sqlite3.connect(
-                # Not created again if it is removed while the store is open.
-                f"file:{quote(self._path)}?mode=rw",
+                f"file:{quote(self._path)}?{self._uri_options()}",
                 uri=True,
                 timeout=self._lock_wait_s,
                 isolation_level=None,  # transactions are begun and ended by us alone
@@ -177,6 +177,9 @@ class SqliteFile:
                 raise
             raise translated(self._path, cause) from cause
         return conn
+
+    def _uri_options(self) -> str:
+        return "mode=rw"  # not created again if it is removed while the store is open
 
     def check_in_place(self) -> None:
         """Raise Unavailable if the path no longer leads to the file that was opened.
