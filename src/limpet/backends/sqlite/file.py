@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from urllib.parse import quote
 
-from limpet.backends.sqlite.errors import is_busy, translated
+from limpet.backends.sqlite.errors import is_busy, is_full, translated
 from limpet.backends.sqlite.schema import create_private, make_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.backends.support.backoff import Backoff
@@ -207,22 +207,34 @@ class SqliteFile:
     def compact(self) -> int:
         """Give free pages back to the file system, a few at a time; return the bytes."""
         before = self._bytes()
-        free = 1
+        free, pages, is_stuck = 1, _VACUUM_PAGES, False
         while free:
-            with self.transaction(write=True) as transaction:
-                conn = transaction.conn
-                conn.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
-                (free,) = conn.execute("PRAGMA freelist_count").fetchone()
-        with self._no_fork():
-            conn = self._connect()
             try:
-                # The pages are still in the log; if a reader needs it, the log is emptied later.
-                conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                free, is_stuck = self._vacuum(pages), False
+            except Unavailable as error:
+                if not is_full(error) or is_stuck:
+                    raise
+                pages, is_stuck = max(1, pages // 8), pages == 1
+                self.empty_log()
+        self.empty_log()
+        return max(0, before - self._bytes())
+
+    def _vacuum(self, pages: int) -> int:
+        """Give back some free pages; return how many are left."""
+        with self.transaction(write=True) as transaction:
+            conn = transaction.conn
+            conn.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+            return int(free)
+
+    def empty_log(self) -> None:
+        """Copy the pages in the log to the file; if a reader needs it, it is emptied later."""
+        with self._no_fork():
+            try:
+                with closing(self._connect()) as conn:
+                    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause
-            finally:
-                conn.close()
-        return max(0, before - self._bytes())
 
     def _bytes(self) -> int:
         names = (self._path, self._path + "-wal")
