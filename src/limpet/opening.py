@@ -41,11 +41,11 @@ def open(url: str | None = None, **options: Any) -> Store:
             `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
             `workers` (threads of the async API). SQLite: `lock_wait_s`, `synchronous` (`full`,
-            `normal` or `off`), `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`,
-            `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`, `retry_s`, `parallel`, and
-            for S3 `endpoint_url`, `region`, `profile`, `path_style` and keys. PostgreSQL:
-            `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The guide "Opening a
-            store" explains all of them.
+            `normal` or `off`), `mode` (`ro` only reads), `cache_bytes_max`. Folders: `root`,
+            `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
+            `retry_s`, `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and
+            keys. PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The
+            guide "Opening a store" explains all of them.
 
     Raises:
         InvalidInput: the URL or an option is not valid, or the file is not Limpet's.
@@ -463,6 +463,7 @@ _SCHEMES: Mapping[str, _Scheme] = {
             "lock_wait_s": seconds,
             "synchronous": one_of("full", "normal", "off"),
             "cache_bytes_max": positive_int,
+            "mode": one_of("rw", "ro"),
         },
         path=_sqlite_path,
     ),

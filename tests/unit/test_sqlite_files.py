@@ -2,7 +2,8 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 import limpet
-from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet import Corrupt, InvalidInput, LimpetError, Store, Unavailable, Unsupported
 from limpet.backends.sql.transaction import load_migrations
 from limpet.backends.sqlite.schema import APPLICATION_ID
 
@@ -297,3 +298,70 @@ def test_others_may_make_the_file_ready_at_any_moment(
         monkeypatch.undo()
         assert versions == [(number,) for number, _, _ in load_migrations("sqlite")]
     assert turn > 10
+
+
+# A file that is removed or replaced while the store is open.
+
+
+def lose(path: Path, how: str) -> None:
+    if how == "replaced":
+        with limpet.open(url_of(path.with_name("other.db"))) as other:
+            other.scope("s").save({"other": True})
+        os.replace(path.with_name("other.db"), path)
+    elif how == "moved":
+        path.rename(path.with_name("elsewhere.db"))
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_nothing_is_saved_into_a_file_that_is_gone(path: Path, how: str) -> None:
+    """Promise 1: what would be lost is not acknowledged, on old connections and on new ones."""
+    with limpet.open(url_of(path)) as store:
+        scope = store.scope("s")
+        scope.save({"n": 1})
+        lose(path, how)
+        verbs: list[Callable[[], object]] = [
+            lambda: scope.save({"n": 2}),
+            lambda: scope.append("list", [1]),
+            lambda: scope.set_note("a", 1),
+            scope.delete,
+            store.compact,
+            lambda: list(store.repair()),
+            lambda: list(store.check()),
+        ]
+        for verb in [*verbs, *verbs]:
+            with pytest.raises(Unavailable, match=r"was (removed|replaced)"):
+                verb()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_no_new_connection_reads_another_file(path: Path, how: str) -> None:
+    with limpet.open(url_of(path)) as store:
+        store.scope("s").save({"n": 1})
+        first = store.history(limit=1)  # holds no connection between pages
+        lose(path, how)
+        assert [info.id for info in first]
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: _state(store), range(40)))
+        assert set(map(str, found)) <= {"{'n': 1}", "Unavailable"}
+
+
+def _state(store: Store) -> object:
+    try:
+        head = store.scope("s").load()
+        return None if head is None else head.state
+    except Unavailable:
+        return "Unavailable"
+
+
+def test_a_link_may_be_moved_with_its_file(path: Path) -> None:
+    """What counts is the file that the path leads to."""
+    target = path.with_name("target.db")
+    path.symlink_to(target)
+    with limpet.open(url_of(path)) as store:
+        store.scope("s").save({"n": 1})
+        target.rename(path.with_name("moved.db"))
+        path.unlink()
+        path.symlink_to(path.with_name("moved.db"))
+        assert store.scope("s").save({"n": 2})

@@ -77,7 +77,7 @@ def complete_session(
 ) -> list[CompletionItem]:
     """Return at most 50 sessions that begin with `incomplete`; none if the store cannot be read."""
     try:
-        with existing_store(url_of(context)) as store:
+        with existing_store(url_of(context), read_only=True) as store:
             names = store.sessions(prefix=incomplete, limit=_COMPLETIONS_MAX)
             return [CompletionItem(name) for name in names if _SAFE_NAME.fullmatch(name)]
     except (limpet.LimpetError, OSError):
@@ -97,8 +97,11 @@ def url_of(context: click.Context) -> str:
 
 
 @contextmanager
-def existing_store(url: str) -> Iterator[limpet.Store]:
-    """Open a store, without creating one: NotFound if there is no file."""
+def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Store]:
+    """Open a store, without creating one: NotFound if there is no file.
+
+    With `read_only` a SQLite file is opened with mode=ro, unless the URL says something else.
+    """
     path = file_of(url)
     # An empty file would be given tables, so it counts as missing.
     exists = path is None or os.path.isdir(path) or (os.path.exists(path) and os.path.getsize(path))
@@ -110,6 +113,8 @@ def existing_store(url: str) -> Iterator[limpet.Store]:
     options: dict[str, Any] = without_setup(url)
     if scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]:
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
+    if read_only and scheme_of(url) == "sqlite" and "mode=" not in url.partition("?")[2]:
+        options["mode"] = "ro"
     with limpet.open(url, **options) as store:
         yield store
 

@@ -61,7 +61,7 @@ def _check(url: str, *, repair: bool, as_json: bool) -> int:
     console = make_console()
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()
-    with existing_store(url) as store:
+    with existing_store(url, read_only=not repair) as store:
         for finding in store.repair() if repair else store.check():
             found[finding.severity] += 1
             left[finding.severity] += not finding.repaired

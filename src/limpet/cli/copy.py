@@ -50,7 +50,7 @@ def copy(
     if _location(source) == _location(target):
         raise click.UsageError("a store cannot be copied to itself")
     conflicts: list[limpet.Finding] = []
-    with existing_store(source) as origin:
+    with existing_store(source, read_only=True) as origin:
         next(origin.sessions(limit=1), None)  # fail before a target is created
         session_id = None if session is None else find_session(origin, session)
         total = None if prefix else snapshots_in(origin, source, session_id)

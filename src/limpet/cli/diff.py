@@ -98,7 +98,7 @@ def _read(
     url: str, a: str, b: str | None, address: dict[str, str | None]
 ) -> tuple[limpet.SnapshotInfo | None, limpet.SnapshotInfo, limpet.JSON, limpet.JSON]:
     """Return the two snapshots, then their states."""
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         first = find_snapshot(store, a, **address)
         if b is None:
             old, new = find_base(store, first), first

@@ -78,7 +78,7 @@ def export(
     """
     output = None if output == "-" else output
     form = _form(form, session, prefix, output, as_json)
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
         if session_id is None or form == "jsonl":
             total = None if prefix else snapshots_in(store, url, session_id)

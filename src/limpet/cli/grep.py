@@ -92,7 +92,7 @@ def grep(
     if (session is not None and where["prefix"]) or (only_list and only_count):
         raise click.UsageError("SESSION and --prefix cannot be combined, nor -l and -c")
     compiled = _compiled(pattern, fixed=fixed, ignore_case=ignore_case)
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
         search = _StateSearch(store, compiled, session_id, _Wanted(**where))
         with output(pager=not as_json) as console:

@@ -129,7 +129,7 @@ def log(
     wanted = _Filter(status, _parsed(labels), limit or None)
     if graph and not wanted.is_all:
         raise click.UsageError("--graph cannot be combined with --status or --label")
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         found = _scopes(store, session, scope, kind)
         if as_json:
             _write_json(store, found, wanted, style.messages)

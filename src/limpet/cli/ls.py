@@ -105,7 +105,7 @@ def ls(
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
     most = (0 if as_json else _SHOWN) if limit is None else limit
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         if session is not None:
             _list_scopes(store, find_session(store, session), most or None, as_json)
         else:

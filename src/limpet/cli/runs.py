@@ -86,7 +86,7 @@ def runs(
     """
     if context.invoked_subcommand is not None:
         return _exits.FINE
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         found = list_runs(store, status=status, task=task, prefix=prefix)
         if as_json:
             for each in found:

@@ -73,7 +73,7 @@ def show(
       limpet show chat-42:planner@~3 --full
       limpet show 019ab3 --path messages.-1.content
     """
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
         snapshot = load_snapshot(store, info)
     value = snapshot.state if path is None else value_at(snapshot.state, path)

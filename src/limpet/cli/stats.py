@@ -38,7 +38,7 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
       limpet stats
       limpet stats alice/chat-1
     """
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         session = None if session is None else find_session(store, session)
         found = store.stats(session)
     if as_json:

@@ -83,7 +83,7 @@ def tail(
       limpet tail -f --json | jq .session_id
     """
     out = _JsonOutput() if as_json else _LineOutput(make_console(), FULL if full else RowLimits())
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         if session is None:
             _every_session(store, out, count, follow=follow)
         else:

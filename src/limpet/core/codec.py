@@ -380,7 +380,7 @@ def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
 def check_body(packed: Packed, address: bytes) -> None:
     """Raise Corrupt unless these are the bytes stored at the address, in a known encoding."""
     encoding, body, checksum = packed
-    if encoding not in _ENCODINGS:
+    if encoding not in _ENCODINGS or not isinstance(body, bytes):
         raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
     if checksum_of(address, bytes((encoding,)), body) != checksum:
         raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")

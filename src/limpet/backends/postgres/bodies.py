@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
-from limpet.backends.sql.bodies import Bodies, in_order
+from limpet.backends.sql.bodies import Bodies, in_order, typed
 from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, verified
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
 from limpet.core.rows import Row
@@ -103,8 +103,8 @@ class ReadSnapshots:
 
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
-        bodies = (BodyRow._make(row[_HEAD_SEQ + 1 :]) for row in rows)
-        self._bodies = {body.seq: body for body in bodies if body.seq is not None}
+        bodies = (row[_HEAD_SEQ + 1 :] for row in rows)
+        self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
         self._chains = Chains()
         self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None
 

@@ -9,6 +9,7 @@ after a crash.
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -28,7 +29,7 @@ from limpet.backends.postgres.tables import (
 )
 from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
 from limpet.backends.support.backoff import Backoff
-from limpet.backends.support.forks import renew_after_fork
+from limpet.backends.support.forks import abandon, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
@@ -87,6 +88,7 @@ class PostgresServer:
         self._begin = [_WRITE]
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._pool = self._new_pool()
         self._queues: weakref.WeakValueDictionary[ScopeKey, ThreadQueue] = (
             weakref.WeakValueDictionary()
@@ -97,6 +99,10 @@ class PostgresServer:
         return Pool(self.connect, self._settings.connections, self._clock)
 
     def after_fork(self) -> None:
+        for conn in list(self._connections):
+            with suppress(psycopg.Error, OSError):  # it is closed
+                abandon(conn.pgconn.socket)
+        self._connections = weakref.WeakSet()
         _pools_of_parents.append(self._pool)
         self._pool = self._new_pool()
         self._queues = weakref.WeakValueDictionary()
@@ -118,6 +124,7 @@ class PostgresServer:
             if any(each in str(cause) for each in self._secrets):
                 raise psycopg.OperationalError("an option of the URL is not acceptable") from None
             raise
+        self._connections.add(conn)
         if not self._settings.pooler:
             conn.execute("; ".join(f"SET {each}" for each in self._limits()).encode())
         # All integers are sent as bigint, so that a statement is prepared once, and not once for

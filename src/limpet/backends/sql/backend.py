@@ -238,7 +238,7 @@ class SqlBackend:
                 ((stored,),) = tables.transaction.all("stored_bytes", ())
             largest: list[tuple[str, int]] = []
             for name, count, size, length in tables.transaction.each("sizes_by_session", asked):
-                snapshots, logical = snapshots + count, logical + size
+                snapshots, logical = snapshots + count, logical + int(size or 0)
                 stored += 0 if session_id is None else length or 0
                 if session_id is None and len(largest) < limit and is_text(name):
                     largest.append((name, length or 0))
@@ -363,7 +363,9 @@ class SqlBackend:
         revisions: list[str | None] = [None] * len(targets)
         found = self._query(lambda tables: tables.transaction.all("revisions", (asked,)))
         for at, seq, rev, nonce in found:
-            revisions[at] = revision(seq, rev, nonce)
+            # Of a damaged row any revision will do: whoever reads the snapshot then finds out.
+            is_sound = type(rev) is int and is_text(nonce)
+            revisions[at] = revision(seq, rev, nonce) if is_sound else f"{seq:x}.damaged"
         return revisions
 
 

@@ -60,7 +60,7 @@ class Bodies:
 
     def row(self, seq: int) -> BodyRow | None:
         found = self._transaction.one("bodies.row", (seq,))
-        return None if found is None else BodyRow._make(found)
+        return None if found is None else typed(found)
 
     def links(self, seq: int) -> list[int]:
         bases = dict(self._transaction.all("bodies.links", (seq,)))
@@ -308,7 +308,7 @@ class Bodies:
             found = self._transaction.one("bodies.glance", (seq,))
             if found is None:
                 raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
-            top = BodyRow._make(found)
+            top = typed(found)
         if top.body is None:
             return None
         check_row(top)
@@ -429,9 +429,17 @@ def _bytes(rows: Sequence[BodyRow]) -> int:
     return sum(len(row.body) for row in rows)
 
 
+def typed(columns: tuple[Any, ...]) -> BodyRow:
+    """Return a row whose values have the types of their columns; its checksum comes later."""
+    row = BodyRow._make(columns)
+    if type(row.encoding) is not int or not isinstance(row.body, bytes | None):
+        raise Corrupt(f"the row of a state is damaged: run `limpet check`. seq=`{row.seq}`")
+    return row
+
+
 def in_order(seq: int, found: Iterable[tuple[int, int | None, int, bytes, int]]) -> list[BodyRow]:
     """Return the rows of a chain from its top downwards, from a result in any order."""
-    rows = {row[0]: BodyRow._make(row) for row in found}
+    rows = {row[0]: typed(row) for row in found}
     ordered: list[BodyRow] = []
     at: int | None = seq
     while at is not None and at in rows:

@@ -114,7 +114,7 @@ def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
         fresh = {
             seq
             for seq, _, encoding in table.dependents(fresh)
-            if codec.form_of(encoding) == codec.SEALED
+            if type(encoding) is int and codec.form_of(encoding) == codec.SEALED
         }
         fresh = fresh - found - dead
         found = found | fresh

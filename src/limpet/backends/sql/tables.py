@@ -5,6 +5,7 @@ the two are the methods that say so, which an engine may replace.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 from limpet.backends.sql.bodies import Bodies
@@ -22,7 +23,21 @@ from limpet.protocol import Commit, Stamp
 _ROW_COLUMNS = len(Row._fields)
 SNAPSHOT_COLUMNS = _ROW_COLUMNS + 2  # with its checksum and the key of its scope
 _NOTE_COLUMNS = len(NoteRow._fields)  # its checksum and the key of its scope follow
-_SCOPE_COLUMNS = 12
+_SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
+    (int,),  # pk
+    (int, NoneType),  # head_seq
+    (int, NoneType),  # tip_seq
+    (int,),  # next_seq
+    (str,),  # floor
+    (str, NoneType),  # fence
+    (bytes, NoneType),  # codec
+    (int, NoneType),  # fork_group
+    (bytes,),  # stamps
+    (str, NoneType),  # lease_owner
+    (int, NoneType),  # lease_until
+    (int, NoneType),  # now
+)
+_SCOPE_COLUMNS = len(_SCOPE_TYPES)
 _NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
 
 
@@ -63,7 +78,13 @@ class ScopeRow(NamedTuple):
 
 
 def scope_row(columns: tuple[Any, ...]) -> ScopeRow:
-    """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more."""
+    """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more.
+
+    The row has no checksum: damage shows only where a value cannot be what was stored.
+    """
+    for value, types in zip(columns, _SCOPE_TYPES, strict=False):
+        if type(value) not in types or (type(value) is str and not is_text(value)):
+            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
     head = columns[_SCOPE_COLUMNS:]
     shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
     last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
@@ -178,13 +199,12 @@ class Tables:
         if scope is None or scope.last_seq is None or scope.last_saved_at is None:
             last_seq, last_saved_at = self.last_seq_and_time()
         else:
-            last_seq, last_saved_at = scope.last_seq, scope.last_saved_at
+            last_seq, last_saved_at = _last(scope.last_seq, scope.last_saved_at)
         return max(last_seq + 1, 0 if scope is None else scope.next_seq), last_saved_at + 1
 
     def last_seq_and_time(self) -> tuple[int, int]:
         """Return the greatest seq ever given and its logical time; (0, -1) in a new store."""
-        seq, saved_at = self.transaction.one("last_seq_and_time")
-        return seq, saved_at
+        return _last(*(self.transaction.one("last_seq_and_time") or (None, None)))
 
     def save_last_seq(self) -> None:
         """Remember the greatest seq ever given, before snapshots are removed."""
@@ -200,10 +220,15 @@ class Tables:
     def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
         if snapshot_id is None:
             return self.head(scope)
-        return self.row("snapshot_by_id", scope, snapshot_id)
+        row = self.row("snapshot_by_id", scope, snapshot_id)
+        if row is not None and row.id != snapshot_id:
+            raise Corrupt(
+                f"an index leads to another snapshot: run `limpet check`. seq=`{row.seq}`"
+            )
+        return row
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
-        return self.named(scope, snapshot_id)
+        return self.row("existing_snapshot", scope, snapshot_id)
 
     def newest_kept(self, scope: ScopeRow) -> Row | None:
         if scope.tip_seq is None:
@@ -212,7 +237,10 @@ class Tables:
 
     def row(self, name: str, scope: ScopeRow, value: str | int) -> Row | None:
         found = self.transaction.one(name, (scope.pk, value))
-        return None if found is None else verified(found)
+        if found is None:
+            return None
+        # The checksum covers the key of its scope: a row that an index got wrong fails.
+        return verified((*found[:_ROW_COLUMNS], found[_ROW_COLUMNS], scope.pk))
 
     def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
         found: tuple[int, int] | None = self.transaction.one(
@@ -277,7 +305,12 @@ class Tables:
 
     def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
         found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
-        return None if found is None else verified_note(found)
+        if found is None:
+            return None
+        row = verified_note((*found[:-1], scope.pk))
+        if (row.on, row.name) != (on, name):
+            raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
+        return row
 
     def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         stored = row._replace(value=squeezed(row.value))
@@ -289,6 +322,12 @@ class Tables:
 
     def remove_notes_on(self, scope: ScopeRow, on: str) -> None:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
+
+
+def _last(seq: Any, saved_at: Any) -> tuple[int, int]:
+    if type(seq) is not int or type(saved_at) is not int:
+        raise Corrupt("the greatest seq ever given is damaged or missing: run `limpet check`")
+    return seq, saved_at
 
 
 def of_size(row: Row, body: bytes) -> bytes:
@@ -313,6 +352,6 @@ def is_text(*names: str) -> bool:
     """Tell whether names are valid text; others are damaged."""
     try:
         "".join(names).encode()
-    except UnicodeEncodeError:
+    except (TypeError, UnicodeEncodeError):
         return False
     return True

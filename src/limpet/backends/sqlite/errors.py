@@ -17,11 +17,21 @@ def is_busy(cause: Exception) -> bool:
     return primary_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_full(error: Unavailable) -> bool:
+    """Tell whether the disk is full."""
+    cause = error.__cause__
+    code = getattr(cause, "sqlite_errorcode", NO_CODE)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
+
+
 def translated(path: str, cause: Exception, *, committing: bool = False) -> LimpetError:
     """Return our error for SQLite's; `committing` if it came from the COMMIT itself."""
     if isinstance(cause, UnicodeDecodeError):
         # A message of SQLite's quotes a name from the schema that is no text.
         return Corrupt(f"the database is damaged. path=`{path}`")
+    if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        # The index of the log takes 32 KiB.
+        return Unavailable(f"the disk is full: open with mode=ro to read. path=`{path}`")
     where = f"path=`{path}` sqlite=`{getattr(cause, 'sqlite_errorname', 'unknown')}`"
     match primary_code(cause):
         case sqlite3.SQLITE_NOTADB:

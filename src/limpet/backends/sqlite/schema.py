@@ -36,6 +36,14 @@ def create_private(path: str) -> None:
             target = os.path.realpath(path)  # a link may name what is yet to be made
             with suppress(FileExistsError):
                 os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as cause:
+        raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
+    check_file(path)
+
+
+def check_file(path: str) -> None:
+    """Raise unless there is a file that may be a database."""
+    try:
         found = os.stat(path)
     except OSError as cause:
         raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
@@ -50,8 +58,12 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
     Any number of processes may do this at once.
     """
     for _ in range(_TRIES_MAX):
-        if _is_ready(conn, path):
-            return
+        conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
+        try:
+            if is_ready(conn, path):
+                return
+        finally:
+            conn.execute("ROLLBACK")
         try:
             _migrate(conn, path)
         except sqlite3.OperationalError as cause:
@@ -66,14 +78,11 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
     raise Unavailable(f"other processes kept the file from being migrated. path=`{path}`")
 
 
-def _is_ready(conn: sqlite3.Connection, path: str) -> bool:
-    conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
-    try:
-        (application,) = conn.execute("PRAGMA application_id").fetchone()
-        (version,) = conn.execute("PRAGMA user_version").fetchone()
-        (tables,) = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    finally:
-        conn.execute("ROLLBACK")
+def is_ready(conn: sqlite3.Connection, path: str) -> bool:
+    """Return whether the tables are up to date; raise if the file is not ours."""
+    (application,) = conn.execute("PRAGMA application_id").fetchone()
+    (version,) = conn.execute("PRAGMA user_version").fetchone()
+    (tables,) = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if application != APPLICATION_ID and (tables or application or version):
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
     newest = transaction.load_migrations("sqlite")[-1][0]
