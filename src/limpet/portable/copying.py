@@ -99,11 +99,11 @@ def import_lines(
 
     Raises:
         InvalidInput: a line is not valid. The message has its number.
-        Corrupt: the export is incomplete.
+        Corrupt: the export is incomplete, or a line was changed.
         Conflict: a scope of the store holds other data.
     """
     transfer = _Transfer(report)
-    reader = LineReader(lines)
+    reader = LineReader(lines, state_bytes_max=store.driver.tools.state_bytes_max)
     try:
         _import(store, iter(reader), transfer)
     except InvalidInput as error:

@@ -17,6 +17,7 @@ from limpet.model import Finding, ScopeInfo, Snapshot
 from limpet.portable.records import (
     Counts,
     ExportRecord,
+    LineChecks,
     NoteRecord,
     ScopeRecord,
     SnapshotRecord,
@@ -56,19 +57,20 @@ def export_lines(
 
     Damaged data is reported to `skipped` and left out; without it, Corrupt is raised.
     """
-    yield first_line()
+    checks = LineChecks()
+    yield checks.add(first_line())
     counts, size = Counts(), 0
     sessions = sessions_of(store, session_id=session_id, prefix=prefix)
     for number, each in enumerate(sessions, 1):
         for scope in scopes_of(store, each):
             for record in scope_records(store.scope(*scope.key), skipped=skipped):
-                line = line_of(record)
+                line = checks.add(line_of(record))
                 counts = counts.plus(record)
                 size += len(line)
                 yield line
                 if report is not None:
                     report(Progress(number, counts.snapshots, size))
-    yield last_line(counts)
+    yield checks.add(last_line(counts))
 
 
 def sessions_of(store: Store, *, session_id: str | None, prefix: str) -> list[str]:
