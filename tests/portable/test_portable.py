@@ -15,7 +15,7 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from tests.portable.stores import LONG, fill, lines
+from tests.portable.stores import LONG, LOSSES, fill, lines, lose
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
@@ -428,3 +428,27 @@ def test_a_line_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
         long = b'{"type":"scope","x":[' + b"[]," * 400_000 + b"0]}\n"
         with pytest.raises(InvalidInput, match=r"too long\. line=`2`"):
             portable.import_lines(store, [FIRST.encode(), long])
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
+    root = tmp_path / "store"
+    with limpet.open(str(root)) as store:
+        for number in range(3):
+            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+        store.scope("b", "p").save({"n": 9})
+        store.scope("gone").save(1)
+        store.scope("gone").delete()
+        assert portable.copy(store, limpet.open("memory:")).skipped == ()
+    lose(root, what)
+    with limpet.open(str(root)) as store:
+        done = portable.copy(store, limpet.open("memory:"))
+        codes = {"head lost": ["head_missing"], "head link": ["head_missing", "link_skipped"]}
+        assert [each.code for each in done.skipped] == codes.get(what, ["link_skipped"])
+        assert all("a" in str(each.scope or each.message) for each in done.skipped)
+        told: list[limpet.Finding] = []
+        assert list(portable.export_lines(store, skipped=told.append))
+        assert tuple(told) == done.skipped
+        with pytest.raises(Corrupt):
+            lines(store)
+        assert portable.copy(store, limpet.open("memory:"), session_id="b").skipped == ()

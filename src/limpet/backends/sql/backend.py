@@ -285,8 +285,8 @@ class SqlBackend(SqlLeases):
 
         return self._look(read)
 
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        return self._look(lambda tables: damage_of(tables, scope))
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
+        return [] if scope is None else self._look(lambda tables: damage_of(tables, scope))
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
