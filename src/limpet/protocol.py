@@ -347,10 +347,12 @@ class Backend(Protocol):
         """
         ...
 
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
         """Return what is so damaged in a scope that its listings omit it.
 
-        The states themselves are not checked: reading a damaged one raises Corrupt.
+        None asks for what belongs to no scope that is listed: snapshots whose head is lost, and
+        links, which are not followed. The states themselves are not checked: reading a damaged one
+        raises Corrupt.
         """
         ...
 

@@ -13,7 +13,7 @@ import pytest
 
 import limpet
 from tests.cli.conftest import EXECUTABLE, Command
-from tests.portable.stores import fill, lines
+from tests.portable.stores import LOSSES, fill, lines, lose
 from tests.servers.service import Service
 
 
@@ -136,3 +136,21 @@ def test_damage_in_the_source_is_told(command: Command, tmp_path: Path) -> None:
     assert "✓ 1 session · 2 snapshots · 1 note" in done.stdout
     lines = command("export", "--url", folder.as_uri())
     assert (lines.returncode, len(lines.stderr.splitlines())) == (5, 4)
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_what_is_left_out_is_named_and_ends_with_1(
+    command: Command, tmp_path: Path, what: str
+) -> None:
+    folder = tmp_path / "store"
+    with limpet.open(folder.as_uri()) as store:
+        for number in range(3):
+            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+        store.scope("b").save(1)
+    lose(folder, what)
+    done = command("copy", folder.as_uri(), f"sqlite:///{tmp_path}/target.db")
+    assert (done.returncode, "skipped  " in done.stderr) == (1, True)
+    assert "not all was copied" in done.stdout
+    lines = command("export", "--url", folder.as_uri())
+    assert (lines.returncode, "skipped  " in lines.stderr) == (1, True)
+    assert command("copy", folder.as_uri(), "sqlite:///b.db", "--session", "b").returncode == 0

@@ -374,7 +374,7 @@ class MemoryBackend:
                 limit, {row.on for row in found.notes.values() if row.on > after}
             )
 
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
         return []
 
     def write_note(self, write: NoteWrite) -> Note:

@@ -11,7 +11,6 @@ import click
 
 import limpet
 from limpet import portable
-from limpet.cli import _exits
 from limpet.cli._shared import (
     complete_session,
     echo_json,
@@ -20,7 +19,14 @@ from limpet.cli._shared import (
     store_options,
 )
 from limpet.cli._terminal import make_console
-from limpet.cli._transfer import atomic_file, draw_skipped, progress, snapshots_in
+from limpet.cli._transfer import (
+    atomic_file,
+    check_output,
+    code_of_skipped,
+    draw_skipped,
+    progress,
+    snapshots_in,
+)
 from limpet.model import Finding, Note, ScopeKey
 from limpet.views.document import ScopePage
 from limpet.views.format import count_text, size_text, visible
@@ -63,7 +69,9 @@ def export(
     the storage engine: stores with the same content give the same bytes. markdown and html need
     a SESSION, and are one document with its conversations, its states and its history.
 
-    Damaged data is reported and skipped; then the exit code is 5.
+    Damaged data is reported and skipped; then the exit code is 5. Links in a folder, which are not
+    followed, and snapshots whose head is lost are reported, too; without damage it is then 1.
+    Only the owner can read a new file. A file of the store itself is not overwritten.
 
     \b
     --json: with -o, what was written: {"path": text, "format": text, "sessions": n,
@@ -78,6 +86,8 @@ def export(
     """
     output = None if output == "-" else output
     form = _form(form, session, prefix, output, as_json)
+    if output is not None:
+        check_output(output, url)
     with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
         if session_id is None or form == "jsonl":
@@ -92,7 +102,7 @@ def export(
         draw_skipped(done.skipped)
         if output is not None:
             _draw(output, done)
-    return _exits.CORRUPT if done.skipped else _exits.FINE
+    return code_of_skipped(done.skipped)
 
 
 def _form(

@@ -1,6 +1,7 @@
 """From the folder of Genkit's own store into a store, and back."""
 
 import json
+import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -363,3 +364,17 @@ def test_what_genkit_does_not_know_is_told(memory: Store, tmp_path: Path) -> Non
         ("snapshot_skipped", ("t", "main"), "one/two"),
     ]
     assert sorted(tree(tmp_path)) == ["out/global/.pointers/s.json", "out/global/one.json"]
+
+
+def test_links_are_named_and_files_are_bounded(memory: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    write(folder / "global", "a", sessionId="s")
+    write(tmp_path / "elsewhere", "b", sessionId="s")
+    (folder / "global" / "b.json").symlink_to(tmp_path / "elsewhere" / "b.json")
+    (folder / "tenant").symlink_to(tmp_path / "elsewhere")
+    (folder / "global" / "c.json").touch()
+    os.truncate(folder / "global" / "c.json", 20 * 1024**3)
+    done = import_sessions(memory, folder)
+    codes = ["link_skipped", "link_skipped", "snapshot_skipped"]
+    assert (done.count, [each.code for each in done.skipped]) == (1, codes)
+    assert "too large" in done.skipped[-1].message

@@ -1,6 +1,7 @@
 """Sessions move between a store and the files of the SDKs, and come out as they went in."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from limpet import Store
 from limpet.compat.strands import export_sessions, import_sessions
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import ScopeKey
+from tests.portable.stores import LOSSES, lose
 from tests.runs.conftest import place_of
 from tests.servers.service import Service
 
@@ -291,3 +293,37 @@ def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None
     for function in (export_sessions, import_sessions):
         with pytest.raises(InvalidInput):
             function(store, source, **wrong)
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_what_no_listing_shows_is_named(memory: Store, tmp_path: Path, what: str) -> None:
+    root = tmp_path / "store"
+    with limpet.open(str(root)) as store:
+        for number in range(3):
+            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+        store.scope("b").save({})
+    assert import_sessions(memory, root / "sessions").skipped == ()
+    lose(root, what)
+    codes = [each.code for each in import_sessions(memory, root / "sessions").skipped]
+    assert codes == {
+        "head lost": ["head_missing"],
+        "head link": ["head_missing", "link_skipped"],
+    }.get(what, ["link_skipped"])
+    assert import_sessions(memory, root / "sessions", prefix="b").skipped == ()
+
+
+def test_files_are_bounded_and_links_are_named(memory: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    shutil.copytree(FIXTURES / "py_legacy_file", folder)
+    good = import_sessions(memory, folder, layout="messages").count
+    agents = next(folder.glob("session_*")) / "agents"
+    (agents / "agent_link").symlink_to(tmp_path)
+    sparse = agents / "agent_sparse" / "agent.json"
+    sparse.parent.mkdir()
+    sparse.touch()
+    os.truncate(sparse, 20 * 1024**3)
+    done = import_sessions(memory, folder, layout="messages")
+    assert done.count == good
+    assert [each.code for each in done.skipped] == ["link_skipped", "corrupt"]
+    with pytest.raises(InvalidInput, match="a file is too large"):
+        import_sessions(memory, folder)

@@ -239,9 +239,9 @@ class ObjectBackend:
         self._check_open()
         return self._notes.list_noted(scope, after, limit)
 
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
         self._check_open()
-        return damage_of(self._files, scope)
+        return self._checker.unlisted() if scope is None else damage_of(self._files, scope)
 
     def write_note(self, write: NoteWrite) -> Note:
         self._check_open()

@@ -287,8 +287,8 @@ class SqlBackend:
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_noted", scope, after, limit))
 
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        return self._read(lambda tables: list(damage_of(tables, scope)))
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
+        return [] if scope is None else self._read(lambda tables: list(damage_of(tables, scope)))
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:

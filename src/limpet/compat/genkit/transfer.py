@@ -27,6 +27,7 @@ from limpet.compat.genkit.node_files.folder import TenantFolder
 from limpet.compat.genkit.node_files.format import GLOBAL, bare, check_name, check_prefix, is_name
 from limpet.compat.genkit.rules import Row
 from limpet.compat.genkit.tenants import KIND, Tenant, tenant_of
+from limpet.compat.json_files import links_below
 from limpet.compat.wire import Transfer, check_store, folder_of, shown
 from limpet.core.findings import finding
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
@@ -46,7 +47,7 @@ def import_sessions(
     becomes its head. So `SessionStore` answers as `JsonFileSessionStore` does over the folder,
     with two differences: a row always has a session and a status; and of several branches the
     latest is the one created last, whatever a pointer names (reported as `latest_differs`). A row
-    without a session is skipped and reported.
+    without a session is skipped and reported, and so is a link.
 
     The folder is not changed. It may be in use: files written meanwhile may be missed.
 
@@ -83,6 +84,8 @@ class _FolderImport:
         self._skipped: list[Finding] = []
 
     def run(self, root: str) -> Transfer:
+        if not self._prefix:
+            self._skipped += links_below(root)
         for prefix in folders_below(root):
             folder = TenantFolder(open_files(root), root, prefix)
             try:
