@@ -1,14 +1,15 @@
 """A value that another thread changes while it is encoded: what is stored passed every check.
 
-A thread can only switch between two instructions of Python code. So the change is made before each
-instruction of the codec in turn, until one encoding ends before its turn comes.
+A thread can only switch at some instructions of Python code: calls, and repetitions of a loop. So
+the change is made before each of them in turn, until one encoding ends before its turn comes.
 """
 
+import dis
 import sys
 import uuid
 from collections.abc import Callable
-from functools import partial
-from types import FrameType
+from functools import cache, partial
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -25,6 +26,15 @@ SIZE_MAX = 1_000_000
 NAN = float("nan")
 
 
+@cache
+def switches(code: CodeType) -> frozenset[int]:
+    """Return the offsets of the instructions before which another thread may run."""
+    names = ("CALL", "PRECALL", "RESUME", "JUMP_BACKWARD", "FOR_ITER", "STORE")
+    return frozenset(
+        each.offset for each in dis.get_instructions(code) if each.opname.startswith(names)
+    )
+
+
 class Changer:
     """Calls a function before the n-th instruction of the core, and another before the m-th."""
 
@@ -36,7 +46,7 @@ class Changer:
         if not frame.f_code.co_filename.startswith(CORE):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode":
+        if event == "opcode" and frame.f_lasti in switches(frame.f_code):
             self.steps += 1
             change = self._changes.get(self.steps)
             if change is not None:
@@ -55,24 +65,19 @@ class Changer:
 
 
 def fresh() -> dict[str, Any]:
-    return {"step": 1, "messages": [1000, 2000], "n": 1, "more": {"deep": [1.5]}}
+    return {"messages": [1000, 2000], "n": 1, "more": [1.5]}
 
 
 def one_list() -> dict[str, Any]:
-    return {"step": 1, "messages": [1000, 2000], "n": 1}
+    return {"messages": [1000, 2000], "n": 1}
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a longer member behind the list": lambda state: state.update(n=10**15),
     "a member more": lambda state: state.update(z="text"),
-    "a member less": lambda state: state.pop("n"),
-    "the list grows": lambda state: state["messages"].append(3),
     "the list is emptied": lambda state: state["messages"].clear(),
-    "the list is replaced": lambda state: state.update(messages="text"),
     "NaN in the list": lambda state: state["messages"].append(NAN),
-    "NaN as a member": lambda state: state.update(n=NAN),
     "a UUID": lambda state: state["messages"].append(uuid.UUID(int=1)),
-    "a wide integer": lambda state: state["messages"].append(2**70),
     "a key that is no text": lambda state: state.update({7: 1}),  # type: ignore[dict-item]
 }
 
@@ -120,7 +125,7 @@ def test_a_change_at_any_moment(
 
 def test_a_number_that_is_not_finite_for_a_moment_only() -> None:
     for step in range(1, 100_000):
-        for later in (1, 5, 25, 125):
+        for later in (1, 20):
             state = one_list()
             messages = state["messages"]
             changer = Changer({step: partial(messages.append, NAN), step + later: messages.pop})

@@ -48,6 +48,8 @@ _OBJECTS: frozenset[type] = frozenset((dict,))
 _SIZED: frozenset[type] = _CONTAINERS | {str}
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
 _MANY = 1024  # parts of one level
+_PART_NS = 300  # to check and encode one part; a character takes less than one
+_LARGE_NS = 5_000_000
 _WIDE = b" "
 _SHORT_CHARS = 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
@@ -177,6 +179,20 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
         levels.append(level)
         size += inside - len(level)
     return None
+
+
+def is_large(value: JSON) -> bool:
+    """Return whether an event loop should not wait for a value to be encoded."""
+    level, cost_ns = [value], 0
+    while level:
+        found = set(map(type, level))
+        if not found <= _KINDS:
+            return True  # it is walked in Python
+        cost_ns += _PART_NS * len(level) + sum(map(len, _only(_SIZED, level, found)))
+        if cost_ns > _LARGE_NS:
+            return True
+        level = [] if found.isdisjoint(_CONTAINERS) else gc.get_referents(*level)
+    return False
 
 
 def _are_shared(containers: list[Any]) -> bool:
