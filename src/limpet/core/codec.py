@@ -52,6 +52,7 @@ _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
 _WIDE = b" "
 _SHORT_CHARS = 1024
+_TRIMMED_BYTES_MAX = 64 * 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
 
 
@@ -63,7 +64,7 @@ def encode(value: JSON, *, what: str = "state", bytes_max: int = maxsize) -> byt
             certain, before it is encoded, that it takes more than `bytes_max`.
     """
     found = _encode_plain(value, partial(_dumps, value), what, bytes_max)
-    return _encode_walking(value, what, bytes_max) if found is None else found
+    return _encode_walking(value, what, bytes_max) if found is None else _trimmed(found)
 
 
 def encode_state(state: JSON, *, bytes_max: int = maxsize) -> tuple[bytes, AppendOffsets | None]:
@@ -109,7 +110,7 @@ def _encode_members(own: dict[str, JSON], bytes_max: int) -> tuple[bytes, Append
     for key in lists:
         at = (len(orjson.dumps(dict(behind))) if behind else 1) + 1
         offsets[key] = (at, encoded[-at - 1 : -at] != b"[")
-    return encoded, offsets
+    return _trimmed(encoded), offsets
 
 
 def _joined_members(
@@ -126,6 +127,11 @@ def _joined_members(
         offsets[key] = (behind + 1, parts[at] != b"[]") if key in lists else None
         behind += sum(map(len, parts[at - 3 : at + 1]))
     return b"".join(parts), offsets
+
+
+def _trimmed(encoded: bytes) -> bytes:
+    """Copy bytes that will be kept: behind a short result orjson leaves some KB of unused room."""
+    return bytes(memoryview(encoded)) if len(encoded) < _TRIMMED_BYTES_MAX else encoded
 
 
 def _is_short(value: JSON) -> bool:
@@ -249,7 +255,7 @@ def _encode_walking(value: JSON, what: str, bytes_max: int) -> bytes:
 
 def _written(plain: JSON, wide: bool) -> bytes:
     if not wide:
-        return orjson.dumps(plain)
+        return _trimmed(orjson.dumps(plain))
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _WIDE + text.encode()
 
