@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
@@ -52,7 +53,8 @@ class AsyncScope(ScopeBase):
         expect: Expect = ANY,
     ) -> SnapshotInfo:
         """Async twin of `Scope.save`."""
-        commit = prepare.save(
+        encode = partial(
+            prepare.save,
             self._key,
             state,
             id=id,
@@ -70,6 +72,7 @@ class AsyncScope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
+        commit = await self.driver.encoded(state, encode)
         return await self.driver.run(verbs.save(commit))
 
     async def append(
@@ -84,7 +87,8 @@ class AsyncScope(ScopeBase):
         expect: Expect = ANY,
     ) -> SnapshotInfo:
         """Async twin of `Scope.append`."""
-        commit = prepare.append(
+        encode = partial(
+            prepare.append,
             self._key,
             key,
             items,
@@ -97,6 +101,7 @@ class AsyncScope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
+        commit = await self.driver.encoded(items, encode)
         return await self.driver.run(verbs.save(commit))
 
     async def load(self, id: str | None = None) -> Snapshot | None:

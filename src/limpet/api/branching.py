@@ -1,10 +1,11 @@
 """The verbs about branches of snapshots: ancestors, leaves, diff, restore and fork."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Ask, Steps, Walk, Work, contend, load, pages, save
+from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
@@ -244,4 +245,4 @@ def _origin(
         raise InvalidInput(
             f"a mapping can patch only an object: give a function. type=`{type(state).__name__}`"
         )
-    return origin, prepare.encode_state(state, bytes_max)
+    return origin, (yield Encode(state, partial(prepare.encode_state, state, bytes_max)))

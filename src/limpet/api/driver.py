@@ -12,14 +12,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpet.api.opened import Opened, Tools
-from limpet.api.verbs import Ask, Pause, Steps, Walk, Work
+from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work
 from limpet.api.watching import Dispatcher, Subscription
-from limpet.core import limits
-from limpet.errors import InvalidInput, LimpetError
+from limpet.core import codec, limits
+from limpet.errors import InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
@@ -58,9 +59,11 @@ class Driver:
                     raise  # from the caller's own function
                 advance, value = verb.throw, error
 
-    def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
+    def _answer(self, step: Step) -> Any:
         if isinstance(step, Pause):
             return self.tools.clock.sleep(step.seconds)
+        if isinstance(step, Encode):
+            return step.encode()
         if not isinstance(step, Ask):
             return self.run(step)
         answer = step.function(step.argument)
@@ -140,11 +143,13 @@ class AsyncDriver:
                     raise  # from the caller's own function
                 advance, value = verb.throw, error
 
-    async def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
+    async def _answer(self, step: Step) -> Any:
         if isinstance(step, Pause):
             import asyncio
 
             return await asyncio.sleep(step.seconds)
+        if isinstance(step, Encode):
+            return await self.encoded(step.value, step.encode)
         if not isinstance(step, Ask):
             return await self.run(step)
         answer = step.function(step.argument)
@@ -170,7 +175,7 @@ class AsyncDriver:
         import asyncio
 
         dispatcher = self.opened.service(Dispatcher)
-        loop, notified = asyncio.get_running_loop(), asyncio.Event()
+        loop, notified = running_loop(), asyncio.Event()
         subscription = Subscription(topic, lambda: loop.call_soon_threadsafe(notified.set))
         try:
             dispatcher.add(subscription)
@@ -190,14 +195,20 @@ class AsyncDriver:
         finally:
             dispatcher.remove(subscription)
 
+    async def encoded(self, value: Any, encode: Callable[[], T]) -> T:
+        """Encode a value: in the pool if that takes long, else here.
+
+        So the caller may change a small value as soon as the call has begun, and a large one once
+        it has returned.
+        """
+        return await self.in_pool(encode) if codec.is_large(value) else encode()
+
     async def offload(self, fn: Callable[..., T], *args: Any) -> T:
         """Call a function: in the pool if the backend may block, else here."""
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
     async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         try:
             future = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
         except RuntimeError:
@@ -215,6 +226,16 @@ class AsyncDriver:
             self._pool, self._pool_pid = pool, os.getpid()
             self.opened.at_close(lambda: pool.shutdown(wait=False))
         return self._pool
+
+
+def running_loop() -> "asyncio.AbstractEventLoop":
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        advice = "run it by asyncio, or by anyio on asyncio; trio has no such loop"
+        raise Unsupported(f"the async API needs a running asyncio loop: {advice}") from None
 
 
 def _without_stop(fn: Callable[..., T], *args: Any) -> T:

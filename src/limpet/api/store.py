@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from limpet.api import upkeep, verbs
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.driver import AsyncDriver, Driver
+from limpet.api.driver import AsyncDriver, Driver, running_loop
 from limpet.api.opened import Opened
 from limpet.api.scope import Scope
 from limpet.core import limits
@@ -185,7 +185,7 @@ class AsyncStore:
         import asyncio
 
         # Not in the pool, behind other work; and a cancelled await must not stop it.
-        closing = asyncio.get_running_loop().run_in_executor(None, self.driver.opened.close)
+        closing = running_loop().run_in_executor(None, self.driver.opened.close)
         await asyncio.shield(closing)
 
     async def run(self, fn: Callable[[Store], T]) -> T:

@@ -9,6 +9,7 @@ two steps or two pages.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -39,13 +40,21 @@ class Ask(NamedTuple):
     argument: Any
 
 
+class Encode(NamedTuple):
+    """Encoding without the backend; the async API does not let the loop wait for a large value."""
+
+    value: Any
+    encode: Callable[[], Any]
+
+
 class Pause(NamedTuple):
     """Wait this long before the next step."""
 
     seconds: float
 
 
-Steps: TypeAlias = Generator[Work[Any] | Ask | Pause, Any, T]
+Step: TypeAlias = Work[Any] | Ask | Encode | Pause
+Steps: TypeAlias = Generator[Step, Any, T]
 Walk: TypeAlias = Generator[Work[Sequence[T]], Sequence[T], None]
 
 
@@ -228,13 +237,15 @@ def update(
         after = yield Ask(function, before)
         if after is None:
             return None
-        commit = prepare.replacement(
+        encode = partial(
+            prepare.replacement,
             before,
             after,
             fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )
+        commit = yield Encode(getattr(after, "state", None), encode)
         stored: SnapshotInfo = yield save(commit)
         return stored
 
@@ -343,8 +354,9 @@ def set_note(
     read = note(scope, name, on)
     seen: list[str | None] = []
 
-    def write(next_value: JSON, at: Expect) -> Work[Note]:
-        draft = prepare.note_write(
+    def write(next_value: JSON, at: Expect) -> Steps[Note]:
+        encode = partial(
+            prepare.note_write,
             scope,
             name,
             next_value,
@@ -354,7 +366,9 @@ def set_note(
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )
-        return lambda backend: backend.write_note(draft)
+        draft = yield Encode(next_value, encode)
+        note: Note = yield lambda backend: backend.write_note(draft)
+        return note
 
     def attempt() -> Steps[Note | None]:
         before = yield read
@@ -363,7 +377,7 @@ def set_note(
         if expect is not ANY and expect != revision:
             raise Conflict(f"the note has another revision. name=`{name}` found=`{revision}`")
         after = yield Ask(value, None if before is None else before.value)
-        return None if after is None else (yield write(after, revision))
+        return None if after is None else (yield from write(after, revision))
 
     def changed(backend: Backend) -> bool:
         # If the caller gave `expect`, a Conflict is the caller's to resolve.
@@ -372,12 +386,7 @@ def set_note(
 
     if callable(value):
         return contend(tools, attempt, changed)
-    return _once(write(value, expect))
-
-
-def _once(work: Work[T]) -> Steps[T]:
-    result: T = yield work
-    return result
+    return write(value, expect)
 
 
 def check_optional_id(name: str, value: str | None) -> str | None:

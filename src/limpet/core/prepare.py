@@ -91,11 +91,11 @@ def append(
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):
         raise InvalidInput(f"the items must be a list. type=`{type(items).__name__}`")
-    # Encoded inside a state, so that an error has the path and the depth that the caller sees.
-    codec.encode({key: items})
+    key = str.__str__(key)
+    encoded = codec.encode_items(key, items, bytes_max=state_bytes_max)
     return Commit(
         scope=scope,
-        body=Append(key, codec.encode(items), state_bytes_max),
+        body=Append(key, encoded, state_bytes_max),
         status=limits.check_status(status),
         labels=encode_labels(labels),
         metadata=encode_metadata(metadata, state_bytes_max),
@@ -143,7 +143,7 @@ def note_write(
     stamp: Stamp,
     state_bytes_max: int,
 ) -> NoteWrite:
-    encoded = codec.encode(value, what="note")
+    encoded = codec.encode(value, what="note", bytes_max=state_bytes_max)
     _check_size("the note", encoded, state_bytes_max)
     return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
 
@@ -165,7 +165,7 @@ def note_places(on: str | Iterable[str] | None) -> list[str | None]:
 
 def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffsets | None]:
     """Return the encoded state and its append offsets; InvalidInput if not JSON or too large."""
-    encoded, offsets = codec.encode_state(state)
+    encoded, offsets = codec.encode_state(state, bytes_max=state_bytes_max)
     _check_size("the state", encoded, state_bytes_max)
     return encoded, offsets
 
@@ -181,11 +181,11 @@ def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -
         return b"{}"
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
-    plain = dict(metadata)
-    encoded = codec.encode(plain, what="metadata")
+    encoded = codec.encode(dict(metadata), what="metadata", bytes_max=state_bytes_max)
     if len(encoded) > limits.METADATA_BYTES_MAX:
         _check_size("the metadata of a facade", encoded, state_bytes_max)
-        ours = {k: v for k, v in plain.items() if k not in limits.FACADE_KEYS}
+        stored = codec.decode(encoded)  # the caller may have changed it since
+        ours = {k: v for k, v in stored.items() if k not in limits.FACADE_KEYS}
         _check_size("the metadata", codec.encode(ours), limits.METADATA_BYTES_MAX)
     return encoded
 

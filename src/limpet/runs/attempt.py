@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Work, save
+from limpet.api.verbs import Encode, Steps, Work, save
 from limpet.core import codec, ids, limits, prepare, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotInfo
@@ -93,7 +94,8 @@ class Attempt:
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}
         # Encoded once. If an earlier write of ours turns out to be stored, only `steps` changes.
-        draft = self._saved(state, record, keep=keep, labels=labels, metadata=metadata)
+        encode = partial(self._saved, state, record, keep=keep, labels=labels, metadata=metadata)
+        draft: Commit = yield Encode(state, encode)
 
         def make() -> Steps[Commit]:
             yield from ()
@@ -104,7 +106,7 @@ class Attempt:
                 stamp=self._tools.draw(),
             )
 
-        return self._write(make)
+        return (yield from self._write(make))
 
     def succeed(self) -> Steps[None]:
         """End the run: delete it, or mark it as completed; Aborted if it was aborted."""
