@@ -208,7 +208,8 @@ class Diff:
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     changes: tuple[Change, ...]
-    _patch: tuple[dict[str, JSON], ...] = field(default=(), repr=False)
+    # (operation, path, value or for a move the old path)
+    _patch: tuple[tuple[str, str, JSON], ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.changes)
@@ -222,4 +223,12 @@ class Diff:
         The result is the new state exactly: types, and also the order of keys where the library
         that applies them keeps objects in order of insertion, as Python's dict does.
         """
-        return [dict(operation) for operation in self._patch]
+        return [_operation(*each) for each in self._patch]
+
+
+def _operation(op: str, path: str, value: JSON) -> dict[str, JSON]:
+    if op == "remove":
+        return {"op": op, "path": path}
+    if op == "move":
+        return {"op": op, "from": value, "path": path}
+    return {"op": op, "path": path, "value": value}

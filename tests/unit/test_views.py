@@ -98,6 +98,17 @@ def test_clipped_text_fits() -> None:
         ("postgres://host:5432", "postgres://host:5432"),
         ("postgres://bob:SECRET", "postgres://***"),
         ("host=h password=SECRET user=x", "host=h password=*** user=x"),
+        ("host=h passwd=SECRET", "host=h passwd=***"),
+        # Mistyped ones.
+        ("postgresql:/bob:SECRET@h/db?a=b", "postgresql:/***@h/db?a=…"),
+        ("postgresql:bob:SECRET@h", "postgresql:***@h"),
+        ("postgresql:///bob:SECRET@h", "postgresql:///***@h"),
+        ("POSTGRES:\\\\bob:SECRET@h", "POSTGRES:\\\\***@h"),
+        ("postgresql//bob:SECRET@h/db", "***@h/db"),
+        ("//bob:SECRET@h", "***@h"),
+        (" bob:SECRET@with@h/db", " ***@h/db"),
+        ("sqlite:bob:SECRET?@h", "sqlite:***@h"),
+        ("me@home/agents", "me@home/agents"),
         ("s3://bucket/?secret_access_key=abc", "s3://bucket/?secret_access_key=…"),
     ],
 )

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 import limpet
 from limpet.core import codec
 from limpet.opening import DEFAULT_URL, file_of, scheme_of
-from limpet.views.format import visible, without_secrets
+from limpet.views.format import masked_url, visible, without_secrets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,9 +107,8 @@ def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Stor
     exists = path is None or os.path.isdir(path) or (os.path.exists(path) and os.path.getsize(path))
     if not exists:
         what = "folder" if scheme_of(url) == "file" else "file"
-        raise limpet.NotFound(
-            f"there is no such {what}; name one with --url or $LIMPET_URL. path=`{path}`"
-        )
+        fact = f"there is no such {what}; name one with --url or $LIMPET_URL"
+        raise limpet.NotFound(f"{fact}. path=`{masked_url(path or url)}`")  # it may be mistyped
     options: dict[str, Any] = without_setup(url)
     if scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]:
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service

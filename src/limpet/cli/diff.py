@@ -1,7 +1,5 @@
 """`limpet diff`: what changed from one snapshot to another."""
 
-from itertools import islice
-
 import click
 from rich.cells import cell_len
 from rich.console import Console
@@ -242,22 +240,23 @@ class ChangePrinter:
                 self._print(own.append(self._fitting(own, brief(value)), _STYLES[mark]))
 
     def _lines(self, before: str, after: str, inner: str) -> None:
-        room = None if self._full else self._console.width - len(inner) - 2
-        lines = text_lines(before, after, chars_max=room)
-        for mark, spans in islice(lines, None if self._full else _LINES_MAX):
+        lines, left = text_lines(before, after, **self._limits(inner))
+        for mark, spans in lines:
             line = Text.assemble(inner, (f"{mark} ", _STYLES.get(mark, "")))
             for text, changed in spans:
                 line.append(text, _STYLES[mark] if changed else "quiet")
             self._print(line)
-        self._left_out(sum(1 for _ in lines), inner)
+        self._left_out(left, inner)
 
     def _block(self, mark: str, value: limpet.JSON, inner: str) -> None:
-        room = self._console.width - len(inner) - 2
-        most = {} if self._full else {"lines_max": _LINES_MAX, "chars_max": room}
-        lines, left = value_lines(value, **most)
+        lines, left = value_lines(value, **self._limits(inner))
         for text in lines:
             self._print(Text.assemble(inner, (f"{mark} {text}", _STYLES[mark])))
         self._left_out(left, inner)
+
+    def _limits(self, inner: str) -> dict[str, int]:
+        room = self._console.width - len(inner) - 2
+        return {} if self._full else {"lines_max": _LINES_MAX, "chars_max": room}
 
     def _left_out(self, count: int, inner: str) -> None:
         if count:

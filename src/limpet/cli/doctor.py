@@ -173,6 +173,8 @@ def _extras() -> dict[str, bool]:
 
 
 def _error_text(error: Exception) -> str:
+    if isinstance(error, OSError):  # its text names the path, which may be a mistyped URL
+        return error.strerror or type(error).__name__
     return visible(without_secrets(str(error)))
 
 

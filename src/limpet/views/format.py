@@ -60,7 +60,8 @@ def moment_text(moment: datetime) -> str:
 _SHORT_MIN = 14  # below, shortening would save nothing
 _USER_INFO = re.compile(r"(?<=://)(?!/)[^`\n]*@")
 _HALF_USER_INFO = re.compile(r"(?<=://)[^/@:\[]*:(?![0-9]*(?:/|\?|$))[^/]*")
-_KEYWORD = re.compile(r"(?i)(password|secret|token|key)(\s*=\s*)[^\s&`]+")
+_KNOWN_SCHEME = re.compile(r"(?i)\s*(?:(?:memory|sqlite|file|postgres(?:ql)?|s3|gs|az):[/\\]*)?")
+_KEYWORD = re.compile(r"(?i)(pass\w*|pwd|secret|token|key)(\s*=\s*)[^\s&`]+")
 _QUERY_VALUE = re.compile(r"(?<==)[^&]*")
 
 
@@ -90,8 +91,16 @@ def clipped(text: str, chars_max: int) -> str:
 
 
 def masked_url(url: str) -> str:
-    """Return a URL with user, password and query values masked."""
+    """Return a URL with user, password and query values masked.
+
+    In a mistyped one (`postgresql:/bob:pw@host`, `//bob:pw@host`) everything before the last `@`
+    counts as user and password if there is a colon in it.
+    """
     shown = _HALF_USER_INFO.sub("***", without_secrets(url))
+    user_info, at, rest = shown.rpartition("@")
+    scheme = _KNOWN_SCHEME.match(user_info)
+    if scheme is not None and ":" in user_info[scheme.end() :]:
+        shown = f"{scheme[0]}***{at}{rest}"
     place, mark, query = shown.partition("?")
     return _KEYWORD.sub(r"\1\2***", place) + mark + _QUERY_VALUE.sub("…", query)
 
