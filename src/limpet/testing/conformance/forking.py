@@ -199,7 +199,7 @@ class Forking(Kit):
             source = scope.save(state)
             for patch in ({"a": 1}, {}):
                 with unchanged(store), pytest.raises(InvalidInput):
-                    scope.fork(source, patch=patch)
+                    scope.fork(source.id, patch=patch)
 
     def test_a_function_maps_the_state(self, scope: Scope) -> None:
         """It gets a copy of its own, and whatever JSON it returns is the state, null too."""
