@@ -45,9 +45,9 @@ def go_on(worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("url", "rounds"),
     [
-        ("sqlite", 30),
-        ("directory", 20),
-        ("postgres", 20),
+        ("sqlite", 32),
+        ("directory", 16),
+        ("postgres", 16),
         pytest.param("sqlite", 200, marks=pytest.mark.slow),
         pytest.param("directory", 200, marks=pytest.mark.slow),
         pytest.param("postgres", 200, marks=pytest.mark.slow),

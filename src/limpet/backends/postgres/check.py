@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from limpet.backends.postgres.schema import MIGRATIONS
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.check_rows import finding
-from limpet.backends.sql.transaction import Transaction, load_migrations
+from limpet.backends.sql.transaction import Transaction
 from limpet.model import Finding
 
 _TABLE = re.compile(r"^CREATE (?:TABLE|VIEW) limpet\.(\w+)", re.MULTILINE)
@@ -41,7 +42,7 @@ def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[F
 def _schema(transaction: Transaction, schema: str) -> Iterator[Finding]:
     """Compare the objects in the schema with those of the migrations."""
     quoted = (f'"{schema}"',)
-    scripts = "\n".join(script for _, _, script in load_migrations("postgres"))
+    scripts = "\n".join(script for _, _, script in MIGRATIONS)
     tables = {name for (name,) in transaction.all("check.tables", quoted)}
     for name in sorted(set(_TABLE.findall(scripts)) - tables):
         yield finding("table_missing", "a table is missing", name=name)
