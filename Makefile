@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 
 # The tests start hundreds of processes. Without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,6 +26,11 @@ $(READY): pyproject.toml Makefile
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
 	@touch $@
 
+# Otherwise every worker of the first test run compiles every module for itself.
+$(COMPILED): $(READY)
+	@$(BIN)/pytest --quiet --collect-only -m 'not slow' > $@.log || { cat $@.log; exit 1; }
+	@mv $@.log $@
+
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/limpet demo
 
@@ -42,7 +48,7 @@ lint: $(READY) ## style, types and import contracts
 test: $(READY) ## lint and all fast tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
-fast: $(READY)
+fast: $(COMPILED)
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up

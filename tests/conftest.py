@@ -6,6 +6,7 @@ A server is started when a test first asks for it; tests of one process share on
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import effort
 from tests.servers.moto import start_moto
@@ -14,6 +15,12 @@ from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, start_postgres
 from tests.servers.seaweedfs import start_seaweedfs
 from tests.servers.service import Service
+
+# On a busy machine everything is slow.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -91,7 +91,7 @@ def main() -> int:
             said[name] = run(python, name)
     for name, each in said.items():
         sys.stdout.write(f"Python {name}: {each}\n")
-    return int("FAILED" in said.values())
+    return int(any(each.startswith("FAILED") for each in said.values()))
 
 
 if __name__ == "__main__":

@@ -45,12 +45,15 @@ def files_of_the_project() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def lines_of_the_project() -> Iterator[tuple[str, str]]:
-    """Yield every line of every file with its address."""
+@cache
+def lines_of_the_project() -> list[tuple[str, str]]:
+    """Return every line of every file with its address."""
+    lines = []
     for path in files_of_the_project():
-        text = path.read_text(encoding="utf-8", errors="replace")
+        name, text = path.relative_to(ROOT), path.read_text(encoding="utf-8", errors="replace")
         for number, line in enumerate(text.splitlines(), 1):
-            yield f"{path.relative_to(ROOT)}:{number}", line
+            lines.append((f"{name}:{number}", line))
+    return lines
 
 
 def test_the_files_are_found() -> None:

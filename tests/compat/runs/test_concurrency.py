@@ -18,7 +18,7 @@ from tests.compat.runs.worker import check, checkpoint, open_runs
 from tests.concurrency.crew import Worker
 
 SAVERS = 8
-SAVES = 25
+SAVES = 10
 kinds = pytest.mark.parametrize("kind", ["go", "directory"])
 
 

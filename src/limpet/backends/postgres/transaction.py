@@ -18,6 +18,7 @@ T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
+_STATEMENTS = load_statements("postgres")
 _NO_LISTENERS = "false /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 
@@ -25,7 +26,7 @@ _FETCH = 100  # rows at a time of a statement whose reader may stop
 @lru_cache(maxsize=64)
 def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
     """Return the statements for the tables of a schema; with `notifies` a save asks who listens."""
-    found = load_statements("postgres")
+    found = dict(_STATEMENTS)
     if notifies:
         has_listeners = found["has_listeners"].rstrip(";")
         found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, f"({has_listeners})")

@@ -9,9 +9,9 @@ from typing import Any
 
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.check_rows import finding
-from limpet.backends.sql.transaction import load_migrations, load_queries
+from limpet.backends.sql.transaction import load_queries
 from limpet.backends.sqlite.errors import primary_code
-from limpet.backends.sqlite.schema import APPLICATION_ID
+from limpet.backends.sqlite.schema import APPLICATION_ID, MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.model import Finding
 
@@ -84,13 +84,8 @@ def _number(conn: sqlite3.Connection, pragma: str) -> int:
     return int(number)
 
 
-@cache
-def _newest() -> int:
-    return load_migrations("sqlite")[-1][0]
-
-
 def _is_newer(conn: sqlite3.Connection) -> bool:
-    return _number(conn, "user_version") > _newest()
+    return _number(conn, "user_version") > NEWEST
 
 
 def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
@@ -99,9 +94,9 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
         fact = "the file has the application id of another program"
         yield finding("application_id_wrong", fact, found=found, expected=APPLICATION_ID)
     found = _number(conn, "user_version")
-    if found != _newest():
+    if found != NEWEST:
         fact = "the file has another version of the tables"
-        yield finding("user_version_wrong", fact, found=found, expected=_newest())
+        yield finding("user_version_wrong", fact, found=found, expected=NEWEST)
     found = _number(conn, "auto_vacuum")
     if found != _INCREMENTAL:
         fact = "the file does not give back free pages"
@@ -115,7 +110,7 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
 @cache
 def _expected() -> dict[str, tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as conn:
-        for _, _, script in load_migrations("sqlite"):
+        for _, _, script in MIGRATIONS:
             conn.executescript(script)
         return {name: (kind, sql) for kind, name, _, sql in conn.execute(_OBJECTS)}
 

@@ -13,6 +13,9 @@ from limpet.errors import InvalidInput, Unavailable, Unsupported
 APPLICATION_ID = 0x4C4D5054  # "LMPT", which `file` and others find in the header
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
+MIGRATIONS = transaction.load_migrations("sqlite")
+NEWEST = MIGRATIONS[-1][0]
+
 _HEADER_BYTES = 100
 _TRIES_MAX = 1_000
 
@@ -85,13 +88,12 @@ def is_ready(conn: sqlite3.Connection, path: str) -> bool:
     (tables,) = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if application != APPLICATION_ID and (tables or application or version):
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
-    newest = transaction.load_migrations("sqlite")[-1][0]
-    if version > newest:
+    if version > NEWEST:
         raise Unsupported(
             f"the file was written by a newer version of limpet. path=`{path}` "
-            f"found=`{version}` known=`{newest}`"
+            f"found=`{version}` known=`{NEWEST}`"
         )
-    return bool(version == newest)
+    return bool(version == NEWEST)
 
 
 def _migrate(conn: sqlite3.Connection, path: str) -> None:
@@ -102,7 +104,7 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
         raise Unsupported(f"the file system cannot do SQLite's WAL mode. path=`{path}`")
     conn.execute("BEGIN IMMEDIATE")
     (version,) = conn.execute("PRAGMA user_version").fetchone()
-    for number, name, script in transaction.load_migrations("sqlite"):
+    for number, name, script in MIGRATIONS:
         if number > version:
             for statement in _statements(script):
                 conn.execute(statement)

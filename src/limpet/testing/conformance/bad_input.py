@@ -40,7 +40,7 @@ def _saves(**options: Any) -> Attempt:
     return lambda store, scope: scope.save({"new": 1}, **{"id": "new", **options})
 
 
-def _updates(change: Callable[[Snapshot], Any]) -> Attempt:
+def _updates(change: Callable[[Any], Any]) -> Attempt:
     return lambda store, scope: scope.update("a", change)
 
 

@@ -18,6 +18,7 @@ class Exactness(Kit):
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,
             HealthCheck.differing_executors,
+            HealthCheck.too_slow,
         ],
     )
     @given(value=json_values())

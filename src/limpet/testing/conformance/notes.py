@@ -75,8 +75,8 @@ class Notes(Kit):
 
     def test_a_note_holds_any_json(self, scope: Scope) -> None:
         """Values come back exactly; None is stored as null, which is not the same as no note."""
-        value: object
-        for value in (None, False, 0, 1.0, "", "\0\U0001f980", [], {}, {"b": 1, "a": 2**70}):
+        values: list[JSON] = [None, False, 0, 1.0, "", "\0\U0001f980", [], {}, {"b": 1, "a": 2**70}]
+        for value in values:
             written = present(scope.set_note("n", value))
             assert spelled(written.value) == spelled(value)
             assert spelled(present(scope.note("n")).value) == spelled(value)

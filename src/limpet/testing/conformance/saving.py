@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from limpet import ANY, Conflict, Scope, ScopeKey, SnapshotInfo, SnapshotRef, Store
+from limpet import ANY, JSON, Conflict, Scope, ScopeKey, SnapshotInfo, SnapshotRef, Store
 from limpet.testing.conformance._kit import Kit, names, nested, present, spelled, states, unchanged
 
 
@@ -57,8 +57,8 @@ class Saving(Kit):
         assert (str(minted), minted.version) == (saved.id, 7)
 
     def test_any_json_is_a_state(self, scope: Scope) -> None:
-        state: object
-        for state in (None, False, 0, "", [], {}, "text", 1.5, [1, {"a": []}]):
+        states: list[JSON] = [None, False, 0, "", [], {}, "text", 1.5, [1, {"a": []}]]
+        for state in states:
             assert scope.save(state).kept
             assert spelled(present(scope.load()).state) == spelled(state)
         assert scope.load("missing") is None
