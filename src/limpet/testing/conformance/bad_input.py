@@ -169,7 +169,7 @@ _INVALID: Final[dict[str, Attempt]] = {
         lambda s: replace(s, forked_from=SnapshotRef(ScopeKey("s"), "x"))
     ),
     "update to a bad status": _updates(lambda s: s.with_(status="\0")),
-    "update to bad labels": _updates(lambda s: s.with_(labels={"a": 1})),  # type: ignore[dict-item]
+    "update to bad labels": _updates(lambda s: s.with_(labels={"a": 1})),
     "update to bad metadata": _updates(lambda s: s.with_(metadata={"m": "x" * 65_536})),
     "negative limit": lambda store, scope: scope.history(limit=-1),
     "limit as text": lambda store, scope: scope.history(limit="1"),
