@@ -292,6 +292,7 @@ class BadInput(Kit):
         store = stores(state_bytes_max=100)
         scope = store.scope("s")
         scope.save("x" * 98, id="a")
+        scope.save({"x": ""}, id="b")
         self._refused(
             InvalidInput,
             store,
@@ -305,6 +306,7 @@ class BadInput(Kit):
                 lambda: scope.set_note("n", "x" * 99),
                 lambda: scope.save(1, metadata={"strands": "x" * 65_536}),
                 lambda: scope.fork("a", patch=lambda state: "x" * 99),
+                lambda: scope.fork("b", patch={"x": "x" * 99}),
                 lambda: scope.fork("a", metadata={"strands": "x" * 65_536}),
             ],
         )
