@@ -50,7 +50,7 @@ def test_leaving_the_pager_is_fine(long: str, pager: str) -> None:
     assert drawn.count("completed") < 100
 
 
-@pytest.mark.parametrize("env", [{"PAGER": "less 'x"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("env", [{"PAGER": ""}, {"PAGER": "less 'x"}, {"TERM": "dumb"}])
 def test_without_a_pager_all_of_it_is_drawn(long: str, env: dict[str, str]) -> None:
     code, drawn = on_terminal("log", "long", "--url", long, **env)
     assert (code, drawn.count("completed")) == (0, 300)

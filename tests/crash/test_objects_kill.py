@@ -149,6 +149,7 @@ def killed_at_steps(folder: Path, stride: int) -> dict[str, list[str]]:
     assert found.keys() == VERBS.keys()
     for name, outcomes in found.items():
         assert outcomes[-1] == "done"
+        assert len(outcomes) > 1, f"{name} was not killed"
         # Once a write is done, it stays so: there is one moment at which it happens.
         assert outcomes == sorted(outcomes, key=("not", "half", "done").index), name
         assert "half" not in outcomes or "delete" in name

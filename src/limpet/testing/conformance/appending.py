@@ -118,10 +118,11 @@ class Appending(Kit):
     def test_append_needs_a_list_in_an_object(self, store: Store, scope: Scope) -> None:
         states: list[JSON] = [None, 1, "text", [], [1], True]
         values: list[JSON] = [None, {}, "text", 0, True]
-        for state in [*states, *({"m": value, "list": [1]} for value in values)]:
-            scope.save(state, keep=False)
-            with unchanged(store), pytest.raises(InvalidInput):
-                scope.append("m", [1])
+        for keep in (True, False):
+            for state in [*states, *({"m": value, "list": [1]} for value in values)]:
+                scope.save(state, id=f"{keep}", keep=keep, overwrite=True)
+                with unchanged(store), pytest.raises(InvalidInput):
+                    scope.append("m", [1])
 
     def test_append_is_bounded_in_depth_and_size(self, stores: Stores) -> None:
         store = stores(state_bytes_max=1_000)

@@ -241,17 +241,19 @@ class BadInput(Kit):
             return refused(error, attempts)
 
     def test_bad_calls_are_refused(self, store: Store, furnished: Scope) -> None:
-        for name, (error, attempt) in _BAD_CALLS.items():
-            with case(name):
-                self._refused(error, store, [partial(attempt, store, furnished)])
+        with unchanged(store, on=["new"]):
+            for name, (error, attempt) in _BAD_CALLS.items():
+                with case(name):
+                    refused(error, [partial(attempt, store, furnished)])
 
     def test_what_is_not_json_is_refused(self, store: Store, furnished: Scope) -> None:
         """In a state, metadata, items, a note or an update; with the path of the bad value."""
-        for name, (value, path) in NOT_JSON.items():
-            with case(name):
-                self._not_json_refused(store, furnished, value, path)
+        with unchanged(store, on=["new"]):
+            for name, (value, path) in NOT_JSON.items():
+                with case(name):
+                    self._not_json_refused(furnished, value, path)
 
-    def _not_json_refused(self, store: Store, scope: Scope, value: Any, path: str) -> None:
+    def _not_json_refused(self, scope: Scope, value: Any, path: str) -> None:
         attempts: dict[str, Callable[[], object]] = {
             path: lambda: scope.save(value, id="new"),
             f"/note{path}": lambda: scope.set_note("n", {"note": value}),
@@ -262,17 +264,19 @@ class BadInput(Kit):
             f"/f{path}": lambda: scope.set_note("n", lambda v: {"f": value}),
         }
 
-        messages = self._refused(InvalidInput, store, attempts.values())
+        messages = refused(InvalidInput, attempts.values())
         for where, message in zip(attempts, messages, strict=True):
             assert f"path=`{where}" in message
             assert f"path=`{where}`" in message or where.endswith("/")
 
     def test_a_bad_id_is_refused(self, store: Store, furnished: Scope) -> None:
         """Ids and names have 1 to 512 characters, no NUL and no lone surrogates, in every verb."""
-        for verb, call in _TAKES_AN_ID.items():
-            with case(verb):
-                attempts = [partial(call, store, furnished, bad) for bad in _BAD_IDS]
-                self._refused(InvalidInput, store, attempts)
+        with unchanged(store, on=["new"]):
+            for verb, call in _TAKES_AN_ID.items():
+                with case(verb):
+                    refused(
+                        InvalidInput, [partial(call, store, furnished, bad) for bad in _BAD_IDS]
+                    )
 
     def test_a_bad_kind_is_refused(self, store: Store, furnished: Scope) -> None:
         """Kinds are `[a-z0-9_-]{1,64}`, or exactly `multiAgent`."""
@@ -288,6 +292,7 @@ class BadInput(Kit):
         store = stores(state_bytes_max=100)
         scope = store.scope("s")
         scope.save("x" * 98, id="a")
+        scope.save({"x": ""}, id="b")
         self._refused(
             InvalidInput,
             store,
@@ -301,6 +306,7 @@ class BadInput(Kit):
                 lambda: scope.set_note("n", "x" * 99),
                 lambda: scope.save(1, metadata={"strands": "x" * 65_536}),
                 lambda: scope.fork("a", patch=lambda state: "x" * 99),
+                lambda: scope.fork("b", patch={"x": "x" * 99}),
                 lambda: scope.fork("a", metadata={"strands": "x" * 65_536}),
             ],
         )
