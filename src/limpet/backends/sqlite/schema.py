@@ -7,10 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from limpet.backends.sql import transaction
-from limpet.backends.sqlite.errors import is_busy
+from limpet.backends.sqlite.errors import APPLICATION_ID, is_busy
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 
-APPLICATION_ID = 0x48464153  # "HFAS", which `file` and others find in the header
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
 _HEADER_BYTES = 100

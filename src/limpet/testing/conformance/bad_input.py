@@ -103,6 +103,7 @@ _BAD_CALLS: Final[dict[str, tuple[type[LimpetError], Attempt]]] = {
     "keep as a text": (InvalidInput, _saves(keep="no")),
     "another body": (AlreadyExists, _saves(id="a")),
     "stale expect": (Conflict, _saves(expect="0.0.0000000000000000")),
+    "expect an id": (InvalidInput, _saves(expect="a")),
     "expect no head": (Conflict, _saves(expect=None)),
     "expect a number": (InvalidInput, _saves(expect=1)),
     "expect False": (InvalidInput, _saves(expect=False)),
@@ -185,6 +186,15 @@ _BAD_CALLS: Final[dict[str, tuple[type[LimpetError], Attempt]]] = {
     "append with a stale expect": (
         Conflict,
         lambda store, scope: scope.append("m", [1], expect="0.0.0000000000000000"),
+    ),
+    "append with an id as expect": (
+        InvalidInput,
+        lambda store, scope: scope.append("m", [1], expect="a"),
+    ),
+    "delete with an id as expect": (InvalidInput, lambda store, scope: scope.delete(expect="a")),
+    "note with an id as expect": (
+        InvalidInput,
+        lambda store, scope: scope.set_note("n", 1, expect="a"),
     ),
     "delete with a stale expect": (
         Conflict,

@@ -134,7 +134,7 @@ class Deleting(Kit):
         """`expect=None` removes a scope that has no head, and a scope that is not there."""
         assert scope.delete(expect=None) == 0
         with pytest.raises(Conflict):
-            scope.delete(expect="something")
+            scope.delete(expect="0.0.0000000000000000")
         scope.save(1, head=False)
         scope.set_note("n", 1)
         assert scope.delete(expect=None) == 1

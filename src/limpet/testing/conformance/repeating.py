@@ -107,7 +107,7 @@ class Repeating(Kit):
         scope.save(1, id="x")
 
         with pytest.raises(AlreadyExists):
-            scope.save(2, id="x", expect="nonsense")
+            scope.save(2, id="x", expect="0.0.0000000000000000")
 
     def test_overwrite_replaces_in_place(self, scope: Scope) -> None:
         """The new body has the old position in history and the old `created_at`."""
