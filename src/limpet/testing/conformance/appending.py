@@ -119,7 +119,7 @@ class Appending(Kit):
         second = scope.append("m", [2], expect=first.revision)
         before = dump(store)
 
-        for stale in (None, first.revision, "nonsense"):
+        for stale in (None, first.revision, "0.0.nonsense"):
             with pytest.raises(Conflict):
                 scope.append("m", [3], expect=stale)
         assert dump(store) == before

@@ -124,7 +124,7 @@ class Deleting(Kit):
         second = scope.save(2)
         before = dump(store)
 
-        for stale in (first.revision, None, "nonsense"):
+        for stale in (first.revision, None, "0.0.nonsense"):
             with pytest.raises(Conflict):
                 scope.delete(expect=stale)
         assert dump(store) == before

@@ -99,7 +99,7 @@ class Notes(Kit):
         second = present(scope.set_note("n", 2, expect=first.revision))
         before = dump(store)
 
-        for stale in (None, first.revision, head.revision, "nonsense"):
+        for stale in (None, first.revision, head.revision, "0.nonsense"):
             with pytest.raises(Conflict):
                 scope.set_note("n", 3, expect=stale)
         with pytest.raises(Conflict):
