@@ -8,7 +8,8 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -17,7 +18,7 @@ from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.core import limits
 from limpet.core.layout import Layout
-from limpet.errors import InvalidInput, Unsupported
+from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
 if TYPE_CHECKING:
@@ -176,10 +177,26 @@ def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     scheme, address, given = _read_url(url)
     common, own = _split(_merged(given, options), _COMMON)
     tools = _tools(common)
-    opened = Opened(scheme.opener(address, checked(own, scheme.options)), tools)
+    with _ours():
+        opener = scheme.opener(address, checked(own, scheme.options))
+
+    def engine() -> Backend:
+        with _ours():
+            return opener()
+
+    opened = Opened(engine, tools)
     if not scheme.blocks:
         opened.open()
     return opened
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    """Raise Unavailable where the system refuses, as when too many files are open."""
+    try:
+        yield
+    except OSError as cause:
+        raise Unavailable(f"the storage cannot be opened: {cause.strerror}") from cause
 
 
 # URLs

@@ -2,6 +2,9 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -14,7 +17,9 @@ import pytest
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Store, Unavailable, Unsupported
 from limpet.backends.sql.transaction import load_migrations
-from limpet.backends.sqlite.schema import APPLICATION_ID
+from limpet.backends.sqlite.errors import APPLICATION_ID
+from limpet.cli._app import run as code_of_command
+from limpet.cli._exits import CORRUPT
 
 
 @pytest.fixture
@@ -365,3 +370,42 @@ def test_a_link_may_be_moved_with_its_file(path: Path) -> None:
         path.unlink()
         path.symlink_to(path.with_name("moved.db"))
         assert store.scope("s").save({"n": 2})
+
+
+# What cannot be opened.
+
+
+@pytest.mark.parametrize("byte", [0, 5, 16, 21])
+def test_a_damaged_header_is_damage(path: Path, byte: int) -> None:
+    """Also for the exit code of the command."""
+    fill(path, 4)
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 0x40
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match="damaged"):
+        list(limpet.open(url_of(path)).sessions())
+    assert code_of_command(["ls", "--url", url_of(path)]) == CORRUPT
+    assert path.read_bytes() == content
+
+
+def test_too_many_open_files(path: Path) -> None:
+    fill(path, 4)
+    script = """
+        import errno, os, resource, sys
+        import limpet
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        taken = []
+        try:
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError as error:
+            assert error.errno == errno.EMFILE
+        while True:
+            try:
+                limpet.open(sys.argv[1]).close()
+                break
+            except limpet.Unavailable:
+                os.close(taken.pop())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), url_of(path)]
+    subprocess.run(command, check=True, timeout=60)

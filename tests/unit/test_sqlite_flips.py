@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Corrupt, LimpetError, ScopeInfo, Stats, Store
+from limpet import Corrupt, LimpetError, ScopeInfo, SnapshotInfo, Stats, Store
 
 SESSIONS = ("s", "other")
 IDS = ["id-0", "id-1", "id-2"]
@@ -52,13 +52,17 @@ def questions(store: Store) -> Iterator[tuple[str, Callable[[], Any]]]:
         scope = store.scope(*key)
         yield f"{key} info", scope.info
         yield f"{key} head", scope.load
-        yield f"{key} ids", lambda scope=scope: list(scope.ids())
-        yield f"{key} history", lambda scope=scope: list(scope.history())
-        yield f"{key} notes", lambda scope=scope: list(scope.notes())
-        yield f"{key} notes on", lambda scope=scope: list(scope.notes(on=IDS))
-        yield f"{key} note", lambda scope=scope: scope.note("a")
+        yield f"{key} ids", partial(listed, scope.ids)
+        yield f"{key} history", partial(listed, scope.history)
+        yield f"{key} notes", partial(listed, scope.notes)
+        yield f"{key} notes on", partial(listed, scope.notes, on=IDS)
+        yield f"{key} note", partial(scope.note, "a")
         for each in [*IDS, "draft"]:
             yield f"{key} load {each}", partial(scope.load, each)
+
+
+def listed(verb: Callable[..., Iterable[Any]], **options: Any) -> list[Any]:
+    return list(verb(**options))
 
 
 def answers(store: Store) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def answers(store: Store) -> dict[str, Any]:
 
 
 def is_right(answer: Any, expected: Any) -> bool:
-    if answer is Corrupt or answer == expected:
+    if answer is Corrupt or bool(answer == expected):
         return True
     if isinstance(answer, list):  # without the damaged ones, in the same order
         rest = iter(expected)
@@ -85,7 +89,7 @@ def is_right(answer: Any, expected: Any) -> bool:
 def is_same(listed: Any, expected: Any) -> bool:
     """A scope is listed without its head if that is damaged."""
     if isinstance(listed, ScopeInfo) and listed.head is None:
-        return listed.key == expected.key
+        return bool(listed.key == expected.key)
     return bool(listed == expected)
 
 
@@ -130,18 +134,18 @@ class Flips:
 
 def writes(store: Store) -> Iterator[tuple[str, Any]]:
     """Write everywhere; yield the errors that are not ours, and what was not kept."""
-    state = {"messages": ["new"]}
     for session in SESSIONS:
         scope = store.scope(session)
-        for name, write in (
-            ("save", lambda scope=scope: scope.save(state).id),
-            ("append", lambda scope=scope: scope.append("messages", ["more"]).id),
-            ("note", lambda scope=scope: scope.set_note("a", 2) and None),
-            ("delete", lambda scope=scope: scope.delete_snapshot(IDS[1]) and None),
-        ):
+        verbs: dict[str, Callable[[], Any]] = {
+            "save": partial(scope.save, {"messages": ["new"]}),
+            "append": partial(scope.append, "messages", ["more"]),
+            "note": partial(scope.set_note, "a", 2),
+            "delete": partial(scope.delete_snapshot, IDS[1]),
+        }
+        for name, verb in verbs.items():
             try:
-                id = write()
-                if id is not None and scope.load(id) is None:
+                done = verb()
+                if isinstance(done, SnapshotInfo) and scope.load(done.id) is None:
                     yield f"{session} {name}", "lost"
             except LimpetError:
                 pass

@@ -3,6 +3,7 @@
 All checks happen before anything is written, so bad input leaves no trace.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -20,6 +21,8 @@ from limpet.model import (
     SnapshotRef,
 )
 from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
+
+_REVISION = re.compile(r"-?[0-9a-f]+\.")  # with which every revision begins
 
 
 def save(
@@ -196,9 +199,16 @@ def _check_size(what: str, encoded: bytes, bytes_max: int) -> None:
 
 
 def check_expect(expect: Expect) -> Expect:
-    """Return a revision, None or ANY. Passing a whole snapshot is a common mistake."""
-    if expect is ANY or expect is None or isinstance(expect, str):
+    """Return a revision, None or ANY. Passing an id or a whole snapshot is a common mistake."""
+    if expect is ANY or expect is None:
         return expect
+    if isinstance(expect, str):
+        if _REVISION.match(expect):
+            return expect
+        # As a conflict it would be tried again, and fail again.
+        raise InvalidInput(
+            f"expect must be the revision of a snapshot or a note, not its id. expect=`{expect!a}`"
+        )
     raise InvalidInput(f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`")
 
 

@@ -83,7 +83,7 @@ modes: st.SearchStrategy[dict[str, bool]] = st.sampled_from(
     [{}, {}, {"keep": False}, {"head": False}, {"overwrite": True}, {"head": False, "keep": False}]
 )
 expectations: st.SearchStrategy[Any] = st.sampled_from(
-    [ANY, ANY, ANY, ANY, HEAD, HEAD, None, "stale"]
+    [ANY, ANY, ANY, ANY, HEAD, HEAD, None, "0.0.stale"]
 )
 sessions = st.sampled_from(["s", "s/1", "t"])
 counts = st.none() | st.integers(0, 9)
@@ -307,7 +307,7 @@ class Lockstep(RuleBasedStateMachine):
                 return scope.delete_note(name, on=on)
             note = scope.note(name, on=on)
             found = None if note is None else note.revision
-            expect: Any = {"new": None, "same": found, "stale": "stale"}.get(way, ANY)
+            expect: Any = {"new": None, "same": found, "stale": "0.stale"}.get(way, ANY)
             return scope.set_note(name, given, on=on, expect=expect)
 
         self._twins.at(key, call)

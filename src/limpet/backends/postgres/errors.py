@@ -21,7 +21,7 @@ _FACTS = {
     "42501": "the role lacks a permission on the tables",
     "53100": "the server's disk is full",
     "53300": "the server has no connection left",
-    "55P03": "another writer holds the scope: try again later, or raise lock_wait_s",
+    "55P03": "another transaction holds the lock: try again later, or raise lock_wait_s",
     "57014": "the statement took too long, or was cancelled",
 }
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from limpet.backends.sql.bodies import NewBody
-from limpet.backends.sql.tables import ScopeRow, Tables
+from limpet.backends.sql.tables import ScopeRow, Tables, is_text
 from limpet.core import commits
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
@@ -332,6 +332,8 @@ def _current(tables: Tables, scope: ScopeRow | None, commit: Commit) -> ScopeSta
     next_seq, next_saved_at = tables.next_seq_and_time(scope, commit.stamp)
     if scope is None:
         return ScopeState(next_seq=next_seq, next_saved_at=next_saved_at)
+    if not is_text(scope.floor):
+        raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{scope.pk}`")
     try:
         head = tables.head(scope)
     except Corrupt:

@@ -38,6 +38,7 @@ _SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
     (int, NoneType),  # now
 )
 _SCOPE_COLUMNS = len(_SCOPE_TYPES)
+_sound_types: set[tuple[type, ...]] = set()
 _NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
 
 
@@ -82,9 +83,11 @@ def scope_row(columns: tuple[Any, ...]) -> ScopeRow:
 
     The row has no checksum: damage shows only where a value cannot be what was stored.
     """
-    for value, types in zip(columns, _SCOPE_TYPES, strict=False):
-        if type(value) not in types or (type(value) is str and not is_text(value)):
+    found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
+    if found not in _sound_types:
+        if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
             raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
+        _sound_types.add(found)
     head = columns[_SCOPE_COLUMNS:]
     shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
     last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ

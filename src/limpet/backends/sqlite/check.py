@@ -10,8 +10,8 @@ from typing import Any
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.check_rows import finding
 from limpet.backends.sql.transaction import load_queries
-from limpet.backends.sqlite.errors import primary_code
-from limpet.backends.sqlite.schema import APPLICATION_ID, MIGRATIONS, NEWEST
+from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
+from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.model import Finding
 

@@ -7,10 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from limpet.backends.sql import transaction
-from limpet.backends.sqlite.errors import is_busy
+from limpet.backends.sqlite.errors import APPLICATION_ID, is_busy
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 
-APPLICATION_ID = 0x4C4D5054  # "LMPT", which `file` and others find in the header
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
 MIGRATIONS = transaction.load_migrations("sqlite")

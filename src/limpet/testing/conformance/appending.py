@@ -110,7 +110,7 @@ class Appending(Kit):
         first = scope.append("m", [1], expect=None)
         second = scope.append("m", [2], expect=first.revision)
         with unchanged(store):
-            for stale in (None, first.revision, "nonsense"):
+            for stale in (None, first.revision, "0.0.nonsense"):
                 with pytest.raises(Conflict):
                     scope.append("m", [3], expect=stale)
         assert second == scope.info()

@@ -203,10 +203,20 @@ _BAD_CALLS: Final[dict[str, tuple[type[LimpetError], Attempt]]] = {
     **{name: (InvalidInput, attempt) for name, attempt in _INVALID.items()},
     "another body": (AlreadyExists, _saves(id="a")),
     "stale expect": (Conflict, _saves(expect="0.0.0000000000000000")),
+    "expect an id": (InvalidInput, _saves(expect="a")),
     "expect no head": (Conflict, _saves(expect=None)),
     "append with a stale expect": (
         Conflict,
         lambda store, scope: scope.append("m", [1], expect="0.0.0000000000000000"),
+    ),
+    "append with an id as expect": (
+        InvalidInput,
+        lambda store, scope: scope.append("m", [1], expect="a"),
+    ),
+    "delete with an id as expect": (InvalidInput, lambda store, scope: scope.delete(expect="a")),
+    "note with an id as expect": (
+        InvalidInput,
+        lambda store, scope: scope.set_note("n", 1, expect="a"),
     ),
     "delete with a stale expect": (
         Conflict,

@@ -113,7 +113,7 @@ class Deleting(Kit):
         first = scope.save(1)
         second = scope.save(2)
         with unchanged(store):
-            for stale in (first.revision, None, "nonsense"):
+            for stale in (first.revision, None, "0.0.nonsense"):
                 with pytest.raises(Conflict):
                     scope.delete(expect=stale)
         assert scope.delete(expect=second.revision) == 2
@@ -121,7 +121,7 @@ class Deleting(Kit):
     def test_delete_expecting_no_head(self, store: Store, scope: Scope) -> None:
         assert scope.delete(expect=None) == 0
         with pytest.raises(Conflict):
-            scope.delete(expect="something")
+            scope.delete(expect="0.0.0000000000000000")
         scope.save(1, head=False)
         scope.set_note("n", 1)
         assert scope.delete(expect=None) == 1

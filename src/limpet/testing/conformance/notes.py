@@ -87,7 +87,7 @@ class Notes(Kit):
         first = present(scope.set_note("n", 1, expect=None))
         second = present(scope.set_note("n", 2, expect=first.revision))
         with unchanged(store):
-            for stale in (None, first.revision, head.revision, "nonsense"):
+            for stale in (None, first.revision, head.revision, "0.0.nonsense"):
                 with pytest.raises(Conflict):
                     scope.set_note("n", 3, expect=stale)
             with pytest.raises(Conflict):

@@ -84,7 +84,7 @@ class Repeating(Kit):
         scope.save(1, id="x")
 
         with pytest.raises(AlreadyExists):
-            scope.save(2, id="x", expect="nonsense")
+            scope.save(2, id="x", expect="0.0.0000000000000000")
 
     def test_overwrite_replaces_in_place(self, scope: Scope) -> None:
         first = scope.save(1, id="a", labels={"l": "1"}, metadata={"m": 1})

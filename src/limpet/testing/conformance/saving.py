@@ -203,7 +203,7 @@ class Saving(Kit):
         first = scope.save(1, expect=None)
         second = scope.save(2, expect=first.revision)
 
-        for stale in (first.revision, None, "nonsense", ""):
+        for stale in (first.revision, None, "0.0.nonsense"):
             with pytest.raises(Conflict):
                 scope.save(3, expect=stale)
         assert scope.save(4, expect=second.revision).parent_id == second.id
