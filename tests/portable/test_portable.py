@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -452,3 +453,16 @@ def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
         with pytest.raises(Corrupt):
             lines(store)
         assert portable.copy(store, limpet.open("memory:"), session_id="b").skipped == ()
+
+
+def test_the_page_says_how_lines_are_checked(
+    full: limpet.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page.partition("## Part five")[2], re.S)
+    monkeypatch.chdir(tmp_path)
+    Path("agents.jsonl").write_bytes(lines(full))
+    exec(example, {})
+    Path("agents.jsonl").write_bytes(lines(full).replace(b"message 1 ", b"message 2 "))
+    with pytest.raises(AssertionError):
+        exec(example, {})

@@ -200,7 +200,7 @@ def put_writes(
     name = limits.check_id("task_id", task_id)
     path = limits.check_text("task_path", task_path, chars_max=context.tools.state_bytes_max)
     replace = bool(writes) and all(channel in WRITES_IDX_MAP for channel, _ in writes)
-    items, wide = _encoded_items(context.codec, writes)
+    items, wide = _encoded_items(context.codec, writes, context.tools.state_bytes_max)
 
     def write(value: list[bytes], wide: bool, expect: str | None) -> Work[Note]:
         body = records.joined(value, wide, "what a task wrote", context.tools.state_bytes_max)
@@ -241,14 +241,15 @@ def put_writes(
 
 
 def _encoded_items(
-    codec_: ValueCodec, writes: Sequence[tuple[str, Any]]
+    codec_: ValueCodec, writes: Sequence[tuple[str, Any]], bytes_max: int
 ) -> tuple[dict[int, bytes], bool]:
     """Return each write as JSON by its index, and whether integers beyond 64 bits are in them."""
     items: dict[int, bytes] = {}
     wide = False
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
-        encoder = ValueEncoder(codec_.rules, codec_.cache, ["writes", channel])
+        path = ["writes", channel]
+        encoder = ValueEncoder(codec_.rules, codec_.cache, path, bytes_max=bytes_max)
         parts = [b"[%d," % idx, encoded_name(channel), b","]
         encoder.write(value, parts)
         parts.append(b"]")

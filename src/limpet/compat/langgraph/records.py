@@ -151,7 +151,7 @@ def _encoded_state(
     bytes_max: int,
     before: SplitCheckpoint | None = None,
 ) -> tuple[bytes, SplitCheckpoint | None]:
-    encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES])
+    encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES], bytes_max=bytes_max)
     last: Mapping[str, MessageRun | bytes] = {} if before is None else before.channels
     channels = {
         name: encoder.channel(name, value, last.get(name))
@@ -203,7 +203,7 @@ def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[
 def _encoded_metadata(
     codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
 ) -> bytes:
-    encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"])
+    encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
     parts = [b'{"langgraph":']
     encoder.write(meta, parts)
     absent = _absent(meta, checkpoint)
