@@ -158,7 +158,8 @@ class _TopicState:
         self.revisions: dict[ScopeKey, str] = {}
         self.heads: dict[str, list[SnapshotInfo]] = {}  # by session, for topics of many sessions
         self.is_followed = False  # polled only then: a change before `follow` would be missed
-        self.is_unread = False  # the last poll could not read it
+        self.is_unread = False  # it must be polled again, whether something is reported or not
+        self.found: Topic | None = None  # where the id of a topic is: that is followed, too
 
 
 class _Due(NamedTuple):
@@ -329,7 +330,8 @@ class Dispatcher:
             if listener is None or (is_same and not self._has_unfollowed):
                 return
             self._has_unfollowed = False
-        listener.follow(topics)
+        found = (state.found for state in topics.values())
+        listener.follow([*topics, *(each for each in found if each is not None)])
         for state in topics.values():
             state.is_followed = True
 
@@ -392,8 +394,7 @@ class Dispatcher:
     def _read_topic(self, due: _Due, sessions: frozenset[str] | None) -> Current:
         backend, topic, heads = self._opened.backend, due.topic, due.state.heads
         if topic.id is not None:
-            query = Query(prefix=topic.prefix, id=topic.id)
-            return _read(lambda: backend.list_snapshots(query, limit=1))
+            return self._find(due.state, Query(prefix=topic.prefix, id=topic.id))
         if topic.session_id is not None:
             found = _list_heads(backend, session_id=topic.session_id, prefix=topic.prefix)
             return self._with_damage(due, found)
@@ -410,6 +411,16 @@ class Dispatcher:
         infos = [info for each in heads.values() for info in each]
         # Sessions come and go: this topic is never deleted.
         return self._with_damage(due, Current(infos, exists=True))
+
+    def _find(self, state: _TopicState, query: Query) -> Current:
+        """Read the snapshot with an id in any scope; its scope is followed from then on."""
+        current = _read(lambda: self._opened.backend.list_snapshots(query, limit=1))
+        found = next((Topic(Target(info.scope, info.id)) for info in current.infos), None)
+        # What changed before it was followed is read by the next poll.
+        state.is_unread = found != state.found
+        if state.is_unread:
+            state.found, self._has_unfollowed = found, True
+        return current
 
     def _with_damage(self, due: _Due, found: Current) -> Current:
         """Add the error of a head that was seen before, and that a listing now skips as damaged."""
