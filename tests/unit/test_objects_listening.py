@@ -171,7 +171,8 @@ def test_a_snapshot_that_may_come_anywhere(bucket: Bucket, watch: Callable[..., 
     watcher = watch(Topic(id="x"))
     watcher.hears("s", lambda: writer.commit(commit(id="x", head=False)))
     watcher.listener.follow([Topic(id="x"), Topic(Target(SCOPE, "x"))])
-    watcher.hears("s", lambda: writer.commit(commit(id="x", overwrite=True, head=False)))
+    changed = commit(id="x", overwrite=True, head=False)._replace(status="changed")
+    watcher.hears("s", lambda: writer.commit(changed))
     watcher.hears("s", lambda: writer.delete_snapshots(SCOPE, ["x"]))
 
 
