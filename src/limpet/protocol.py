@@ -36,7 +36,8 @@ class Topic(NamedTuple):
     """What a subscription watches: one target, or all heads in some sessions.
 
     The sessions are `session_id`, or all that begin with `prefix`. With `id` it is the snapshot
-    with that id, in any scope of them.
+    with that id, in any scope of them: a listener need only report that it comes or goes, since
+    where it is known to be its target is followed as well.
     """
 
     target: Target | None = None

@@ -118,6 +118,7 @@ def test_it_takes_no_more_memory_than_it_counts(chars: int) -> None:
 
 @LINUX
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_many_scopes_in_one_process_stay_below_the_limit(tmp_path: os.PathLike[str]) -> None:
     bytes_max = 64 * 1024 * 1024
     assert growth(100_000, 500, bytes_max, f"sqlite:///{tmp_path}/a.db") < 1.2 * bytes_max

@@ -170,7 +170,9 @@ def test_a_snapshot_that_may_come_anywhere(bucket: Bucket, watch: Callable[..., 
     writer = engine(bucket)
     watcher = watch(Topic(id="x"))
     watcher.hears("s", lambda: writer.commit(commit(id="x", head=False)))
-    watcher.hears("s", lambda: writer.commit(commit(id="x", overwrite=True, head=False)))
+    watcher.listener.follow([Topic(id="x"), Topic(Target(SCOPE, "x"))])
+    changed = commit(id="x", overwrite=True, head=False)._replace(status="changed")
+    watcher.hears("s", lambda: writer.commit(changed))
     watcher.hears("s", lambda: writer.delete_snapshots(SCOPE, ["x"]))
 
 

@@ -1,5 +1,6 @@
 """`Scope` and `Lease`: the sync API of a scope."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -404,14 +405,21 @@ def hold(scope: Scope, wanted: leases.Wanted) -> Iterator["Lease"]:
         renewals.add(term)
         yield Lease(driver, term)
     finally:
-        renewals.remove(term)
-        try:
-            driver.run(leases.release(driver.tools, term))
-        except (Unavailable, InvalidInput):
-            pass  # the lease ends by itself
-        except BaseException:
-            renewals.abandon(wanted.claim)  # interrupted, perhaps before the call began
-            raise
+        # A thread that the end of the interpreter has stopped may hold any lock for good: then
+        # nothing more is done, and the lease ends by itself.
+        if not sys.is_finalizing():
+            _give_back(driver, renewals, term)
+
+
+def _give_back(driver: Driver, renewals: leases.Renewals, term: leases.Term) -> None:
+    renewals.remove(term)
+    try:
+        driver.run(leases.release(driver.tools, term))
+    except (Unavailable, InvalidInput):
+        pass  # the lease ends by itself
+    except BaseException:
+        renewals.abandon(term.claim)  # interrupted, perhaps before the call began
+        raise
 
 
 class Lease(leases.LeaseProperties, Scope):

@@ -54,6 +54,7 @@ class Attempt:
         self.state: JSON = None
         self.resumed = False
         self.aborted = False
+        self.ended = False  # by the worker, which left its block
         self.superseded = False  # by another worker, which has the lease now
         self._tools = tools
         self._plan = plan
@@ -67,6 +68,12 @@ class Attempt:
         if self._last is None:
             raise InvalidInput("the run has not begun")
         return self._last
+
+    def check_not_ended(self) -> None:
+        if self.ended:
+            raise InvalidInput(
+                f"the run has ended: its block was left. run_id=`{self._plan.scope.session_id}`"
+            )
 
     def begin(self) -> Steps[None]:
         found: list[Found] = yield read_head(self._plan.scope)
@@ -90,6 +97,7 @@ class Attempt:
         labels: Mapping[str, str] | None,
         metadata: Mapping[str, JSON] | None,
     ) -> Steps[SnapshotInfo]:
+        self.check_not_ended()
         record = read_record(self.last)
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}

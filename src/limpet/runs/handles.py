@@ -1,5 +1,6 @@
 """The handles by which a worker uses its run, sync and async."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -93,7 +94,9 @@ class _RunHandle:
         Raises:
             Aborted: the run was aborted.
             Conflict: the lease has passed to another worker, or the run was deleted.
+            InvalidInput: the block of the run was left.
         """
+        self._attempt.check_not_ended()
         if self.aborted:
             raise Aborted(f"the run was aborted. run_id=`{self.run_id}`")
         if self._watch.is_over:
@@ -128,6 +131,7 @@ class Run(_RunHandle):
             Aborted: the run was aborted. Nothing was saved.
             Conflict: the lease has passed to another worker, or another program wrote to the scope
                 of the run. Nothing was saved.
+            InvalidInput: the state is not JSON; or the block of the run was left.
         """
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
         return self._store.driver.drive(verb)
@@ -180,8 +184,11 @@ def _held(store: Store, plan: Plan, claim: AbstractContextManager[Lease]) -> Ite
             try:
                 yield Run(store, attempt, lease, watch)
             except BaseException as error:
-                store.driver.drive(attempt.fail(error))
+                if not sys.is_finalizing():  # see `hold` in api/scope.py
+                    store.driver.drive(attempt.fail(error))
                 raise
+            finally:
+                attempt.ended = True
             store.driver.drive(attempt.succeed())
 
 
@@ -202,4 +209,6 @@ async def _held_async(
             except BaseException as error:
                 await store.driver.drive(attempt.fail(error))
                 raise
+            finally:
+                attempt.ended = True
             await store.driver.drive(attempt.succeed())
