@@ -34,8 +34,8 @@ def test_heads(command: Command, any_url: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     short = f"{head[:8]}…{head[-4:]}"
     first, second, third = done.stdout.splitlines()
-    assert first == f"alice/chat:planner:{short}:messages.0: a red fox"
-    assert second == f"alice/chat:planner:{short}:messages.1: a blue fox"
+    assert first == f"alice/chat:planner@{short}:messages.0: a red fox"
+    assert second == f"alice/chat:planner@{short}:messages.1: a blue fox"
     assert third.startswith("bob:main@")
     assert third.endswith(":a/b.1.c: one fox")
 
