@@ -105,7 +105,7 @@ def test_an_empty_store_says_so_and_is_fine(command: Command, any_url: str) -> N
 def test_what_is_not_there_and_what_is_not_clear(command: Command, url: str) -> None:
     done = command("ls", "carol", "--url", url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "limpet: there is no such session. name=`carol`\n"
+    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
     fill(url)
     assert command("ls", "alice", "--url", url).returncode == 2
     assert command("ls", "bob/trip", "--sort", "age", "--url", url).returncode == 2

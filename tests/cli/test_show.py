@@ -63,7 +63,7 @@ def test_show(command: Command, any_url: str) -> None:
     facts = {line[:9].strip(): line[9:] for line in header.splitlines()}
     assert facts["snapshot"] == info.id
     assert facts["session"] == "trip"
-    assert facts["scope"] == "planner  agent"
+    assert facts["scope"] == "planner (agent)"
     assert facts["saved"].startswith(f"{info.created_at:%Y-%m-%d %H:%M:%S} UTC, ")
     assert facts["status"] == "completed"
     assert facts["parent"] == first.id

@@ -56,7 +56,7 @@ def test_an_empty_store_has_no_ratio(command: Command, tmp_path: Path) -> None:
 def test_a_session_that_is_not_there_is_1(command: Command, url: str) -> None:
     done = command("stats", "carol", "--url", url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "limpet: there is no such session. name=`carol`\n"
+    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
 
 
 def test_asking_creates_nothing(command: Command, tmp_path: Path) -> None:

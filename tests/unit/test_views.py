@@ -1,5 +1,6 @@
 """The pure views: sizes, names, trees and diffs as people see them."""
 
+import unicodedata
 from datetime import UTC, datetime
 
 import pytest
@@ -75,6 +76,27 @@ def test_visible_text_stays_on_its_line(text: str) -> None:
 def test_visible_text_is_left_alone_where_it_can_be() -> None:
     assert visible("grüße, 世界 🙂 [bold]") == "grüße, 世界 🙂 [bold]"
     assert visible("a\nb\x1b[2J\x9b\u202e") == "a\\nb\\x1b[2J\\x9b\\u202e"
+
+
+@pytest.mark.parametrize(
+    "char", [*"\ufe00\ufe0f\u115f\u1160\u3164\uffa0\u2800\u034f\u180b", "\U000e0100", "\U000e01ef"]
+)
+def test_what_draws_nothing_is_escaped(char: str) -> None:
+    assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+
+
+def test_no_mark_escapes_notice() -> None:
+    """`visible` looks closely only at texts with a suspect character: every mark must be one."""
+    every = map(chr, range(0x110000))
+    marks = [char for char in every if unicodedata.category(char) in ("Mn", "Me")]
+    assert [char for char in marks if visible(char) == char] == []
+
+
+def test_marks_stand_on_a_character_and_are_few() -> None:
+    names = ["Ngu\u031b\u0300o\u031b\u0300i", "שָׁלוֹם", "ผู้ใหญ่", "हिन्दी", "a" + "\u0301" * 5]
+    assert [visible(name) for name in names] == names
+    assert visible("a" + "\u0301" * 7) == "a" + "\u0301" * 5 + "\\u0301" * 2
+    assert visible("\u0338\u0338a") == "\\u0338\\u0338a"  # would strike out what is before it
 
 
 def test_clipped_text_fits() -> None:

@@ -6,7 +6,7 @@ import random
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -259,9 +259,9 @@ def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
         scope = store.scope("s")
         info = scope.save(chat(*messages))
         page = ScopePage(scope.key, scope.load(), [info] * 1, [])
-    begun = perf_counter()
+    begun = process_time()
     pieces = [*session_page("s", [page])]
-    assert perf_counter() - begun < 10  # it takes a tenth of this
+    assert process_time() - begun < 10  # it takes a tenth of this
     assert len(pieces) > 5_000
     assert max(map(len, pieces)) < 20 * KIB
     assert sum(map(len, pieces)) < 3_000 * KIB
@@ -269,9 +269,9 @@ def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
 
 def test_long_lines_of_marks_are_not_slow() -> None:
     lines = ["".join("`" * n + "x" for n in range(600)), "**a " * 50_000, "`a " * 50_000]
-    begun = perf_counter()
+    begun = process_time()
     page_of(chat({"role": "user", "content": "\n".join(lines)}))
-    assert timedelta(seconds=perf_counter() - begun) < timedelta(seconds=10)
+    assert timedelta(seconds=process_time() - begun) < timedelta(seconds=10)
 
 
 @pytest.mark.parametrize("seed", range(20))

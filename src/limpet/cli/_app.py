@@ -65,6 +65,10 @@ class _Verbs(click.Group):
 def app(context: click.Context) -> None:
     """Keep the state of AI agents safe.
 
+    A store holds sessions. A session has one or more scopes, such as one for each agent. A scope
+    has a history of snapshots; the current one is its head. Name the store with --url or
+    $LIMPET_URL. `limpet VERB --help` shows examples.
+
     Exit codes: 0 success, 1 not found or differences, 2 usage, 3 conflict, 4 unavailable,
     5 corrupt, 130 interrupted, 141 the output was closed.
     """

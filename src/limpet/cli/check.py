@@ -27,8 +27,8 @@ def check(repair: bool, url: str, as_json: bool) -> int:
 
     \b
     --json: a line for each finding:
-            {"severity": "error", "warning" or "info", "code": text, "message": text,
-             "scope": {"session_id": text, "scope_id": text, "kind": text} or null,
+            {"severity": "error", "warning" or "info", "code": text,
+             "message": text, "scope": {"session_id", "scope_id", "kind"} or null,
              "id": text or null, "repaired": true or false}
 
     \b

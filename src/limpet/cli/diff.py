@@ -60,11 +60,13 @@ def diff(
 
     \b
     --json: {"a": a snapshot or null, "b": a snapshot,
-             "changes": [{"path": JSON Pointer, "kind": "added", "removed", "changed" or "moved",
+             "changes": [{"path": JSON Pointer,
+                          "kind": "added", "removed", "changed" or "moved",
                           "before": value, "after": value}, ...],
              "patch": [operations of RFC 6902]}
             if moved, before and after are pointers; with --stat instead of both:
-             "stat": [{"key": text or null, "added": n, "changed": n, "removed": n, "moved": n}]
+             "stat": [{"key": text or null, "added": n, "changed": n,
+                       "removed": n, "moved": n}, ...]
 
     \b
     Examples:

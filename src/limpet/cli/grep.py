@@ -80,8 +80,8 @@ def grep(
     \b
     --json: a line for each match:
             {"session_id": text, "scope_id": text, "kind": text, "id": text,
-             "path": dotted text, "pointer": JSON Pointer, "is_key": true or false,
-             "text": the line, "start": n, "end": n}
+             "path": dotted text, "pointer": JSON Pointer,
+             "is_key": true or false, "text": the line, "start": n, "end": n}
             with -l only up to "id", with -c {..., "id": text, "count": n}
 
     \b
@@ -234,12 +234,12 @@ class _MatchPrinter:
 
     def _draw(self, info: limpet.SnapshotInfo, match: Match) -> None:
         line = Text()
-        for part, style in (
-            (info.session_id, "title"),
-            (info.scope.scope_id, "fork"),
-            (short_id(info.id), "accent"),
+        for part, style, end in (
+            (info.session_id, "title", ":"),
+            (info.scope.scope_id, "fork", "@"),
+            (short_id(info.id), "accent", ":"),
         ):
-            line.append(visible(part), style).append(":", "quiet")
+            line.append(visible(part), style).append(end, "quiet")
         line.append(dotted(match.pointer)).append(": ", "quiet")
         before, text, after = map(visible, excerpt(match, _EXCERPT_CHARS_MAX))
         line.append(before).append(text, "bad").append(after)

@@ -115,8 +115,8 @@ def log(
              "parent_id": text or null,
              "forked_from": {"session_id", "scope_id", "kind", "id"} or null,
              "status": text, "labels": {name: value, ...}, "metadata": {...},
-             "created_at": time, "updated_at": time, "kept": true or false, "size": n,
-             "revision": text, "is_head": true or false}
+             "created_at": time, "updated_at": time, "kept": true or false,
+             "size": n, "revision": text, "is_head": true or false}
             and with --messages "message": text or null.
 
     \b

@@ -82,18 +82,21 @@ def ls(
     """List the sessions, or the scopes of one SESSION.
 
     Newest first. Age and status are those of the newest head. Branches are snapshots without
-    a child. Logical is the size of all states as JSON, stored the size that they take. SESSION may
-    be shortened if it stays unique. A head is marked ◆, or ◇ if it is a draft.
+    a child. Logical is the size of all states as JSON, stored the space that they take up. SESSION
+    may be shortened if it stays unique. A head is marked ◆, or ◇ if it is a draft.
 
     \b
     --json: a line for each session:
             {"session_id": text, "kinds": [text, ...], "scopes": n, "damaged": n,
-             "status": text or null, "created_at": time or null, "snapshots": n or null,
-             "branches": n or null, "logical_bytes": n or null, "stored_bytes": n or null}
+             "status": text or null, "created_at": time or null,
+             "snapshots": n or null, "branches": n or null,
+             "logical_bytes": n or null, "stored_bytes": n or null}
             or for each scope:
-            {"session_id": text, "scope_id": text, "kind": text, "damaged": true or false,
-             "head": a snapshot as in `log --json`, or null, "snapshots": n or null,
-             "branches": n or null, "logical_bytes": n or null,
+            {"session_id": text, "scope_id": text, "kind": text,
+             "damaged": true or false,
+             "head": a snapshot as in `log --json`, or null,
+             "snapshots": n or null, "branches": n or null,
+             "logical_bytes": n or null,
              "forked_from": {"session_id", "scope_id", "kind", "id"} or null}
 
     \b

@@ -76,8 +76,9 @@ def prune(
 
     \b
     --json: a line for each scope from which snapshots are deleted:
-            {"session_id": text, "scope_id": text, "kind": text, "count": snapshots,
-             "bytes": of their states, "dry_run": true or false}
+            {"session_id": text, "scope_id": text, "kind": text,
+             "count": snapshots, "bytes": of their states,
+             "dry_run": true or false}
 
     \b
     Examples:

@@ -33,7 +33,7 @@ from limpet.cli._terminal import make_console, output
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
 from limpet.runs import list as list_runs
-from limpet.runs.model import KIND, RUNNING, SCOPE_ID, STATUSES, read_record
+from limpet.runs.model import ABORTED, KIND, RUNNING, SCOPE_ID, STATUSES, read_record
 from limpet.views.format import age_text, count_text, visible
 
 _POLL_S = 0.2  # how often it is checked whether the run was aborted
@@ -74,8 +74,9 @@ def runs(
 
     \b
     --json: a line for each run:
-            {"run_id": text, "task": text or null, "status": text, "owner": text or null,
-             "attempt": n, "steps": n, "error": {"type": text, "message": text} or null,
+            {"run_id": text, "task": text or null, "status": text,
+             "owner": text or null, "attempt": n, "steps": n,
+             "error": {"type": text, "message": text} or null,
              "started_at": time, "updated_at": time, "id": of its snapshot}
 
     \b
@@ -131,6 +132,8 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
                 echo_json(_shape(run), indent=None)
             else:
                 line = Text.assemble((visible(run_id), "title"), "  ", status_text(run.status))
+                if run.status != ABORTED:
+                    line.append("  it was not running, and was not changed", "quiet")
                 console.print(line, soft_wrap=True)
     return _exits.FINE
 

@@ -30,7 +30,8 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
 
     \b
     --json: {"session": text or null, "sessions": n, "scopes": n, "snapshots": n,
-             "logical_bytes": n, "stored_bytes": n, "ratio": stored / logical, or null,
+             "logical_bytes": n, "stored_bytes": n,
+             "ratio": stored / logical, or null,
              "largest": [{"name": text, "bytes": n}, ...]}
 
     \b

@@ -65,13 +65,14 @@ def tail(
     were replaced, for example by a summary, it says so and shows the new ones.
 
     \b
-    --json: a line for each snapshot: as `show --json` without the state, and
+    --json: a line for each snapshot: as in `log --json`, and
             "replaced": true or false, "turns": the new messages
             (without SESSION the last one), each
             {"index": n, "role": text, "name": text or null, "parts":
              [{"type": "text", "text": text, "thinking": true or false} or
               {"type": "media", "kind", "name", "mime", "size", "url"} or
-              {"type": "call", "name", "arguments", "id", "result": RESULT or null} or
+              {"type": "call", "name", "arguments", "id",
+               "result": RESULT or null} or
               {"type": "answer", "name", "id", "result": RESULT} or
               {"type": "value", "value": any JSON}, ...]}
             where RESULT is {"parts": [...], "is_error": true or false}

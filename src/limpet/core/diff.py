@@ -91,11 +91,11 @@ class _Comparison:
             todo.append(_task(before, after, "", ""))
         while todo:
             step = todo.pop()
-            if type(step) is Change:
+            if isinstance(step, Change):
                 self._changes.append(step)
                 if step.kind == "changed":
                     self._patch.append(("replace", step.path, step.after))
-            elif type(step) is _Done:
+            elif isinstance(step, _Done):
                 self._changes.append(step.change)
             elif self._afford(
                 "pointer chars", len(step.was + step.now) * (len(step.old) + len(step.new))
@@ -195,7 +195,7 @@ class _Comparison:
             done = not stays and self._put_last(member, f"{now}/{free}")
             if self._differ(member.old, value):
                 task = _task(*member)
-                inner.append(_Done(task) if done and type(task) is Change else task)
+                inner.append(_Done(task) if done and isinstance(task, Change) else task)
         return inner
 
     def _put_last(self, member: _Step, aside: str) -> bool:

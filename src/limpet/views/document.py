@@ -1,7 +1,6 @@
 """What the Markdown and HTML documents of a session share."""
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,9 +16,11 @@ CODE_SPAN = r"(?<!`)(`+)(?!`)(.{1,300}?)(?<!`)\1(?!`)"
 """Inline code, with its backticks and its text. Bounded, so that no line is slow."""
 
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)")
-# Joiners belong to letters and emoji, direction marks to a line.
-_INVISIBLE_KEPT = "\n\t\u200c\u200d\u200e\u200f"
-_SPACE = "Zs"
+_SPACES = (
+    "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
+# Joiners and selectors belong to letters and emoji, direction marks to a line.
+_INVISIBLE_KEPT = f"\n\t{_SPACES}\u200c\u200d\u200e\u200f\ufe0e\ufe0f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,8 @@ class Block(NamedTuple):
 
 
 def readable(text: str) -> str:
-    """Return text with escaped control characters, except line ends, tabs and spaces."""
-    text = text.replace("\r\n", "\n")
-    if text.isprintable():
-        return text
-    return "".join(each if _is_kept(each) else ascii(each)[1:-1] for each in text)
-
-
-def _is_kept(char: str) -> bool:
-    return char.isprintable() or char in _INVISIBLE_KEPT or unicodedata.category(char) == _SPACE
+    """Return text with escaped control characters, except what belongs to prose."""
+    return visible(text.replace("\r\n", "\n"), kept=_INVISIBLE_KEPT)
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -30,6 +30,12 @@ _STEPS_BACK = re.compile(
 )  # the id of a fork ends in `~` and eight characters
 _GAP = re.compile(r"…|\.{2,3}")
 _SHOWN = 4  # candidates in an error message
+_LISTS = {
+    "session": "limpet ls",
+    "scope": "limpet ls SESSION",
+    "snapshot": "limpet log SESSION",
+    "snapshot or session": "limpet ls",
+}
 _CANDIDATES_MAX = 1000
 
 T = TypeVar("T")
@@ -182,7 +188,9 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
         session_id, colon, scope_id = text.rpartition(":")
         if colon and address[1] is None and _is_session(store, session_id):
             return _head(store, session_id, scope_id, address[2])
-        return _head(store, find_session(store, text), *address[1:])
+        session_ids = list(store.sessions(prefix=text, limit=_SHOWN + 1))
+        found = _only(session_ids, "snapshot or session", text, str)
+        return _head(store, found, *address[1:])
     ref = _only(candidates, "snapshot", text, _ref_name)
     info = store.scope(*ref.scope).info(ref.id)
     if info is None:
@@ -273,7 +281,7 @@ def _only_session(store: Store) -> str:
     if not found:
         raise NotFound("the store is empty")
     if len(found) > 1:
-        raise InvalidInput("the store has several sessions: name one")
+        raise InvalidInput("the store has several sessions: name one; `limpet ls` lists them")
     return found[0]
 
 
@@ -287,7 +295,7 @@ def _scope_name(info: ScopeInfo) -> str:
 
 def _only(found: list[T], what: str, text: str, name: Callable[[T], str]) -> T:
     if not found:
-        raise NotFound(f"there is no such {what}. name=`{text}`")
+        raise NotFound(f"there is no such {what}: `{_LISTS[what]}` lists them. name=`{text}`")
     if len(found) > 1:
         shown = sorted(map(name, found))
         names = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")

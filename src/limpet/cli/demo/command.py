@@ -38,7 +38,8 @@ def demo(pace: float, as_json: bool) -> int:
     a fork takes another path; the two are compared. The exit code is 0 only if every check passes.
 
     \b
-    --json: {"holds": true or false, "facts": [{"fact": text, "holds": true or false}, ...]}
+    --json: {"holds": true or false,
+             "facts": [{"fact": text, "holds": true or false}, ...]}
 
     \b
     Examples:
