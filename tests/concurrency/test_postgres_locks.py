@@ -80,7 +80,7 @@ def use_everything(store: Store, session_id: str, scope_id: str) -> None:
 @pytest.mark.parametrize(
     ("table", "event"), [("snapshots", "INSERT"), ("bodies", "INSERT"), ("scopes", "UPDATE")]
 )
-def test_who_saves_is_in_nobodys_way(
+def test_a_save_blocks_no_other_caller(
     conn: Connection, schema: str, one: Store, two: Store, table: str, event: str
 ) -> None:
     """While a save stands still: all verbs in other scopes go on, and reading also in its own."""
@@ -344,7 +344,7 @@ def test_a_first_fork_while_a_state_is_removed(
 
 
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])
-def test_a_repair_while_a_save_stands_still(
+def test_a_repair_while_a_save_is_stopped(
     conn: Connection, schema: str, one: Store, two: Store, table: str
 ) -> None:
     """It waits until the save is done, or the save does: both come through."""

@@ -221,7 +221,7 @@ MINE_GOES: dict[str, Callable[[Scope], object]] = {
 
 
 @pytest.mark.parametrize("work", MINE_GOES)
-def test_what_others_made_anew_is_not_deleted(
+def test_what_others_created_again_is_not_deleted(
     pg_proxy: PgProxy, schemas: Schemas, direct: Store, work: str
 ) -> None:
     """A deletion whose answer was lost is not made again over what came after it."""

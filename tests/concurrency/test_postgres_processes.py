@@ -299,7 +299,7 @@ def present_id(store: Store) -> str:
     return found.id
 
 
-def test_a_store_that_nobody_closes(postgres_url: str, store: Store) -> None:
+def test_a_store_that_is_never_closed(postgres_url: str, store: Store) -> None:
     """An interpreter that ends without it ends well, and silently."""
     script = """
         import sys, limpet

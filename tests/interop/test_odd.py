@@ -89,7 +89,7 @@ def test_strange_times_are_no_trouble(ground: Ground, store: Store) -> None:
         assert theirs.load()["data"] == {"on": id}
 
 
-def test_a_latest_of_theirs_has_an_id_while_it_stands(ground: Ground, store: Store) -> None:
+def test_their_latest_has_an_id_while_it_is_the_head(ground: Ground, store: Store) -> None:
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     theirs.save_latest({"turn": 1}, second=1)
     first = ours.load()

@@ -245,7 +245,7 @@ def _changed_at(store: limpet.Store, number: int, change: Callable[[], object]) 
     store.driver.run = counted  # type: ignore[method-assign]
 
 
-def test_a_part_of_a_store(full: limpet.Store) -> None:
+def test_a_copy_of_a_part_of_a_store(full: limpet.Store) -> None:
     with limpet.open("memory:") as target:
         portable.copy(full, target, prefix="bob/")
         assert list(target.sessions()) == ["bob/chat-1"]
@@ -355,7 +355,7 @@ def test_what_is_no_export_is_refused(text: str, message: str) -> None:
         assert list(store.sessions()) == []
 
 
-def test_damage_is_told_and_left_out(tmp_path: Path, full: limpet.Store) -> None:
+def test_damage_is_reported_and_left_out(tmp_path: Path, full: limpet.Store) -> None:
     with limpet.open(str(tmp_path)) as store:
         scope = store.scope("s")
         for number in range(20):

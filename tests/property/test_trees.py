@@ -374,7 +374,7 @@ def test_appends_to_any_list_after_anything(forest: Forest, name: str) -> None:
     finish(forest)
 
 
-def test_a_store_that_looked_away_goes_on(tmp_path: Path) -> None:
+def test_a_store_with_stale_caches_goes_on(tmp_path: Path) -> None:
     """Two stores on one file: what one remembers of the head, the other has long changed."""
     forest = Forest(tmp_path / "store.db", stores=2)
     for number in range(60):

@@ -12,7 +12,7 @@ from tests.runs.hands import Hands, Place, ends_with
 from tests.waiting import until
 
 
-def test_the_faces_have_the_same_names() -> None:
+def test_the_apis_have_the_same_names() -> None:
     names = [{name for name in dir(each) if not name.startswith("_")} for each in (Run, AsyncRun)]
     assert names[0] == names[1]
     assert inspect.signature(Run.step) == inspect.signature(AsyncRun.step)

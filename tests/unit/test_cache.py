@@ -59,7 +59,7 @@ def test_many_threads() -> None:
     assert 0 <= cache.cost_held <= 5000
 
 
-def test_a_forked_child_begins_with_an_empty_one_that_nobody_holds() -> None:
+def test_a_forked_child_begins_with_an_empty_and_unlocked_one() -> None:
     cache = new_cache(1000)
     cache.put(A, LastBody("n", b"body"))
     with cache._lock:

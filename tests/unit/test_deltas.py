@@ -213,7 +213,7 @@ def test_forks_of_forks_stay_near(store: Store, path: Path) -> None:
     assert line.load().state == chat(20) | {"turn": 119}  # type: ignore[union-attr]
 
 
-def test_what_was_changed_stands_nowhere_any_more(store: Store, path: Path) -> None:
+def test_what_was_changed_is_stored_nowhere_any_more(store: Store, path: Path) -> None:
     """Not in the body of a draft either that was replaced and had been built on it."""
     scope = store.scope("s")
     secret = words("secret", 5)
@@ -327,7 +327,7 @@ def test_a_save_in_the_same_process_reads_no_state(
     assert scope.load().state == chat(2 * GROUP + 6)  # type: ignore[union-attr]
 
 
-def test_a_trail_that_is_damaged_is_not_followed(store: Store, path: Path) -> None:
+def test_a_damaged_chain_state_is_not_followed(store: Store, path: Path) -> None:
     scope = store.scope("s")
     save_chat(scope, 10)
     for turn in range(10, 14):

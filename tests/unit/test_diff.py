@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, Any, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_told(name: str) -> None:
+def test_changes_are_listed_exactly(name: str) -> None:
     before, after, changes = CASES[name]
     # As text, because 1 == 1.0 == True.
     assert repr(told(before, after)) == repr(changes)

@@ -299,7 +299,7 @@ def test_options_stand_in_the_query_or_are_given_by_name(query: str) -> None:
     use(limpet.open("sqlite:///two.db", **dict(pairs)))
 
 
-def test_an_option_counts_wherever_it_stands() -> None:
+def test_an_option_counts_in_any_position() -> None:
     for store in (
         limpet.open("memory:?state_bytes_max=3"),
         limpet.open("memory:", state_bytes_max="3"),

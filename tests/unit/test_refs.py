@@ -139,7 +139,7 @@ def test_very_many_ids_with_the_same_beginning(
         name(store, "0190ab12")
 
 
-def test_nothing_is_no_name(store: limpet.Store) -> None:
+def test_an_empty_reference_is_refused(store: limpet.Store) -> None:
     for text in ("", "…", "..", "..."):
         with pytest.raises(InvalidInput, match=r"is empty|not a snapshot reference"):
             name(store, text)
@@ -152,7 +152,7 @@ def test_nothing_is_no_name(store: limpet.Store) -> None:
             name(store, text)
 
 
-def test_an_id_that_stands_in_several_scopes_is_not_guessed(store: limpet.Store) -> None:
+def test_an_id_in_several_scopes_is_not_guessed(store: limpet.Store) -> None:
     store.scope("other").save(1, id=A)
     store.scope("other", kind="graph").save(1, id=A)
     with pytest.raises(

@@ -183,7 +183,7 @@ def test_a_lost_head_of_an_empty_scope(backend: Backend, tables: SqliteTables) -
     assert inspect(backend) == []
 
 
-def test_a_wrong_floor_mints_no_id(backend: Backend, tables: SqliteTables) -> None:
+def test_a_wrong_lower_bound_mints_no_id(backend: Backend, tables: SqliteTables) -> None:
     damage(tables, CASES["floor"])
     with pytest.raises(Corrupt):
         save(backend, S, None)

@@ -147,7 +147,7 @@ def read_all(url: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("part", [20, 99, 100, 511, 512, 4095, 4096, 4097, 0.1, 0.5, 0.9, -1])
-def test_a_truncated_file_raises_or_tells_the_truth(path: Path, part: float) -> None:
+def test_a_truncated_file_raises_or_is_answered_rightly(path: Path, part: float) -> None:
     """Promise 10: no error of SQLite leaks, and nothing is left out without a word."""
     fill(path)
     truth = dict(read_all(url_of(path)))
@@ -166,7 +166,7 @@ def test_a_truncated_file_raises_or_tells_the_truth(path: Path, part: float) -> 
 
 
 @pytest.mark.parametrize("page", range(2, 30, 3))
-def test_a_page_of_noise_raises_or_tells_the_truth(path: Path, page: int) -> None:
+def test_a_page_of_noise_raises_or_is_answered_rightly(path: Path, page: int) -> None:
     """Promise 10 again: one damaged page, wherever, leaks no error and invents nothing."""
     fill(path)
     truth = dict(read_all(url_of(path)))

@@ -208,7 +208,7 @@ def test_a_long_line_needs_no_recursion() -> None:
 
 
 @given(st.data())
-def test_every_snapshot_stands_once_in_the_tree(data: st.DataObject) -> None:
+def test_every_snapshot_is_in_the_tree_once(data: st.DataObject) -> None:
     """Whatever the parents say, also in circles."""
     names = [str(n) for n in range(data.draw(st.integers(0, 8)))]
     parent = st.none() | st.sampled_from([*names, "gone"])

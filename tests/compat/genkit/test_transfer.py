@@ -254,7 +254,7 @@ def test_a_changed_row_is_replaced_and_a_new_one_is_the_head(memory: Store, tmp_
     assert found.id == ours.id
 
 
-def test_what_cannot_be_carried_over_is_told(memory: Store, tmp_path: Path) -> None:
+def test_what_cannot_be_carried_over_is_reported(memory: Store, tmp_path: Path) -> None:
     here = tmp_path / "global"
     write(here, "good", sessionId="s", createdAt=at(0))
     (here / "cut.json").write_text('{"snapshotId": "cu')
@@ -279,7 +279,7 @@ def test_what_cannot_be_carried_over_is_told(memory: Store, tmp_path: Path) -> N
         assert "\n" not in each.message
 
 
-def test_a_pointer_that_leads_elsewhere_is_told(memory: Store, tmp_path: Path) -> None:
+def test_a_pointer_that_leads_elsewhere_is_reported(memory: Store, tmp_path: Path) -> None:
     here = tmp_path / "global"
     write(here, "root", sessionId="s", createdAt=at(0))
     write(here, "old", sessionId="s", parentId="root", createdAt=at(1))
@@ -344,7 +344,7 @@ async def test_there_and_back_again(place: Place, tmp_path: Path, seed: int) -> 
     assert [each async for each in JsonFileSessionStore[Any](back).check()] == []
 
 
-def test_what_genkit_does_not_know_is_told(memory: Store, tmp_path: Path) -> None:
+def test_what_genkit_does_not_know_is_reported(memory: Store, tmp_path: Path) -> None:
     memory.scope("s").save({"n": 1}, id="one")
     memory.scope("s").save({"n": 2}, keep=False, id="draft")
     memory.scope("s", "planner").save({})

@@ -80,7 +80,7 @@ def test_whatever_keys_an_object_has(value: Any) -> None:
         assert next(one.list(config())).checkpoint["channel_values"]["messages"] == value
 
 
-def test_an_answer_that_only_looks_the_same_is_recorded() -> None:
+def test_an_answer_that_only_seems_the_same_is_recorded() -> None:
     with limpet.open("memory:") as store:
         saver, _ = savers(store)
         at = put(saver, 1, x=1)

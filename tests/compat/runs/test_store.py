@@ -23,7 +23,7 @@ def store() -> Store:
     return limpet.open("memory:")
 
 
-def test_a_checkpoint_stands_where_the_design_says(store: Store) -> None:
+def test_a_checkpoint_is_stored_where_the_design_says(store: Store) -> None:
     RunStore(store).save(WHOLE)
     found = store.scope("r", "main", "run").load()
     assert found is not None
@@ -110,7 +110,7 @@ def test_a_supervised_run_loads_with_defaults(store: Store) -> None:
         ({"state": 2}, {"state": 2}),
     ],
 )
-def test_what_cannot_be_a_field_is_kept_beside_them(
+def test_what_cannot_be_a_field_is_kept_elsewhere(
     store: Store, state: Any, extra: dict[str, Any]
 ) -> None:
     store.scope("r", "main", "run").save(state)

@@ -59,7 +59,7 @@ def test_what_go_wrote_comes_back_byte_for_byte(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (SESSIONS / name).read_bytes()
 
 
-def test_what_fits_only_one_side_is_told(tmp_path: Path) -> None:
+def test_what_fits_only_one_side_is_reported(tmp_path: Path) -> None:
     source = GoRunStore(tmp_path / "in")
     source.save(Checkpoint("long", task_name="x" * 300))
     source.save(Checkpoint("short"))

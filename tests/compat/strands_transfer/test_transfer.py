@@ -119,7 +119,7 @@ def test_message_logs_become_what_their_manager_would_restore(store: Store, tmp_
     assert not list(store.scope("demo-legacy", "support-bot").ids())
 
 
-def test_damage_is_told_and_does_not_stop_the_rest(memory: Store, tmp_path: Path) -> None:
+def test_damage_is_reported_and_does_not_stop_the_rest(memory: Store, tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
     history = tmp_path / "in/raw-session/scopes/agent/a-1/snapshots/immutable_history"
     small, large, _ = sorted(history.iterdir())
@@ -130,7 +130,7 @@ def test_damage_is_told_and_does_not_stop_the_rest(memory: Store, tmp_path: Path
     assert {f"snapshot_{each.id}.json" for each in came.skipped} == {small.name, large.name}
 
 
-def test_a_damaged_log_is_told(memory: Store, tmp_path: Path) -> None:
+def test_a_damaged_log_is_reported(memory: Store, tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "py_legacy_file", tmp_path / "in")
     (tmp_path / "in/session_demo-legacy/agents/agent_support-bot/agent.json").write_bytes(b"[]")
     came = import_sessions(memory, tmp_path / "in", layout="messages")
@@ -139,7 +139,7 @@ def test_a_damaged_log_is_told(memory: Store, tmp_path: Path) -> None:
     ]
 
 
-def test_names_that_the_sdk_would_refuse_are_left_out_and_told(
+def test_names_that_the_sdk_would_refuse_are_left_out_and_reported(
     memory: Store, tmp_path: Path
 ) -> None:
     memory.scope("alice/chat", "planner").save({"messages": []})
@@ -186,7 +186,7 @@ def test_names_of_the_python_sdk_are_taken_as_they_are(memory: Store, tmp_path: 
     assert files_below(tmp_path / "again") == files_below(tmp_path / "out")
 
 
-def test_a_scope_that_strands_does_not_have_is_told(memory: Store, tmp_path: Path) -> None:
+def test_a_scope_that_strands_does_not_have_is_reported(memory: Store, tmp_path: Path) -> None:
     place = tmp_path / "s/scopes/Tool/a/snapshots"
     place.mkdir(parents=True)
     (place / "snapshot_latest.json").write_text('{"data": {}}')
