@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from itertools import chain, islice, starmap
 from math import isfinite
-from sys import maxsize
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
@@ -50,13 +49,14 @@ _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
 _MANY = 1024  # parts of one level
 _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
+_UNBOUNDED = 2**62
 _WIDE = b" "
 _SHORT_CHARS = 1024
 _TRIMMED_BYTES_MAX = 64 * 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
 
 
-def encode(value: JSON, *, what: str = "state", bytes_max: int = maxsize) -> bytes:
+def encode(value: JSON, *, what: str = "state", bytes_max: int = _UNBOUNDED) -> bytes:
     """Return the bytes of a JSON value. Later changes to the value do not affect them.
 
     Raises:
@@ -67,7 +67,7 @@ def encode(value: JSON, *, what: str = "state", bytes_max: int = maxsize) -> byt
     return _encode_walking(value, what, bytes_max) if found is None else _trimmed(found)
 
 
-def encode_state(state: JSON, *, bytes_max: int = maxsize) -> tuple[bytes, AppendOffsets | None]:
+def encode_state(state: JSON, *, bytes_max: int = _UNBOUNDED) -> tuple[bytes, AppendOffsets | None]:
     """Return the bytes that `encode` gives, and the offsets at which its lists can be appended to.
 
     The offsets are None if the state is not an object, has very many members, or holds integers
