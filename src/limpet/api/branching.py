@@ -13,6 +13,7 @@ from limpet.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, Snaps
 from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query
 
 _NAME_TRIES_MAX = 8
+_REACH_FIRST = 16  # snapshots that `ancestors` reads ahead
 
 
 def ancestors(scope: ScopeKey, snapshot_id: str) -> Walk[SnapshotInfo]:
@@ -32,6 +33,9 @@ class _Ancestry:
 
     Parents are older than their children, unless they were saved later (a parent need not exist).
     Only after such a step can a snapshot be met again, so only then are those seen remembered.
+
+    The parent is mostly the snapshot that was saved just before. So some of those are read at once:
+    more as long as they are ancestors, fewer if not.
     """
 
     def __init__(self, scope: ScopeKey, start: str) -> None:
@@ -40,12 +44,17 @@ class _Ancestry:
         self._next: str | None = start
         self._last_seq = ids.SEQ_MAX
         self._seen: set[int] | None = None
+        self._ahead: dict[str, SnapshotInfo] = {}
+        self._reach = _REACH_FIRST
+        self._missed = False  # none of those read ahead was an ancestor
         self.ended = False
 
     def read_page(self, backend: Backend) -> list[SnapshotInfo]:
         page: list[SnapshotInfo] = []
+        self._ahead.clear()  # it may have changed since the last page
+        self._missed = False
         while self._next is not None and len(page) < limits.PAGE_ITEMS_MAX:
-            info = backend.read_info(self._scope, self._next)
+            info = self._read(backend, self._next)
             if info is None:
                 if self._last_seq == ids.SEQ_MAX:
                     raise NotFound(f"there is no such snapshot. id=`{self._start}`")
@@ -64,6 +73,22 @@ class _Ancestry:
             page.append(info)
         self.ended = self._next is None
         return page
+
+    def _read(self, backend: Backend, snapshot_id: str) -> SnapshotInfo | None:
+        info = self._ahead.pop(snapshot_id, None)
+        if info is not None:
+            self._missed = False
+            return info
+        info = backend.read_info(self._scope, snapshot_id)
+        self._reach = max(1, self._reach // 4) if self._missed else self._reach
+        if info is None or info.parent_id is None or self._reach == 1:
+            return info
+        query = Query(self._scope, after=ids.seq_of(info.revision))
+        found = backend.list_snapshots(query, limit=self._reach)
+        self._ahead = {each.id: each for each in found}
+        self._reach = min(2 * self._reach, limits.PAGE_ITEMS_MAX)
+        self._missed = True
+        return info
 
     def _seen_before(self, backend: Backend) -> set[int]:
         """Walk the same way again, up to the last snapshot seen."""

@@ -13,6 +13,7 @@ from limpet.model import Finding, Pruned, ScopeKey, Stats
 from limpet.protocol import Backend, Query
 
 _LARGEST = 10
+_HEADS_MAX = 1000  # in which the largest keys are looked for
 
 
 def prune(
@@ -70,17 +71,22 @@ def stats(session_id: str | None) -> Work[Stats]:
 
 
 def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], ...]:
+    """Return the largest top-level keys in the largest heads of a session."""
+    scopes = each_scope(backend, session_id=session_id)
+    heads = (scope.head for scope in scopes if scope.head is not None)
     largest: list[tuple[int, str]] = []
-    for scope in each_scope(backend, session_id=session_id):
+    for head in heapq.nlargest(_HEADS_MAX, heads, key=lambda head: head.size):
+        if len(largest) == _LARGEST and head.size <= largest[-1][0]:
+            break  # no part of it is larger, nor of those that follow
         try:
-            found = backend.read_snapshots(scope.key, [None])
+            found = backend.read_snapshots(head.scope, [None])
         except Corrupt:
             continue  # `check` reports it
         for _, body in found:
             state = codec.decode(body)
             if isinstance(state, dict):
                 sizes = [
-                    (len(codec.encode(value)), f"{scope.key.scope_id}:{key}")
+                    (len(codec.encode(value)), f"{head.scope.scope_id}:{key}")
                     for key, value in state.items()
                 ]
                 largest = heapq.nlargest(_LARGEST, largest + sizes)
