@@ -92,19 +92,25 @@ class _Comparison:
         while todo:
             step = todo.pop()
             if isinstance(step, Change):
-                self._changes.append(step)
-                if step.kind == "changed":
-                    self._patch.append(("replace", step.path, step.after))
+                self._report([step])
             elif isinstance(step, _Done):
                 self._changes.append(step.change)
             elif self._afford(
                 "pointer chars", len(step.was + step.now) * (len(step.old) + len(step.new))
             ):
                 inner = self._object(step) if type(step.new) is dict else self._list(step)
-                todo.extend(reversed(inner))
+                changes = [each for each in inner if isinstance(each, Change)]
+                if len(changes) == len(inner):  # nothing to descend into
+                    self._report(changes)
+                else:
+                    todo.extend(reversed(inner))
             else:
                 todo.append(Change(step.now, "changed", step.old, step.new))
         return Diff(tuple(self._changes), tuple(self._patch))
+
+    def _report(self, changes: list[Change]) -> None:
+        self._changes += changes
+        self._patch += [("replace", c.path, c.after) for c in changes if c.kind == "changed"]
 
     def _afford(self, what: str, count: int) -> bool:
         affordable = count <= self._work[what]
@@ -143,8 +149,9 @@ class _Comparison:
         stay, names = list(old), list(new)
         if names[: len(stay)] != stay:
             for key in [key for key in old if key not in new]:
-                inner.append(Change(was + _part(key), "removed", old[key], None))
-                self._op("remove", now + _part(key))
+                part = _part(key)
+                inner.append(Change(was + part, "removed", old[key], None))
+                self._op("remove", now + part)
             stay = [key for key in old if key in new]
             if names[: len(stay)] != stay:
                 return inner + self._reordered(step)
