@@ -22,7 +22,7 @@ class Counting:
 
 def counted(store: limpet.Store) -> Counting:
     counting = Counting(store.driver.opened.backend)
-    store.driver.opened._backend = counting  # type: ignore[assignment]
+    store.driver.opened._backend = counting
     return counting
 
 
