@@ -21,9 +21,9 @@ it, `address_body` adds a checksum. `unpack` is their exact inverse.
 import gc
 import json
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from itertools import chain, islice, starmap
+from itertools import accumulate, islice, starmap
 from math import isfinite
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -43,10 +43,10 @@ _dumps = partial(orjson.dumps, option=orjson.OPT_PASSTHROUGH_DATACLASS)
 _call: Callable[[Callable[[], Any]], Any] = operator.call
 
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
-_OBJECTS: frozenset[type] = frozenset((dict,))
 _SIZED: frozenset[type] = _CONTAINERS | {str}
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
-_MANY = 1024  # parts of one level
+_MANY = 16_384  # parts of one level
+_FEW = 32  # parts of one level: they cannot take all memory
 _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
 _UNBOUNDED = 2**62
@@ -167,24 +167,39 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
         InvalidInput: the value takes more than `bytes_max`.
     """
     level, levels = [value], [[value]]
-    size = -1  # at the least: each part is followed by a separator, except the whole
     for _ in range(DEPTH_MAX + 1):
         found = set(map(type, level))
-        if not _are_plain(level, found, _KINDS):
+        if not found <= _KINDS or (float in found and not _are_finite(level)):
             return None
-        inside = sum(map(len, _only(_SIZED, level, found)))  # characters of texts, and parts
-        names = chain.from_iterable(_only(_OBJECTS, level, found))
-        size += 2 * len(level) + sum(map(len, names))
-        if size + inside > bytes_max:
-            raise _too_large(what, bytes_max)
+        if len(level) > _FEW:
+            _check_size(level, found, what, bytes_max)
         if found.isdisjoint(_CONTAINERS):
             return levels
         if len(level) > _MANY and _are_shared(_only(_CONTAINERS, level, found)):
             return None
         level = gc.get_referents(*level)
         levels.append(level)
-        size += inside - len(level)
     return None
+
+
+def _check_size(level: list[Any], found: set[type], what: str, bytes_max: int) -> None:
+    """Raise InvalidInput if it is certain that a level takes too many bytes, or the next one."""
+    # Counting all characters would take as long as encoding them, so that some are looked at first.
+    step = 1 + len(level) // _FEW
+    about = step * sum(_sizes(level[::step]))
+    if about > bytes_max and any(size > bytes_max for size in accumulate(_sizes(level))):
+        raise _too_large(what, bytes_max)
+    # Each part of the next level takes a byte at the least.
+    if sum(map(len, _only(_CONTAINERS, level, found))) > bytes_max:
+        raise _too_large(what, bytes_max)
+
+
+def _sizes(level: list[Any]) -> Iterator[int]:
+    for each in level:
+        if type(each) is str:
+            yield len(each)
+        elif type(each) is dict:
+            yield sum(map(len, each))
 
 
 def is_large(value: JSON) -> bool:
@@ -228,7 +243,11 @@ def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[ty
 def _are_plain(level: list[Any], found: set[type], kinds: frozenset[type]) -> bool:
     if not found <= kinds:
         return False
-    return float not in found or all(isfinite(each) for each in level if type(each) is float)
+    return float not in found or _are_finite(level)
+
+
+def _are_finite(level: list[Any]) -> bool:
+    return all(isfinite(each) for each in level if type(each) is float)
 
 
 def decode(encoded: bytes) -> JSON:
