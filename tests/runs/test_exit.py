@@ -11,7 +11,6 @@ import pytest
 
 import limpet
 from limpet import runs
-from limpet.errors import InvalidInput
 
 PROGRAM = """
 import sys, threading, time
@@ -72,7 +71,7 @@ def test_a_step_after_the_end_says_that_the_run_has_ended(
         with runs.start(store, "run", on_success=on_success) as run:
             run.step({"n": 1})
         for late in (lambda: run.step({"n": 2}), run.check):
-            with pytest.raises(InvalidInput, match="the run has ended"):
+            with pytest.raises(Conflict, match="the run has ended"):
                 late()
 
 
@@ -80,5 +79,5 @@ def test_a_step_after_a_failure_says_that_the_run_has_ended() -> None:
     with limpet.open("memory:") as store:
         with pytest.raises(ZeroDivisionError), runs.start(store, "run") as run:
             raise ZeroDivisionError
-        with pytest.raises(InvalidInput, match="the run has ended"):
+        with pytest.raises(Conflict, match="the run has ended"):
             run.step({})

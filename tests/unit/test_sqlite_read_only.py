@@ -12,6 +12,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, Unavailable, Unsupported
+from limpet.backends.sql.tables import Tables
 from tests.unit.test_sqlite_files import folder_of
 from tests.unit.test_sqlite_outages import folder, run
 
@@ -105,6 +106,21 @@ def test_a_change_during_a_read_is_noticed(path: Path) -> None:
         head = reader.scope("s").load()
         assert head is not None
         assert head.state == {"n": 9}
+
+
+def test_a_file_that_is_changed_is_read_again(path: Path) -> None:
+    changes = iter(range(3))
+    with limpet.open(read_only(path)) as reader:
+        backend = reader.driver.opened.backend
+
+        def read(tables: Tables) -> int:
+            if next(changes, None) is not None:
+                with limpet.open(f"sqlite:///{path}") as writer:
+                    writer.scope("s").save({"n": 10})
+            return tables.last_seq_and_time()[0]
+
+        assert backend._read(read) > 0  # type: ignore[attr-defined]
+    assert next(changes, None) is None
 
 
 def read_halves(change: Callable[[], None]) -> None:

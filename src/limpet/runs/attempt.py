@@ -71,7 +71,7 @@ class Attempt:
 
     def check_not_ended(self) -> None:
         if self.ended:
-            raise InvalidInput(
+            raise Conflict(
                 f"the run has ended: its block was left. run_id=`{self._plan.scope.session_id}`"
             )
 

@@ -6,6 +6,7 @@ decides (core/commits.py) is still true when it is written. Several processes ma
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -15,13 +16,15 @@ from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
-from limpet.backends.sqlite.read_only import ReadOnlyFile
+from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey
 from limpet.protocol import Clock
 
 T = TypeVar("T")
+
+_READS_MAX = 10
 
 
 class SqliteBackend(SqlBackend):
@@ -51,6 +54,9 @@ class SqliteBackend(SqlBackend):
         self._cache.clear()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
+        for _ in range(_READS_MAX - 1):
+            with suppress(FileChanged), self._file.transaction() as transaction:
+                return action(Tables(transaction))
         with self._file.transaction() as transaction:
             return action(Tables(transaction))
 

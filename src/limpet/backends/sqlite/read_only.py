@@ -17,6 +17,10 @@ from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.errors import Corrupt, Unavailable, Unsupported
 
 
+class FileChanged(Unavailable):
+    """Another process changed a file while it was read as one that nobody changes."""
+
+
 class ReadOnlyFile(SqliteFile):
     """A file of which each transaction has a connection of its own."""
 
@@ -52,7 +56,7 @@ class ReadOnlyFile(SqliteFile):
                 f"copy both of them to one. path=`{self._path}`"
             ) from cause
         if before is not None and before != self._unlogged():
-            raise Unavailable(
+            raise FileChanged(
                 "another process changed the file while it was read: try again. "
                 f"path=`{self._path}`"
             )
