@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet import runs
+from limpet import Conflict, runs
 
 PROGRAM = """
 import sys, threading, time
