@@ -151,6 +151,8 @@ def _nearer(
     if plan.body is None or plan.step is None:
         return None
     for seq in _other_bases(tables, commit, current, scope, plan):
+        if plan.chain is not None and plan.chain.seq == seq:
+            continue
         begun = tables.bodies.resume(seq, "")
         if begun is None or begun[0].links > _LINKS_MAX:
             continue
