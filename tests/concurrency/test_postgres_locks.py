@@ -343,6 +343,27 @@ def test_a_first_fork_while_a_state_is_removed(
     assert complaints(one) == []
 
 
+def test_a_compaction_while_a_fork_stands_still(
+    conn: Connection, schema: str, one: Store, two: Store
+) -> None:
+    """The state of a covered draft goes under the locks of all that build on it."""
+    origin = one.scope("s", "a")
+    origin.save(text(1), id="draft", keep=False)
+    copy = origin.fork("draft", scope_id="b")
+    (first,) = copy.ids()
+    origin.save(near(1, 1), id="1")  # builds on the draft, whose state stays
+    with gate(conn, schema, "bodies", "INSERT") as closed:
+        forking = closed.begin(lambda: two.scope("s", "b").fork(first, scope_id="c"))
+        compacting = closed.meanwhile(one.compact)
+        assert not compacting.done()
+        closed.open()
+        forking.result()
+        compacting.result()
+    found = [state_of(scope) for scope in (origin, copy, one.scope("s", "c"))]
+    assert found == [near(1, 1), text(1), text(1)]
+    assert complaints(one) == []
+
+
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])
 def test_a_repair_while_a_save_is_stopped(
     conn: Connection, schema: str, one: Store, two: Store, table: str

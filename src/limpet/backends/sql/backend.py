@@ -7,6 +7,7 @@ docstring of `protocol.Backend` is a promise that holds here.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import orjson
@@ -248,10 +249,10 @@ class SqlBackend:
 
     def compact(self) -> int:
         # One at a time, since other writers wait meanwhile, and none that is added on the way.
-        last, _ = self._read(Tables.last_seq_and_time)
+        last, _ = self._read(lambda tables: tables.last_seq_and_time())
         after: int | None = 0
         while after is not None and after < last:
-            after = self._write(partial(Tables.drop_unlisted, after=after))
+            after = self._write(methodcaller("drop_unlisted", after))
         return self._give_back()
 
     # Notes
