@@ -52,11 +52,12 @@ fast: $(COMPILED)
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not torture'
 	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
 
-torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
+torture: $(READY) ## 100,000 interleavings of the object protocol, every bit of a SQLite file (90 minutes)
+	$(BIN)/pytest -n 2 --dist worksteal -m torture
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
 
 bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some minutes, nothing written)
