@@ -61,7 +61,7 @@ def install(python: Path, folder: Path) -> bool | None:
     # Only wheels: to build the peers from source needs compilers, and takes long.
     command = [uv, "pip", "install", "--quiet"]
     command += ["--python", str(folder / "bin" / "python")]
-    command += ["--only-binary", ":all:", "--editable", ".[all]"]
+    command += ["--only-binary", ":all:", "--editable", ".[all,testing]"]
     for more in (["--group", "dev"], TOOLS):
         if subprocess.run([*command, *more], cwd=ROOT, check=False).returncode == 0:
             return more is not TOOLS

@@ -77,7 +77,7 @@ def run(page: Path, folder: Path, replace: Mapping[str, str] | None = None) -> d
         env=_environment(),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,  # some seconds on a machine that has nothing else to do
         check=False,
     )
     printed = dict(part.split("\n", 1) for part in done.stdout.split(_MARK)[1:])
