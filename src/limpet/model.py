@@ -4,7 +4,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from reprlib import repr as short_repr
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # part of every type checker
+
+    State = TypeVar("State", default=Any)
+else:
+    from typing import TypeVar
+
+    State = TypeVar("State")
 
 JSON: TypeAlias = Any
 """Any JSON value: None, bool, int, float, str, list, or dict with text keys, nested."""
@@ -87,21 +96,24 @@ class SnapshotInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot(SnapshotInfo):
-    """A snapshot with its state, which is the caller's own copy."""
+class Snapshot(SnapshotInfo, Generic[State]):
+    """A snapshot with its state, which is the caller's own copy.
+
+    `Snapshot` is one whose state is any JSON, `Snapshot[ChatState]` one of a scope with a model.
+    """
 
     __hash__: ClassVar[None] = None
 
-    state: JSON
+    state: State
 
     def with_(
         self,
         *,
-        state: JSON | Same = SAME,
+        state: State | Same = SAME,
         status: str | Same = SAME,
         labels: dict[str, str] | Same = SAME,
         metadata: dict[str, JSON] | Same = SAME,
-    ) -> "Snapshot":
+    ) -> "Snapshot[State]":
         """Return a copy in which the given fields are replaced whole; for use inside `update`."""
         given = {"state": state, "status": status, "labels": labels, "metadata": metadata}
         changes: dict[str, Any] = {k: v for k, v in given.items() if v is not SAME}

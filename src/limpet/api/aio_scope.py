@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Generic
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
-from limpet.api.opened import ScopeBase
+from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
@@ -23,22 +24,23 @@ from limpet.model import (
     Snapshot,
     SnapshotInfo,
     SnapshotRef,
+    State,
 )
 
 
-class AsyncScope(ScopeBase):
+class AsyncScope(ScopeBase, Generic[State]):
     """Async twin of `Scope`."""
 
-    def __init__(self, driver: AsyncDriver, key: ScopeKey) -> None:
+    def __init__(self, driver: AsyncDriver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `AsyncStore.scope`, which checks the key."""
-        super().__init__(key)
+        super().__init__(key, model)
         self.driver = driver
         self._tools = driver.tools
         self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     async def save(
         self,
-        state: JSON,
+        state: State,
         *,
         id: str | None = None,
         parent: Parent = HEAD,
@@ -56,7 +58,6 @@ class AsyncScope(ScopeBase):
         encode = partial(
             prepare.save,
             self._key,
-            state,
             id=id,
             parent=parent,
             keep=keep,
@@ -72,7 +73,7 @@ class AsyncScope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        commit = await self.driver.encoded(state, encode)
+        commit = await self.driver.encoded(state, lambda: encode(self._model.dump(state)))
         return await self.driver.run(verbs.save(commit))
 
     async def append(
@@ -90,8 +91,6 @@ class AsyncScope(ScopeBase):
         encode = partial(
             prepare.append,
             self._key,
-            key,
-            items,
             keep=keep,
             status=status,
             labels=labels,
@@ -101,16 +100,18 @@ class AsyncScope(ScopeBase):
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
         )
-        commit = await self.driver.encoded(items, encode)
+        commit = await self.driver.encoded(
+            items, lambda: encode(*self._model.dump_member(key, items))
+        )
         return await self.driver.run(verbs.save(commit))
 
-    async def load(self, id: str | None = None) -> Snapshot | None:
+    async def load(self, id: str | None = None) -> Snapshot[State] | None:
         """Async twin of `Scope.load`."""
-        return await self.driver.run(verbs.load(self._key, id))
+        return await self.driver.run(verbs.load(self._key, id, self._model))
 
-    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot]:
+    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot[State]]:
         """Async twin of `Scope.load_many`."""
-        return self.driver.stream(verbs.load_many(self._key, ids))
+        return self.driver.stream(verbs.load_many(self._key, ids, self._model))
 
     async def info(self, id: str | None = None) -> SnapshotInfo | None:
         """Async twin of `Scope.info`."""
@@ -135,11 +136,11 @@ class AsyncScope(ScopeBase):
     async def update(
         self,
         id: str,
-        fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
+        fn: Callable[[Snapshot[State]], Snapshot[State] | Awaitable[Snapshot[State] | None] | None],
     ) -> SnapshotInfo | None:
         """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
         return await self.driver.drive(
-            verbs.update(self._tools, self._key, id, fn, fence=self._fence)
+            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
         )
 
     def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
@@ -180,22 +181,23 @@ class AsyncScope(ScopeBase):
         *,
         to: str | None = None,
         scope_id: str | None = None,
-        patch: Mapping[str, JSON] | Callable[[JSON], JSON | Awaitable[JSON]] | None = None,
+        patch: Mapping[str, JSON] | Callable[[State], State | Awaitable[State]] | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
-    ) -> "AsyncScope":
+    ) -> "AsyncScope[State]":
         """Async twin of `Scope.fork`; a function may be async and runs in the caller's task."""
         verb = branching.fork(
             self._tools,
             self._key,
             id,
+            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return AsyncScope(self.driver, await self.driver.drive(verb))
+        return AsyncScope(self.driver, await self.driver.drive(verb), self._model)
 
     async def prune(
         self,
@@ -272,14 +274,16 @@ class AsyncScope(ScopeBase):
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
-    ) -> AbstractAsyncContextManager["AsyncLease"]:
+    ) -> AbstractAsyncContextManager["AsyncLease[State]"]:
         """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
         return hold(self, wanted)
 
 
 @asynccontextmanager
-async def hold(scope: AsyncScope, wanted: leases.Wanted) -> AsyncIterator["AsyncLease"]:
+async def hold(
+    scope: AsyncScope[State], wanted: leases.Wanted
+) -> AsyncIterator["AsyncLease[State]"]:
     """Async twin of `scope.hold`."""
     driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
     try:
@@ -292,7 +296,7 @@ async def hold(scope: AsyncScope, wanted: leases.Wanted) -> AsyncIterator["Async
         raise
     try:
         renewals.add(term)
-        yield AsyncLease(driver, term)
+        yield AsyncLease(driver, term, scope._model)
     finally:
         renewals.remove(term)
         try:
@@ -304,11 +308,11 @@ async def hold(scope: AsyncScope, wanted: leases.Wanted) -> AsyncIterator["Async
             raise
 
 
-class AsyncLease(leases.LeaseProperties, AsyncScope):
+class AsyncLease(leases.LeaseProperties, AsyncScope[State]):
     """Async twin of `Lease`."""
 
-    def __init__(self, driver: AsyncDriver, term: leases.Term) -> None:
+    def __init__(self, driver: AsyncDriver, term: leases.Term, model: JsonModel) -> None:
         """Made by `AsyncScope.claim`."""
-        super().__init__(driver, term.claim.scope)
+        super().__init__(driver, term.claim.scope, model)
         self._term = term
         self._fence = term.claim.key

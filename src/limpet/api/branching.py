@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from limpet.api.opened import Tools
+from limpet.api.opened import JsonModel, Tools
 from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
@@ -165,13 +165,14 @@ def restore(
 
 
 _State = tuple[bytes | Copy, AppendOffsets | None]
-_Patch = Mapping[str, JSON] | Callable[[JSON], Any]
+_Patch = Mapping[str, Any] | Callable[[Any], Any]
 
 
 def fork(
     tools: Tools,
     source: ScopeKey,
     snapshot_id: str,
+    model: JsonModel,
     *,
     to: str | None,
     scope_id: str | None,
@@ -190,7 +191,7 @@ def fork(
     seen: list[str] = []
 
     def attempt() -> Steps[ScopeKey]:
-        info, state = yield from _origin(source, snapshot_id, patch, tools.state_bytes_max)
+        info, state = yield from _origin(source, snapshot_id, patch, model, tools.state_bytes_max)
         seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if is_generated else 1)):
             stamp = tools.draw()
@@ -248,7 +249,7 @@ def _encoded(
 
 
 def _origin(
-    source: ScopeKey, snapshot_id: str, patch: _Patch | None, bytes_max: int
+    source: ScopeKey, snapshot_id: str, patch: _Patch | None, model: JsonModel, bytes_max: int
 ) -> Steps[tuple[SnapshotInfo, _State]]:
     """Read the snapshot that a fork begins with, and patch its state."""
     if patch is None:  # then the state need not be read
@@ -261,11 +262,15 @@ def _origin(
     ((origin, body),) = found
     if patch is None:
         return origin, (Copy(), None)
-    state = codec.decode(body)
     if callable(patch):
-        state = yield Ask(patch, state)
-    elif isinstance(state, dict):
-        state |= patch
+        patched = yield Ask(patch, model.load(origin, body))
+        encoded = yield Encode(
+            patched, lambda: prepare.encode_state(model.dump(patched), bytes_max)
+        )
+        return origin, encoded
+    state = codec.decode(body)
+    if isinstance(state, dict):
+        state |= [model.dump_member(*each) for each in patch.items()]
     else:
         raise InvalidInput(
             f"a mapping can patch only an object: give a function. type=`{type(state).__name__}`"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
+from limpet.core import codec
 from limpet.errors import InvalidInput, Unavailable
-from limpet.model import ScopeKey
+from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Stamp
 
 
@@ -133,11 +134,29 @@ class Opened:
             action()
 
 
-class ScopeBase:
-    """The address of a scope, for the sync and the async API."""
+class JsonModel:
+    """How states become JSON and come back: as they are. `typed.py` has the other way."""
 
-    def __init__(self, key: ScopeKey) -> None:
+    def dump(self, state: Any) -> JSON:
+        return state
+
+    def dump_member(self, key: str, value: Any) -> tuple[str, JSON]:
+        """Return one top-level key of a state, as it is stored, and its value."""
+        return key, value
+
+    def load(self, info: SnapshotInfo, body: bytes) -> Any:
+        return codec.decode(body)
+
+
+JSON_MODEL = JsonModel()
+
+
+class ScopeBase:
+    """The address of a scope and the model of its states, for the sync and the async API."""
+
+    def __init__(self, key: ScopeKey, model: JsonModel) -> None:
         self._key = key
+        self._model = model
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from typing import Generic
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import Driver
-from limpet.api.opened import ScopeBase
+from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
 from limpet.core import limits, prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
@@ -23,22 +24,23 @@ from limpet.model import (
     Snapshot,
     SnapshotInfo,
     SnapshotRef,
+    State,
 )
 
 
-class Scope(ScopeBase):
+class Scope(ScopeBase, Generic[State]):
     """One line of state inside a session, with its history. Made by `Store.scope`."""
 
-    def __init__(self, driver: Driver, key: ScopeKey) -> None:
+    def __init__(self, driver: Driver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `Store.scope`, which checks the key."""
-        super().__init__(key)
+        super().__init__(key, model)
         self.driver = driver
         self._tools = driver.tools
         self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     def save(
         self,
-        state: JSON,
+        state: State,
         *,
         id: str | None = None,
         parent: Parent = HEAD,
@@ -79,7 +81,7 @@ class Scope(ScopeBase):
         """
         commit = prepare.save(
             self._key,
-            state,
+            self._model.dump(state),
             id=id,
             parent=parent,
             keep=keep,
@@ -120,8 +122,7 @@ class Scope(ScopeBase):
         """
         commit = prepare.append(
             self._key,
-            key,
-            items,
+            *self._model.dump_member(key, items),
             keep=keep,
             status=status,
             labels=labels,
@@ -133,13 +134,13 @@ class Scope(ScopeBase):
         )
         return self.driver.run(verbs.save(commit))
 
-    def load(self, id: str | None = None) -> Snapshot | None:
+    def load(self, id: str | None = None) -> Snapshot[State] | None:
         """Return a snapshot with its state, by default the head; None if there is none."""
-        return self.driver.run(verbs.load(self._key, id))
+        return self.driver.run(verbs.load(self._key, id, self._model))
 
-    def load_many(self, ids: Iterable[str]) -> Iterator[Snapshot]:
+    def load_many(self, ids: Iterable[str]) -> Iterator[Snapshot[State]]:
         """Yield snapshots with their states in the order of `ids`; missing ones are skipped."""
-        return self.driver.stream(verbs.load_many(self._key, ids))
+        return self.driver.stream(verbs.load_many(self._key, ids, self._model))
 
     def info(self, id: str | None = None) -> SnapshotInfo | None:
         """Return a snapshot without its state, by default the head; None if there is none."""
@@ -171,7 +172,9 @@ class Scope(ScopeBase):
         """Yield kept ids in text order, those greater than `after`, which need not exist."""
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
-    def update(self, id: str, fn: Callable[[Snapshot], Snapshot | None]) -> SnapshotInfo | None:
+    def update(
+        self, id: str, fn: Callable[[Snapshot[State]], Snapshot[State] | None]
+    ) -> SnapshotInfo | None:
         """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
 
         `fn` gets the snapshot and returns it with another state, status, labels or metadata (see
@@ -183,7 +186,9 @@ class Scope(ScopeBase):
             NotFound: there is no such snapshot.
             InvalidInput: `fn` returned something else, or changed another field.
         """
-        return self.driver.drive(verbs.update(self._tools, self._key, id, fn, fence=self._fence))
+        return self.driver.drive(
+            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
+        )
 
     def ancestors(self, id: str) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
@@ -238,10 +243,10 @@ class Scope(ScopeBase):
         *,
         to: str | None = None,
         scope_id: str | None = None,
-        patch: Mapping[str, JSON] | Callable[[JSON], JSON] | None = None,
+        patch: Mapping[str, JSON] | Callable[[State], State] | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
-    ) -> "Scope":
+    ) -> "Scope[State]":
         """Begin a new scope with the state of an existing snapshot.
 
         Its first snapshot has no parent; its `forked_from` names the source.
@@ -264,13 +269,14 @@ class Scope(ScopeBase):
             self._tools,
             self._key,
             id,
+            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return Scope(self.driver, self.driver.drive(verb))
+        return Scope(self.driver, self.driver.drive(verb), self._model)
 
     def prune(
         self,
@@ -370,7 +376,7 @@ class Scope(ScopeBase):
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
-    ) -> AbstractContextManager["Lease"]:
+    ) -> AbstractContextManager["Lease[State]"]:
         """Hold the lease of this scope: `with scope.claim(owner="worker-1") as lease:`.
 
         The lease is renewed in the background and released at the end; if this process stops, it
@@ -391,7 +397,7 @@ class Scope(ScopeBase):
 
 
 @contextmanager
-def hold(scope: Scope, wanted: leases.Wanted) -> Iterator["Lease"]:
+def hold(scope: Scope[State], wanted: leases.Wanted) -> Iterator["Lease[State]"]:
     """Hold a lease for a block."""
     driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
     try:
@@ -403,7 +409,7 @@ def hold(scope: Scope, wanted: leases.Wanted) -> Iterator["Lease"]:
         raise
     try:
         renewals.add(term)
-        yield Lease(driver, term)
+        yield Lease(driver, term, scope._model)
     finally:
         # A thread that the end of the interpreter has stopped may hold any lock for good: then
         # nothing more is done, and the lease ends by itself.
@@ -422,11 +428,11 @@ def _give_back(driver: Driver, renewals: leases.Renewals, term: leases.Term) -> 
         raise
 
 
-class Lease(leases.LeaseProperties, Scope):
+class Lease(leases.LeaseProperties, Scope[State]):
     """A scope whose every write carries a lease. Made by `Scope.claim`."""
 
-    def __init__(self, driver: Driver, term: leases.Term) -> None:
+    def __init__(self, driver: Driver, term: leases.Term, model: JsonModel) -> None:
         """Made by `Scope.claim`."""
-        super().__init__(driver, term.claim.scope)
+        super().__init__(driver, term.claim.scope, model)
         self._term = term
         self._fence = term.claim.key

@@ -2,17 +2,26 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from limpet.api import upkeep, verbs
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.driver import AsyncDriver, Driver, running_loop
-from limpet.api.opened import Opened
+from limpet.api.opened import JSON_MODEL, JsonModel, Opened
 from limpet.api.scope import Scope
 from limpet.core import limits
-from limpet.model import Finding, ScopeInfo, SnapshotInfo, Stats
+from limpet.model import Finding, ScopeInfo, SnapshotInfo, State, Stats
 
 T = TypeVar("T")
+
+
+def model_of(model: type[Any] | None) -> JsonModel:
+    """Return what turns states of a class into JSON and back; None: they are JSON."""
+    if model is None:
+        return JSON_MODEL
+    from limpet.api.typed import TypedModel  # it imports more than most programs need
+
+    return TypedModel(model)
 
 
 class Store:
@@ -52,15 +61,25 @@ class Store:
         """Close the engine and end all threads: watches end, leases are released. Repeatable."""
         self.driver.opened.close()
 
-    def scope(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "Scope":
+    def scope(
+        self,
+        session_id: str,
+        scope_id: str = "main",
+        kind: str = "agent",
+        *,
+        model: type[State] | None = None,
+    ) -> Scope[State]:
         """Return a scope. Checks the ids, does no I/O and creates nothing.
 
         Args:
             session_id: the conversation or workflow; the unit of deletion.
             scope_id: the name of this line of state inside the session.
             kind: what sort of state it is, such as `agent`, `graph` or `thread`.
+            model: the class of the states: a Pydantic model, a dataclass or a TypedDict. What is
+                saved must be one, and what is loaded is one. By default states are any JSON.
         """
-        return Scope(self.driver, limits.check_scope(session_id, scope_id, kind))
+        key = limits.check_scope(session_id, scope_id, kind)
+        return Scope(self.driver, key, model_of(model))
 
     def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
         """Return the last saved kept snapshot with this id in any scope, or None.
@@ -192,9 +211,17 @@ class AsyncStore:
         """Call `fn` with the sync API in a thread of the pool: for several calls at once."""
         return await self.driver.in_pool(fn, self._sync)
 
-    def scope(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "AsyncScope":
+    def scope(
+        self,
+        session_id: str,
+        scope_id: str = "main",
+        kind: str = "agent",
+        *,
+        model: type[State] | None = None,
+    ) -> AsyncScope[State]:
         """Async twin of `Store.scope`; not awaited, since it does no I/O."""
-        return AsyncScope(self.driver, limits.check_scope(session_id, scope_id, kind))
+        key = limits.check_scope(session_id, scope_id, kind)
+        return AsyncScope(self.driver, key, model_of(model))
 
     async def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
         """Async twin of `Store.find`."""

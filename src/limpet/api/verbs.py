@@ -13,9 +13,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from limpet.api.opened import Tools
+from limpet.api.opened import JSON_MODEL, JsonModel, Tools
 from limpet.backends.support.backoff import Backoff
-from limpet.core import codec, ids, limits, prepare
+from limpet.core import ids, limits, prepare
 from limpet.errors import Conflict, InvalidInput, NotFound, Unavailable
 from limpet.model import (
     ANY,
@@ -80,34 +80,38 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
         yield Pause(pause_s)
 
 
-def snapshot_of(found: Found) -> Snapshot:
+def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:
     info, body = found
     facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
-    return Snapshot(**facts, state=codec.decode(body))
+    return Snapshot(**facts, state=model.load(info, body))
 
 
 def save(commit: Commit) -> Work[SnapshotInfo]:
     return lambda backend: backend.commit(commit)
 
 
-def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
+def load(
+    scope: ScopeKey, snapshot_id: str | None, model: JsonModel = JSON_MODEL
+) -> Work[Snapshot | None]:
     """Read one snapshot with its state; None asks for the head."""
     snapshot_id = check_optional_id("id", snapshot_id)
 
     def work(backend: Backend) -> Snapshot | None:
         found = backend.read_snapshots(scope, [snapshot_id])
-        return snapshot_of(found[0]) if found else None
+        return snapshot_of(found[0], model) if found else None
 
     return work
 
 
-def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
+def load_many(scope: ScopeKey, snapshot_ids: Iterable[str], model: JsonModel) -> Walk[Snapshot]:
     if isinstance(snapshot_ids, str) or not isinstance(snapshot_ids, Iterable):
         raise InvalidInput(f"ids must be an iterable of ids. type=`{type(snapshot_ids).__name__}`")
     remaining = iter(snapshot_ids)
 
     def read(page: list[str]) -> Work[list[Snapshot]]:
-        return lambda backend: [snapshot_of(each) for each in backend.read_snapshots(scope, page)]
+        return lambda backend: [
+            snapshot_of(each, model) for each in backend.read_snapshots(scope, page)
+        ]
 
     def walk() -> Walk[Snapshot]:
         while page := list(islice(remaining, limits.PAGE_STATES_MAX)):
@@ -219,14 +223,15 @@ def update(
     tools: Tools,
     scope: ScopeKey,
     snapshot_id: str,
-    function: Callable[[Snapshot], Any],
+    function: Callable[[Snapshot[Any]], Any],
+    model: JsonModel,
     *,
     fence: str | None,
 ) -> Steps[SnapshotInfo | None]:
     """Read, call the caller's function, and compare-and-set, until no writer came in between."""
     if not callable(function):
         raise InvalidInput(f"update needs a function. type=`{type(function).__name__}`")
-    read = load(scope, limits.check_id("id", snapshot_id))
+    read = load(scope, limits.check_id("id", snapshot_id), model)
     seen: list[str] = []
 
     def attempt() -> Steps[SnapshotInfo | None]:
@@ -241,6 +246,7 @@ def update(
             prepare.replacement,
             before,
             after,
+            dump=model.dump,
             fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,

@@ -4,8 +4,9 @@ All checks happen before anything is written, so bad input leaves no trace.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
@@ -110,7 +111,13 @@ def append(
 
 
 def replacement(
-    before: Snapshot, after: object, *, fence: str | None, stamp: Stamp, state_bytes_max: int
+    before: Snapshot,
+    after: object,
+    *,
+    dump: Callable[[Any], JSON],
+    fence: str | None,
+    stamp: Stamp,
+    state_bytes_max: int,
 ) -> Commit:
     """Return the commit of an update, from what the caller's function returned for `before`."""
     if not isinstance(after, Snapshot):
@@ -120,7 +127,7 @@ def replacement(
     for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
         if getattr(before, name) != getattr(after, name):
             raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
-    body, offsets = encode_state(after.state, state_bytes_max)
+    body, offsets = encode_state(dump(after.state), state_bytes_max)
     return Commit(
         scope=before.scope,
         body=body,
