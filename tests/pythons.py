@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
-TOOLS = ("pytest-timeout", "pytest-xdist", "psycopg-pool")
+TOOLS = ("hatchling", "pytest-timeout", "pytest-xdist", "psycopg-pool")
 CONFORMANCE = ("memory", "sqlite", "directory", "refusals", "suite")
 # What depends on the Python itself: not the servers, and not the packages that we work with.
 FOLDERS = (
