@@ -16,14 +16,14 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-install: $(READY) ## prepare .venv with the extra `all` and the development tools
+install: $(READY) ## prepare .venv with all extras and the development tools
 
 $(READY): pyproject.toml Makefile
 	@test -n "$(PYTHON)" || { echo "install Python 3.11 or newer"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "install Python 3.11 or newer: $(PYTHON) is too old"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "install the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all,testing]' --group dev
 	@touch $@
 
 # Otherwise every worker of the first test run compiles every module for itself.
