@@ -5,12 +5,12 @@ Daemon threads stop where they are when the interpreter ends, also while they ho
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import limpet
 from limpet import Conflict, runs
+from tests.runs.conftest import place_of
 
 PROGRAM = """
 import sys, threading, time
@@ -51,14 +51,9 @@ print("ending")
 
 
 @pytest.mark.parametrize("how", ["entered", "generator", "run"])
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "directory"])
-def test_a_process_that_ends_inside(engine: str, how: str, tmp_path: Path) -> None:
-    urls = {
-        "memory": "memory:",
-        "sqlite": f"sqlite:///{tmp_path}/a.db",
-        "directory": f"{tmp_path}/a",
-    }
-    command = [sys.executable, "-c", PROGRAM, urls[engine], how]
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "directory", "postgres"])
+def test_a_process_that_ends_inside(engine: str, how: str, request: pytest.FixtureRequest) -> None:
+    command = [sys.executable, "-c", PROGRAM, place_of(engine, request).url, how]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ending\n", "")
 

@@ -8,6 +8,7 @@ nothing, whatever its own clock says.
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from math import ceil
@@ -20,7 +21,7 @@ from limpet.backends.support.forks import renew_after_fork
 from limpet.core import limits, times
 from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import ScopeKey
-from limpet.protocol import Backend, Claim, Hold
+from limpet.protocol import Claim, Hold
 
 _TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
@@ -33,27 +34,26 @@ _THREADS_MAX = 4
 _IDLE_S = 1.0  # after which a thread notices that the lease it waited for is gone
 
 
-class Wanted(NamedTuple):
-    """A claim, and how long to wait for it.
+class Holder(NamedTuple):
+    """Who holds a lease that a caller waits for. `is_alive` None: only a renewal would show it."""
 
-    A `patient` caller also waits for as long as it takes to be sure that a holder is dead which
-    seems to be: where there is no clock that all trust, one read is not enough.
+    owner: str
+    is_alive: bool | None
+
+
+class Wanted(NamedTuple):
+    """A claim, and how long to wait for a holder that is alive.
+
+    `inspect` finds out about each holder. The lease of a dead one is ended; the end of one that may
+    be dead is waited for, until it is renewed. Without `inspect` every holder counts as alive.
     """
 
     claim: Claim
     wait_s: float
-    patient: bool
+    inspect: "Callable[[Hold], Steps[Holder]] | None" = None
 
 
-def prepare(
-    tools: Tools,
-    scope: ScopeKey,
-    owner: str,
-    ttl_s: float,
-    wait_s: float,
-    *,
-    patient: bool = False,
-) -> Wanted:
+def prepare(tools: Tools, scope: ScopeKey, owner: str, ttl_s: float, wait_s: float) -> Wanted:
     owner = limits.check_id("owner", owner)
     ttl_s = limits.check_seconds("ttl_s", ttl_s)
     wait_s = limits.check_seconds("wait_s", wait_s)
@@ -61,57 +61,61 @@ def prepare(
         raise InvalidInput(f"ttl_s must be at least {_TTL_S_MIN:g} seconds. found=`{ttl_s:g}`")
     stamp = tools.draw()
     key = f"{stamp.nonce}{stamp.bits:020x}"
-    return Wanted(Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s, patient)
+    return Wanted(Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s)
 
 
 def claim(tools: Tools, asking: Wanted) -> "Steps[Term]":
-    (wanted, wait_s, patient), clock = asking, tools.clock
-    deadline = patience = clock.monotonic() + wait_s
+    (wanted, wait_s, inspect), clock = asking, tools.clock
+    deadline = clock.monotonic() + wait_s
     backoff = Backoff(clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX)
     before: Hold | None = None
+    is_renewed = False
     while True:
         begun_s = clock.monotonic()
         asked = wanted._replace(stamp=tools.draw())
         held: Hold = yield _claim(asked)
         if held.key == wanted.key:
             return Term(tools, asked, held, begun_s)
-        held_s = held.left_us / 1_000_000
-        if patient and before is None and (yield _seems_over(asked, held)):
-            patience = clock.monotonic() + held_s + 1.0
+        holder = Holder(held.owner, True) if inspect is None else (yield from inspect(held))
+        if holder.is_alive is False:
+            # Whatever it sent before it died is refused from here on, as after the end of a lease.
+            yield _release(asked._replace(key=held.key, owner=held.owner))
+            continue
         if before is not None and held.left_us > before.left_us:
-            patience = deadline  # it was renewed, or is another one: its holder is alive
+            is_renewed = True  # or it is another one: its holder is alive
         before = held
-        left_s = max(deadline, patience) - clock.monotonic()
-        if left_s <= 0:
-            session_id, scope_id, kind = wanted.scope
-            raise Conflict(
-                f"another worker holds the lease, for {max(0, ceil(held_s))} s unless it is "
-                "renewed: claim it later, or with a longer wait_s. "
-                f"owner=`{held.owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
-            )
+        left_s = deadline - clock.monotonic()
+        if left_s <= 0 and (holder.is_alive or is_renewed):
+            raise _held_by(holder.owner, asked, held)
         # Not much longer than it lasts; sooner, since it may be released.
-        ends_s = max(_PAUSE_S_MIN, held_s)
-        yield Pause(min(left_s, ends_s, backoff.pause_s() or 0.0))
+        pauses_s = [max(_PAUSE_S_MIN, held.left_us / 1_000_000), backoff.pause_s() or 0.0]
+        yield Pause(min([*pauses_s, left_s] if left_s > 0 else pauses_s))
+
+
+def _held_by(owner: str, asked: Claim, held: Hold) -> Conflict:
+    session_id, scope_id, kind = asked.scope
+    left_us = max(0, held.left_us)
+    ends = times.from_us(asked.stamp.now + left_us)
+    return Conflict(
+        f"another worker holds the lease until {ends:%H:%M:%S} UTC ({ceil(left_us / 1_000_000)} s),"
+        " unless it renews it: try again later, or pass a longer wait_s. "
+        f"owner=`{owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
+    )
 
 
 def _claim(asked: Claim) -> Work[Hold]:
     return lambda backend: backend.claim(asked)
 
 
-def _seems_over(asked: Claim, held: Hold) -> Work[bool]:
-    def work(backend: Backend) -> bool:
-        found = backend.read_lease(asked.scope, now=asked.stamp.now)
-        return found is not None and found.key == held.key and found.left_us <= 0
-
-    return work
+def _release(asked: Claim) -> Work[None]:
+    return lambda backend: backend.release(asked)
 
 
 def release(tools: Tools, term: "Term") -> Work[None]:
     """Release a lease; a child that was forked meanwhile leaves it to its parent."""
     if term.pid != os.getpid():
         return lambda backend: None
-    asked = term.claim._replace(stamp=tools.draw())
-    return lambda backend: backend.release(asked)
+    return _release(term.claim._replace(stamp=tools.draw()))
 
 
 def is_lost(lease: "LeaseProperties") -> bool:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 import limpet
 import limpet.runs
+from limpet.api.scope import hold
 from limpet.cli import _exits
 from limpet.cli._shared import (
     complete_session,
@@ -33,6 +34,7 @@ from limpet.cli._terminal import make_console, output
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
 from limpet.runs import list as list_runs
+from limpet.runs.handles import prepare_claim
 from limpet.runs.model import ABORTED, KIND, RUNNING, SCOPE_ID, STATUSES, read_record
 from limpet.views.format import age_text, count_text, visible
 
@@ -41,6 +43,7 @@ _STOP_S = 10.0  # how long a command may take to end after SIGTERM
 _CANNOT_RUN = 126  # exit codes as a shell gives them
 _BY_SIGNAL = 128  # plus the signal
 _OWNER = "limpet runs adopt"
+_TTL_S = 30.0
 _COLUMNS = (
     Column("run", cells_min=16),
     Column("status", cells_min=9),
@@ -69,8 +72,9 @@ def runs(
 ) -> int:
     """List supervised runs; abort one, or take it over.
 
-    A run is expired if it is running but its worker's lease has ended. A worker that starts it
-    again continues where it stopped, and so does `limpet runs adopt`.
+    A run is expired if it is running but its worker's lease has ended, or its process is dead, as
+    far as this machine can tell. A worker that starts it again continues where it stopped, and so
+    does `limpet runs adopt`.
 
     \b
     --json: a line for each run:
@@ -148,7 +152,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     type=float,
     default=0.0,
     metavar="SECONDS",
-    help="How long to wait for the lease of the old worker to end.",
+    help="How long to wait for a worker that is alive.",
 )
 @store_options
 @click.pass_context
@@ -273,14 +277,15 @@ def _peek(
     """
     _check_running(store, run_id)
     scope = store.scope(run_id, SCOPE_ID, KIND)
-    with scope.claim(owner=owner or _OWNER, wait_s=wait_s) as lease:
+    wanted, _ = prepare_claim(store.driver.tools, scope.key, owner or _OWNER, _TTL_S, wait_s)
+    with hold(scope, wanted) as lease:
         _check_running(store, run_id)
         head = lease.load()
     found = get(store, run_id)
     if head is None or found is None:
         raise limpet.Conflict(f"the run was deleted. run_id=`{run_id}`")
     # Before the first step the head is not a state that the worker saved.
-    return found, None if read_record(head).steps == 0 else head.state
+    return found, head.state if read_record(head).has_state else None
 
 
 def _check_running(store: limpet.Store, run_id: str) -> None:
@@ -313,7 +318,7 @@ def _work(
     previous = signal.signal(signal.SIGTERM, _terminated)
     try:
         with (
-            limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s, on_success="keep") as run,
+            limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s) as run,
             _state_file(run.state) as path,
         ):
             names = {"LIMPET_URL": url, "LIMPET_RUN_ID": run_id, "LIMPET_RUN_STATE": path}

@@ -36,7 +36,10 @@ _NONCES = 64  # of our last writes, to recognize one whose answer was lost
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The checked options of a worker. `labels` and `metadata` None: as before."""
+    """The checked options of a worker. `labels` and `metadata` None: as before.
+
+    `initial` is the encoded state of a run that has none.
+    """
 
     scope: ScopeKey
     owner: str
@@ -45,20 +48,29 @@ class Plan:
     task: str | None = None
     labels: Mapping[str, str] | None = None
     metadata: Mapping[str, JSON] | None = None
+    initial: bytes | None = None
+    again: bool = False
 
 
 class Attempt:
-    """What one worker does to a run under its lease."""
+    """What one worker does to a run under its lease.
 
-    def __init__(self, tools: Tools, plan: Plan, fence: str) -> None:
+    `awaited` is the head of the run while another worker held it, if this one had to wait.
+    """
+
+    def __init__(
+        self, tools: Tools, plan: Plan, fence: str, awaited: SnapshotInfo | None = None
+    ) -> None:
         self.state: JSON = None
         self.resumed = False
+        self.completed = False  # before this worker had it: there is nothing to do
         self.aborted = False
         self.ended = False  # by the worker, which left its block
         self.superseded = False  # by another worker, which has the lease now
         self._tools = tools
         self._plan = plan
         self._fence = fence
+        self._awaited = awaited
         self._last: SnapshotInfo | None = None
         self._nonces: deque[str] = deque(maxlen=_NONCES)
         self._pid = os.getpid()
@@ -70,24 +82,38 @@ class Attempt:
         return self._last
 
     def check_not_ended(self) -> None:
+        run_id = self._plan.scope.session_id
         if self.ended:
+            raise Conflict(f"the run has ended: its block was left. run_id=`{run_id}`")
+        if self.completed:
             raise Conflict(
-                f"the run has ended: its block was left. run_id=`{self._plan.scope.session_id}`"
+                "the run has completed: leave the block if run.completed is true, or start it "
+                f"with again=True. run_id=`{run_id}`"
             )
 
     def begin(self) -> Steps[None]:
-        found: list[Found] = yield read_head(self._plan.scope)
-        if self._plan.adopts:
-            check_adoptable(self._plan.scope, found[0][0] if found else None)
-        if not found or found[0][0].status == COMPLETED:
-            self._last = found[0][0] if found else None
-            yield from self._write(self._first)
-            return
-        self._last, body = found[0]
-        if read_record(self._last).steps != 0:  # otherwise no step has saved a state
-            self.state = codec.decode(body)
-        self.resumed = True
-        yield from self._write(self._resumption)
+        """Begin or resume the run, unless it has completed."""
+        plan = self._plan
+        found: list[Found] = yield read_head(plan.scope)
+        head, body = found[0] if found else (None, b"")
+        if plan.adopts:
+            check_adoptable(plan.scope, head)
+        # If it was running and is gone, then its worker has completed and deleted it.
+        self._last = head or self._awaited
+        is_completed = self._last is not None and (head is None or head.status == COMPLETED)
+        self.completed = is_completed and not plan.again
+        self.resumed = head is not None and (self.completed or not is_completed)
+        if head is not None and self.resumed and not self._is_initial(read_record(head)):
+            self.state = codec.decode(body) if read_record(head).has_state else None
+        elif plan.initial is not None:
+            self.state = codec.decode(plan.initial)
+        if not self.completed:
+            self._last = head
+            yield from self._write(self._resumption if self.resumed else self._first)
+
+    def _is_initial(self, record: RunRecord) -> bool:
+        """Whether the state is that of the plan: no step was done, so nothing is lost by it."""
+        return record.steps == 0 and self._plan.initial is not None
 
     def step(
         self,
@@ -118,10 +144,10 @@ class Attempt:
 
     def succeed(self) -> Steps[None]:
         """End the run: delete it, or mark it as completed; Aborted if it was aborted."""
-        if self._is_forked():
+        if self.completed or self._is_forked():
             return
         if not self._plan.deletes:
-            yield from self._write(lambda: self._marked(COMPLETED))
+            yield from self._write(self._completion)
             return
         while True:
             expect = self.last.revision
@@ -134,7 +160,7 @@ class Attempt:
 
     def fail(self, error: BaseException) -> Steps[None]:
         """Mark the run as failed, if it is still ours; the caller's exception comes first."""
-        if not self.aborted and not self._is_forked():
+        if not (self.aborted or self.completed or self._is_forked()):
             with suppress(LimpetError):
                 yield from self._write(lambda: self._marked(FAILED, error_of(error)))
 
@@ -196,9 +222,11 @@ class Attempt:
             started_at=times.from_us(self._tools.draw().now),
             labels=plan.labels or {},
             metadata=plan.metadata or {},
+            has_initial=plan.initial is not None,
         )
         yield from ()
-        return self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
+        first = self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
+        return first if plan.initial is None else first._replace(body=plan.initial)
 
     def _resumption(self) -> Steps[Commit]:
         """Return the commit that resumes a run: the last snapshot, running again."""
@@ -211,8 +239,17 @@ class Attempt:
             labels=record.labels if plan.labels is None else plan.labels,
             metadata=record.metadata if plan.metadata is None else plan.metadata,
             error=None,
+            has_initial=record.has_initial or plan.initial is not None,
         )
-        return self._rewritten(RUNNING, record)
+        commit = yield from self._rewritten(RUNNING, record)
+        if self._is_initial(record) and plan.initial is not None:
+            commit = commit._replace(body=plan.initial)
+        return commit
+
+    def _completion(self) -> Steps[Commit]:
+        """Return the commit that completes the run. Its state stays in history: see `again`."""
+        commit = yield from self._marked(COMPLETED)
+        return commit._replace(keep=True)
 
     def _marked(self, status: str, error: RunError | None = None) -> Steps[Commit]:
         return self._rewritten(status, replace(read_record(self.last), error=error))

@@ -21,6 +21,7 @@ from limpet.runs.model import (
     RunInfo,
     run_info,
 )
+from limpet.runs.processes import is_alive
 
 
 def scope_of(run_id: object) -> ScopeKey:
@@ -41,7 +42,7 @@ def _with_status(tools: Tools, backend: Backend, head: SnapshotInfo) -> RunInfo:
     is_held = False
     if head.status == RUNNING:
         held = backend.read_lease(head.scope, now=tools.draw().now)
-        is_held = held is not None and held.left_us > 0
+        is_held = held is not None and held.left_us > 0 and is_alive(held.owner) is not False
     return run_info(head, is_held=is_held)
 
 
