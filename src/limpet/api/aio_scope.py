@@ -8,7 +8,7 @@ from functools import partial
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
 from limpet.api.opened import ScopeBase
-from limpet.core import limits, prepare
+from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
@@ -22,6 +22,7 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
 )
 
@@ -41,7 +42,7 @@ class AsyncScope(ScopeBase):
         state: JSON,
         *,
         id: str | None = None,
-        parent: Parent = HEAD,
+        parent: Parent | SnapshotLike = HEAD,
         keep: bool = True,
         head: bool = True,
         overwrite: bool = False,
@@ -104,15 +105,15 @@ class AsyncScope(ScopeBase):
         commit = await self.driver.encoded(items, encode)
         return await self.driver.run(verbs.save(commit))
 
-    async def load(self, id: str | None = None) -> Snapshot | None:
+    async def load(self, id: SnapshotLike | None = None) -> Snapshot | None:
         """Async twin of `Scope.load`."""
         return await self.driver.run(verbs.load(self._key, id))
 
-    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot]:
+    def load_many(self, ids: Iterable[SnapshotLike]) -> AsyncIterator[Snapshot]:
         """Async twin of `Scope.load_many`."""
         return self.driver.stream(verbs.load_many(self._key, ids))
 
-    async def info(self, id: str | None = None) -> SnapshotInfo | None:
+    async def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
         """Async twin of `Scope.info`."""
         return await self.driver.run(verbs.info(self._key, id))
 
@@ -120,7 +121,7 @@ class AsyncScope(ScopeBase):
         self,
         *,
         limit: int | None = None,
-        after: str | SnapshotInfo | None = None,
+        after: SnapshotLike | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> AsyncIterator[SnapshotInfo]:
@@ -128,13 +129,15 @@ class AsyncScope(ScopeBase):
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
 
-    def ids(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[str]:
+    def ids(
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
+    ) -> AsyncIterator[str]:
         """Async twin of `Scope.ids`."""
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     async def update(
         self,
-        id: str,
+        id: SnapshotLike,
         fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
     ) -> SnapshotInfo | None:
         """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
@@ -142,7 +145,7 @@ class AsyncScope(ScopeBase):
             verbs.update(self._tools, self._key, id, fn, fence=self._fence)
         )
 
-    def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
+    def ancestors(self, id: SnapshotLike) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.ancestors`."""
         return self.driver.stream(branching.ancestors(self._key, id))
 
@@ -150,13 +153,13 @@ class AsyncScope(ScopeBase):
         """Async twin of `Scope.leaves`."""
         return self.driver.stream(branching.leaves(self._key))
 
-    async def diff(self, a: str, b: str) -> Diff:
+    async def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
         """Async twin of `Scope.diff`."""
         return await self.driver.run(branching.difference(self._key, a, b))
 
     async def restore(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
@@ -176,7 +179,7 @@ class AsyncScope(ScopeBase):
 
     async def fork(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         to: str | None = None,
         scope_id: str | None = None,
@@ -215,11 +218,11 @@ class AsyncScope(ScopeBase):
         )
         return await self.driver.drive(verb)
 
-    async def delete_snapshot(self, id: str) -> int:
+    async def delete_snapshot(self, id: SnapshotLike) -> int:
         """Async twin of `Scope.delete_snapshot`."""
-        id = limits.check_id("id", id)
+        found = prepare.snapshot_id("id", id, self._key)
         return await self.driver.run(
-            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+            lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
         )
 
     async def delete(self, *, expect: Expect = ANY) -> int:
@@ -229,16 +232,18 @@ class AsyncScope(ScopeBase):
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
-    async def note(self, name: str, *, on: str | None = None) -> Note | None:
+    async def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
         """Async twin of `Scope.note`."""
         return await self.driver.run(verbs.note(self._key, name, on))
 
-    def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
+    def notes(
+        self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None
+    ) -> AsyncIterator[Note]:
         """Async twin of `Scope.notes`."""
         return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(
-        self, *, after: str | None = None, limit: int | None = None
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
         """Async twin of `Scope.noted_ids`."""
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
@@ -248,7 +253,7 @@ class AsyncScope(ScopeBase):
         name: str,
         value_or_fn: JSON | Callable[[JSON], JSON | Awaitable[JSON]],
         *,
-        on: str | None = None,
+        on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
         """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
@@ -257,15 +262,15 @@ class AsyncScope(ScopeBase):
         )
         return await self.driver.drive(verb)
 
-    async def delete_note(self, name: str, *, on: str | None = None) -> int:
+    async def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
         """Async twin of `Scope.delete_note`."""
-        name, on = prepare.note_address(name, on)
+        name, owner = prepare.note_address(self._key, name, on)
         return await self.driver.run(
-            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+            lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
         )
 
     def watch(
-        self, id: str | None = None, *, timeout_s: float | None = None
+        self, id: SnapshotLike | None = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.watch`."""
         return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)

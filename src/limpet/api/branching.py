@@ -9,16 +9,25 @@ from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, page
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
 from limpet.errors import AlreadyExists, InvalidInput, NotFound
-from limpet.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import (
+    HEAD,
+    JSON,
+    Diff,
+    Expect,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotLike,
+    SnapshotRef,
+)
 from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query
 
 _NAME_TRIES_MAX = 8
 _REACH_FIRST = 16  # snapshots that `ancestors` reads ahead
 
 
-def ancestors(scope: ScopeKey, snapshot_id: str) -> Walk[SnapshotInfo]:
+def ancestors(scope: ScopeKey, snapshot: SnapshotLike) -> Walk[SnapshotInfo]:
     """Walk from a snapshot to its parent and on, until a parent is missing or was seen before."""
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
 
     def walk() -> Walk[SnapshotInfo]:
         ancestry = _Ancestry(scope, snapshot_id)
@@ -114,15 +123,16 @@ def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
     return pages(fetch, limit=None)
 
 
-def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
-    reads = [(each, load(scope, limits.check_id("id", each))) for each in (a, b)]
+def difference(scope: ScopeKey, a: SnapshotLike, b: SnapshotLike) -> Work[Diff]:
+    """Compare two snapshots; one that is given by more than its id may be of another scope."""
+    refs = [prepare.address(each, scope) for each in (a, b)]
 
     def work(backend: Backend) -> Diff:
         states = []
-        for each, read in reads:
-            found = read(backend)
+        for ref in refs:
+            found = load(*ref)(backend)
             if found is None:
-                raise NotFound(f"there is no such snapshot. id=`{each}`")
+                raise NotFound(f"there is no such snapshot. id=`{ref.id}`")
             states.append(found.state)
         return compare(*states)
 
@@ -132,14 +142,14 @@ def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
 def restore(
     tools: Tools,
     scope: ScopeKey,
-    snapshot_id: str,
+    snapshot: SnapshotLike,
     *,
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
     expect: Expect,
     fence: str | None,
 ) -> Work[SnapshotInfo]:
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
     facts = _encoded(tools, labels, metadata)
     expect = prepare.check_expect(expect)
 
@@ -171,7 +181,7 @@ _Patch = Mapping[str, JSON] | Callable[[JSON], Any]
 def fork(
     tools: Tools,
     source: ScopeKey,
-    snapshot_id: str,
+    snapshot: SnapshotLike,
     *,
     to: str | None,
     scope_id: str | None,
@@ -179,7 +189,7 @@ def fork(
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
 ) -> Steps[ScopeKey]:
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, source)
     session_id = source.session_id if to is None else limits.check_id("to", to)
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):
         raise InvalidInput(f"patch must be a mapping or a function. type=`{type(patch).__name__}`")

@@ -10,7 +10,7 @@ from limpet.api.driver import AsyncDriver, Driver, running_loop
 from limpet.api.opened import Opened
 from limpet.api.scope import Scope
 from limpet.core import limits
-from limpet.model import Finding, ScopeInfo, SnapshotInfo, Stats
+from limpet.model import Finding, ScopeInfo, SnapshotInfo, SnapshotLike, SnapshotRef, Stats
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Store:
         """
         return Scope(self.driver, limits.check_scope(session_id, scope_id, kind))
 
-    def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
+    def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
         """Return the last saved kept snapshot with this id in any scope, or None.
 
         Only sessions whose id begins with `prefix` are searched.
@@ -89,7 +89,7 @@ class Store:
         self,
         *,
         limit: int | None = None,
-        after: SnapshotInfo | None = None,
+        after: SnapshotInfo | SnapshotRef | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
         prefix: str = "",
@@ -132,7 +132,7 @@ class Store:
         self,
         *,
         session_id: str | None = None,
-        snapshot_id: str | None = None,
+        snapshot_id: SnapshotLike | None = None,
         prefix: str = "",
         timeout_s: float | None = None,
     ) -> Iterator[SnapshotInfo]:
@@ -196,7 +196,7 @@ class AsyncStore:
         """Async twin of `Store.scope`; not awaited, since it does no I/O."""
         return AsyncScope(self.driver, limits.check_scope(session_id, scope_id, kind))
 
-    async def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
+    async def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
         """Async twin of `Store.find`."""
         return await self.driver.run(verbs.find(snapshot_id, prefix))
 
@@ -216,7 +216,7 @@ class AsyncStore:
         self,
         *,
         limit: int | None = None,
-        after: SnapshotInfo | None = None,
+        after: SnapshotInfo | SnapshotRef | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
         prefix: str = "",
@@ -252,7 +252,7 @@ class AsyncStore:
         self,
         *,
         session_id: str | None = None,
-        snapshot_id: str | None = None,
+        snapshot_id: SnapshotLike | None = None,
         prefix: str = "",
         timeout_s: float | None = None,
     ) -> AsyncIterator[SnapshotInfo]:

@@ -18,6 +18,7 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
 )
 from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
@@ -32,7 +33,7 @@ def save(
     stamp: Stamp,
     state_bytes_max: int,
     id: str | None = None,
-    parent: Parent = HEAD,
+    parent: Parent | SnapshotLike = HEAD,
     keep: bool = True,
     head: bool = True,
     overwrite: bool = False,
@@ -52,7 +53,7 @@ def save(
     if id is not None:
         id = limits.check_id("id", id)
     if parent is not HEAD and parent is not None:
-        parent = limits.check_id("parent", parent)
+        parent = snapshot_id("parent", parent, scope)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
     body, offsets = encode_state(state, state_bytes_max)
@@ -151,19 +152,45 @@ def note_write(
     return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
 
 
-def note_address(name: object, on: object) -> tuple[str, str | None]:
-    return limits.check_id("note name", name), None if on is None else limits.check_id("on", on)
+def snapshot_id(name: str, given: object, scope: ScopeKey | None) -> str:
+    """Return the id of a snapshot that was given as its id, its info or its address.
+
+    Raises:
+        InvalidInput: it is of another scope, where the id alone would mean another snapshot.
+    """
+    if isinstance(given, SnapshotInfo | SnapshotRef):
+        if scope is not None and given.scope != scope:
+            raise InvalidInput(
+                f"{name} is a snapshot of another scope: use store.scope(*it.scope), since only "
+                f"diff looks across scopes. id=`{given.id}` scope=`{tuple(given.scope)}`"
+            )
+        given = given.id
+    return limits.check_id(name, given)
 
 
-def note_places(on: str | Iterable[str] | None) -> list[str | None]:
+def address(given: object, scope: ScopeKey) -> SnapshotRef:
+    """Return the address of a snapshot of any scope; an id alone is one of `scope`."""
+    if isinstance(given, SnapshotInfo | SnapshotRef):
+        return check_ref("id", (given.scope, given.id))
+    return SnapshotRef(scope, limits.check_id("id", given))
+
+
+def note_address(scope: ScopeKey, name: object, on: object) -> tuple[str, str | None]:
+    where = None if on is None else snapshot_id("on", on, scope)
+    return limits.check_id("note name", name), where
+
+
+def note_places(
+    scope: ScopeKey, on: SnapshotLike | Iterable[SnapshotLike] | None
+) -> list[str | None]:
     """Check which notes to list: of the scope itself (None), of one snapshot, or of several."""
     if on is None:
         return [None]
-    if isinstance(on, str):
-        return [limits.check_id("on", on)]
+    if isinstance(on, str | SnapshotInfo | SnapshotRef):
+        return [snapshot_id("on", on, scope)]
     if not isinstance(on, Iterable):
         raise InvalidInput(f"on must be one id or several. type=`{type(on).__name__}`")
-    return list(dict.fromkeys(limits.check_id("on", each) for each in on))
+    return list(dict.fromkeys(snapshot_id("on", each, scope) for each in on))
 
 
 def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffsets | None]:
@@ -220,14 +247,17 @@ def check_ref(name: str, ref: object) -> SnapshotRef:
     raise InvalidInput(f"{name} must be a SnapshotRef. type=`{type(ref).__name__}`")
 
 
-def check_cursor(after: object, scope: ScopeKey | None) -> str | SnapshotInfo | None:
-    """Return the cursor of a history: an id, or the info of a snapshot in the same scope."""
+def check_cursor(after: object, scope: ScopeKey | None) -> SnapshotRef | SnapshotInfo | None:
+    """Return the cursor of a history of one scope, or of all (None), where an id is not enough."""
     if after is None:
         return None
+    if scope is not None:
+        found = snapshot_id("after", after, scope)
+        return after if isinstance(after, SnapshotInfo) else SnapshotRef(scope, found)
     if isinstance(after, SnapshotInfo):
-        if scope is not None and after.scope != scope:
-            raise InvalidInput(f"the cursor is of another scope. id=`{after.id}`")
         return after
-    if scope is None:
-        raise InvalidInput(f"the cursor must be a SnapshotInfo. type=`{type(after).__name__}`")
-    return limits.check_id("after", after)
+    if isinstance(after, SnapshotRef):
+        return check_ref("after", after)
+    raise InvalidInput(
+        f"after must be a SnapshotInfo or a SnapshotRef. type=`{type(after).__name__}`"
+    )
