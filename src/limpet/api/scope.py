@@ -46,7 +46,7 @@ class Scope(ScopeBase):
         keep: bool = True,
         head: bool = True,
         overwrite: bool = False,
-        status: str = "completed",
+        status: str = "",
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         created_at: datetime | None = None,
@@ -67,7 +67,8 @@ class Scope(ScopeBase):
             head: make it the head. With `head=False` it is only kept.
             overwrite: replace an existing snapshot with this id. Its place in history, its
                 `created_at` and the head stay as they are.
-            status, labels: short texts to filter by.
+            status: free text to filter by; by default "", which means "not said".
+            labels: short texts to filter by.
             metadata: any JSON to store with the state and list without it.
             created_at: when it was made, for imports; it does not affect the order of history.
             forked_from: the snapshot that this one was copied from.
@@ -104,7 +105,7 @@ class Scope(ScopeBase):
         items: list[JSON],
         *,
         keep: bool = True,
-        status: str = "completed",
+        status: str | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
@@ -113,7 +114,7 @@ class Scope(ScopeBase):
 
         The list and the scope are created if they do not exist. Concurrent appends all take
         effect. On SQL engines it costs what is appended, not the size of the state. `keep`,
-        `status`, `labels`, `metadata` and `expect` are as in `save`.
+        `labels`, `metadata` and `expect` are as in `save`; without `status` that of the head stays.
 
         Raises:
             Conflict: the head does not have the revision `expect`.

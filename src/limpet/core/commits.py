@@ -143,7 +143,7 @@ def new_row(
         kept=commit.keep,
         parent_id=parent_id,
         forked_from=pack_ref(commit.forked_from),
-        status=commit.status,
+        status=_status(commit, line.head),
         labels=commit.labels,
         metadata=commit.metadata,
         created_at=now if commit.created_at is None else commit.created_at,
@@ -161,12 +161,18 @@ def replaced_row(commit: Commit, existing: Row, *, size: int) -> Row:
         kept=bool(existing.kept) or (commit.keep and commit.replaces is None),
         parent_id=existing.parent_id if commit.parent is HEAD else commit.parent,
         forked_from=pack_ref(commit.forked_from) or existing.forked_from,
-        status=commit.status,
+        status=_status(commit, existing),
         labels=commit.labels,
         metadata=commit.metadata,
         updated_at=commit.stamp.now,
         size=size,
     )
+
+
+def _status(commit: Commit, before: Row | None) -> str:
+    if commit.status is not None:
+        return commit.status
+    return "" if before is None else before.status
 
 
 def floor_after(commit: Commit, line: ScopeState, row: Row) -> str:
