@@ -72,6 +72,7 @@ class AsyncScope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         commit = await self.driver.encoded(state, encode)
         return await self.driver.run(verbs.save(commit))
@@ -101,6 +102,7 @@ class AsyncScope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         commit = await self.driver.encoded(items, encode)
         return await self.driver.run(verbs.save(commit))

@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, pages, save
+from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, missing, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
-from limpet.errors import AlreadyExists, InvalidInput, NotFound
+from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import (
     HEAD,
     JSON,
@@ -66,7 +66,7 @@ class _Ancestry:
             info = self._read(backend, self._next)
             if info is None:
                 if self._last_seq == ids.SEQ_MAX:
-                    raise NotFound(f"there is no such snapshot. id=`{self._start}`")
+                    raise missing(self._scope, self._start)
                 self._next = None
                 break
             seq = ids.seq_of(info.revision)
@@ -132,7 +132,7 @@ def difference(scope: ScopeKey, a: SnapshotLike, b: SnapshotLike) -> Work[Diff]:
         for ref in refs:
             found = load(*ref)(backend)
             if found is None:
-                raise NotFound(f"there is no such snapshot. id=`{ref.id}`")
+                raise missing(*ref)
             states.append(found.state)
         return compare(*states)
 
@@ -156,7 +156,7 @@ def restore(
     def work(backend: Backend) -> SnapshotInfo:
         found = backend.read_snapshots(scope, [snapshot_id])
         if not found:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+            raise missing(scope, snapshot_id)
         ((origin, body),) = found
         commit = Commit(
             scope=scope,
@@ -200,7 +200,7 @@ def fork(
     seen: list[str] = []
 
     def attempt() -> Steps[ScopeKey]:
-        info, state = yield from _origin(source, snapshot_id, patch, tools.state_bytes_max)
+        info, state = yield from _origin(tools, source, snapshot_id, patch)
         seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if is_generated else 1)):
             stamp = tools.draw()
@@ -251,14 +251,14 @@ class _Encoded(NamedTuple):
 def _encoded(
     tools: Tools, labels: Mapping[str, str] | None, metadata: Mapping[str, JSON] | None
 ) -> _Encoded:
-    return _Encoded(
-        None if labels is None else prepare.encode_labels(labels),
-        None if metadata is None else prepare.encode_metadata(metadata, tools.state_bytes_max),
-    )
+    given = None
+    if metadata is not None:
+        given = prepare.encode_metadata(metadata, tools.state_bytes_max, tools.default)
+    return _Encoded(None if labels is None else prepare.encode_labels(labels), given)
 
 
 def _origin(
-    source: ScopeKey, snapshot_id: str, patch: _Patch | None, bytes_max: int
+    tools: Tools, source: ScopeKey, snapshot_id: str, patch: _Patch | None
 ) -> Steps[tuple[SnapshotInfo, _State]]:
     """Read the snapshot that a fork begins with, and patch its state."""
     if patch is None:  # then the state need not be read
@@ -267,7 +267,7 @@ def _origin(
     else:
         found = yield lambda backend: backend.read_snapshots(source, [snapshot_id])
     if not found:
-        raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+        raise missing(source, snapshot_id)
     ((origin, body),) = found
     if patch is None:
         return origin, (Copy(), None)
@@ -280,4 +280,5 @@ def _origin(
         raise InvalidInput(
             f"a mapping can patch only an object: give a function. type=`{type(state).__name__}`"
         )
-    return origin, (yield Encode(state, partial(prepare.encode_state, state, bytes_max)))
+    encode = partial(prepare.encode_state, state, tools.state_bytes_max, tools.default)
+    return origin, (yield Encode(state, encode))

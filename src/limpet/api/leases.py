@@ -87,7 +87,10 @@ def claim(tools: Tools, asking: Wanted) -> "Steps[Term]":
             raise Conflict(
                 f"another worker holds the lease, for {max(0, ceil(held_s))} s unless it is "
                 "renewed: claim it later, or with a longer wait_s. "
-                f"owner=`{held.owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
+                f"owner=`{held.owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`",
+                scope=wanted.scope,
+                owner=held.owner,
+                expires_at=times.from_us(asked.stamp.now + max(0, held.left_us)),
             )
         # Not much longer than it lasts; sooner, since it may be released.
         ends_s = max(_PAUSE_S_MIN, held_s)

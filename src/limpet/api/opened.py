@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
+from limpet.core import codec
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Backend, Clock, Stamp
@@ -20,6 +21,7 @@ class Tools:
     clock: Clock
     state_bytes_max: int
     workers: int
+    default: codec.Default | None = None  # makes JSON of a caller's value that is not
 
 
 def start_thread(run: Callable[[], None], name: str) -> threading.Thread:

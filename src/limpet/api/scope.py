@@ -96,6 +96,7 @@ class Scope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         return self.driver.run(verbs.save(commit))
 
@@ -132,6 +133,7 @@ class Scope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         return self.driver.run(verbs.save(commit))
 

@@ -82,6 +82,10 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
         yield Pause(pause_s)
 
 
+def missing(scope: ScopeKey, snapshot_id: str) -> NotFound:
+    return NotFound(f"there is no such snapshot. id=`{snapshot_id}`", scope=scope, id=snapshot_id)
+
+
 def snapshot_of(found: Found) -> Snapshot:
     info, body = found
     facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
@@ -196,7 +200,11 @@ def history(
             after_id = previous.id
             previous = backend.read_info(*previous)
             if previous is None:
-                raise NotFound(f"there is no such snapshot to continue after. id=`{after_id}`")
+                raise NotFound(
+                    f"there is no such snapshot to continue after. id=`{after_id}`",
+                    scope=scope,
+                    id=after_id,
+                )
         seq = None if previous is None else ids.seq_of(previous.revision)
         query = Query(scope, prefix=prefix, labels=wanted, status=status, after=seq)
         return backend.list_snapshots(query, limit=count)
@@ -245,7 +253,7 @@ def update(
     def attempt() -> Steps[SnapshotInfo | None]:
         before = yield read
         if before is None:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+            raise missing(scope, snapshot_id)
         seen[:] = [before.revision]
         after = yield Ask(function, before)
         if after is None:
@@ -257,6 +265,7 @@ def update(
             fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
+            default=tools.default,
         )
         commit = yield Encode(getattr(after, "state", None), encode)
         stored: SnapshotInfo = yield save(commit)
@@ -395,6 +404,7 @@ def set_note(
             fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
+            default=tools.default,
         )
         draft = yield Encode(next_value, encode)
         note: Note = yield lambda backend: backend.write_note(draft)
@@ -405,7 +415,13 @@ def set_note(
         revision = None if before is None else before.revision
         seen[:] = [revision]
         if expect is not ANY and expect != revision:
-            raise Conflict(f"the note has another revision. name=`{name}` found=`{revision}`")
+            raise Conflict(
+                f"the note has another revision. name=`{name}` found=`{revision}`",
+                scope=scope,
+                id=owner,
+                expected=expect,
+                found=revision,
+            )
         after = yield Ask(value, None if before is None else before.value)
         return None if after is None else (yield from write(after, revision))
 

@@ -32,6 +32,7 @@ def save(
     *,
     stamp: Stamp,
     state_bytes_max: int,
+    default: codec.Default | None = None,
     id: str | None = None,
     parent: Parent | SnapshotLike = HEAD,
     keep: bool = True,
@@ -56,14 +57,14 @@ def save(
         parent = snapshot_id("parent", parent, scope)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
-    body, offsets = encode_state(state, state_bytes_max)
+    body, offsets = encode_state(state, state_bytes_max, default)
     return Commit(
         scope=scope,
         body=body,
         append_offsets=offsets,
         status=limits.check_status(status),
         labels=encode_labels(labels),
-        metadata=encode_metadata(metadata, state_bytes_max),
+        metadata=encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         id=id,
         parent=parent,
@@ -90,19 +91,20 @@ def append(
     fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
+    default: codec.Default | None = None,
 ) -> Commit:
     if not isinstance(key, str):
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):
         raise InvalidInput(f"the items must be a list. type=`{type(items).__name__}`")
     key = str.__str__(key)
-    encoded = codec.encode_items(key, items, bytes_max=state_bytes_max)
+    encoded = codec.encode_items(key, items, bytes_max=state_bytes_max, default=default)
     return Commit(
         scope=scope,
         body=Append(key, encoded, state_bytes_max),
         status=None if status is None else limits.check_status(status),
         labels=encode_labels(labels),
-        metadata=encode_metadata(metadata, state_bytes_max),
+        metadata=encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         keep=limits.check_flag("keep", keep),
         expect=check_expect(expect),
@@ -111,7 +113,13 @@ def append(
 
 
 def replacement(
-    before: Snapshot, after: object, *, fence: str | None, stamp: Stamp, state_bytes_max: int
+    before: Snapshot,
+    after: object,
+    *,
+    fence: str | None,
+    stamp: Stamp,
+    state_bytes_max: int,
+    default: codec.Default | None = None,
 ) -> Commit:
     """Return the commit of an update, from what the caller's function returned for `before`."""
     if not isinstance(after, Snapshot):
@@ -121,14 +129,14 @@ def replacement(
     for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
         if getattr(before, name) != getattr(after, name):
             raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
-    body, offsets = encode_state(after.state, state_bytes_max)
+    body, offsets = encode_state(after.state, state_bytes_max, default)
     return Commit(
         scope=before.scope,
         body=body,
         append_offsets=offsets,
         status=limits.check_status(after.status),
         labels=encode_labels(after.labels),
-        metadata=encode_metadata(after.metadata, state_bytes_max),
+        metadata=encode_metadata(after.metadata, state_bytes_max, default),
         stamp=stamp,
         id=before.id,
         replaces=before.revision,
@@ -146,8 +154,9 @@ def note_write(
     fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
+    default: codec.Default | None = None,
 ) -> NoteWrite:
-    encoded = codec.encode(value, what="note", bytes_max=state_bytes_max)
+    encoded = codec.encode(value, what="note", bytes_max=state_bytes_max, default=default)
     _check_size("the note", encoded, state_bytes_max)
     return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
 
@@ -193,9 +202,11 @@ def note_places(
     return list(dict.fromkeys(snapshot_id("on", each, scope) for each in on))
 
 
-def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffsets | None]:
+def encode_state(
+    state: JSON, state_bytes_max: int, default: codec.Default | None = None
+) -> tuple[bytes, AppendOffsets | None]:
     """Return the encoded state and its append offsets; InvalidInput if not JSON or too large."""
-    encoded, offsets = codec.encode_state(state, bytes_max=state_bytes_max)
+    encoded, offsets = codec.encode_state(state, bytes_max=state_bytes_max, default=default)
     _check_size("the state", encoded, state_bytes_max)
     return encoded, offsets
 
@@ -205,13 +216,19 @@ def encode_labels(labels: Mapping[str, str] | None) -> bytes:
     return codec.encode(plain, what="labels") if plain else b"{}"
 
 
-def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -> bytes:
+def encode_metadata(
+    metadata: Mapping[str, JSON] | None,
+    state_bytes_max: int,
+    default: codec.Default | None = None,
+) -> bytes:
     """Return encoded metadata. What a facade stores under its key may be as large as a state."""
     if metadata is None:
         return b"{}"
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
-    encoded = codec.encode(dict(metadata), what="metadata", bytes_max=state_bytes_max)
+    encoded = codec.encode(
+        dict(metadata), what="metadata", bytes_max=state_bytes_max, default=default
+    )
     if len(encoded) > limits.METADATA_BYTES_MAX:
         _check_size("the metadata of a facade", encoded, state_bytes_max)
         stored = codec.decode(encoded)  # the caller may have changed it since

@@ -1,11 +1,34 @@
 """Chapter: comfort. What serves as an id, and what values and errors say by themselves."""
 
+import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from limpet import InvalidInput, Scope, SnapshotInfo, SnapshotRef, Store
+import pytest
+
+import limpet
+from limpet import (
+    AlreadyExists,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    Scope,
+    SnapshotInfo,
+    SnapshotRef,
+    Store,
+)
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, case, names, present, refused, states, unchanged
+from limpet.testing.conformance._kit import (
+    Kit,
+    Stores,
+    case,
+    names,
+    present,
+    refused,
+    states,
+    unchanged,
+)
 
 # What each verb answers for a snapshot, however that is given. Those that write undo it.
 _TAKES_A_SNAPSHOT: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -103,3 +126,75 @@ class Comfort(Kit):
         if "index" in backend.capabilities:
             newest, oldest = store.history()
             assert list(store.history(after=SnapshotRef(newest.scope, newest.id))) == [oldest]
+
+    def test_default_makes_json_of_what_is_not(self, stores: Stores) -> None:
+        scope = stores(default=limpet.jsonable).scope("s")
+        moment = datetime(2026, 3, 1, tzinfo=UTC)
+        text = moment.isoformat()
+
+        scope.save({"at": moment}, id="a", metadata={"tags": {"y", "x"}})
+        found = present(scope.load("a"))
+        assert (found.state, found.metadata) == ({"at": text}, {"tags": ["x", "y"]})
+        scope.append("list", [moment], metadata={"at": moment})
+        assert present(scope.load()).state == {"at": text, "list": [text]}
+        assert present(scope.info()).metadata == {"at": text}
+        scope.update("a", lambda s: s.with_(state=[moment], metadata={"b": b"x"}))
+        found = present(scope.load("a"))
+        assert (found.state, found.metadata) == ([text], {"b": "eA=="})
+        scope.set_note("n", {"at": moment})
+        assert present(scope.note("n")).value == {"at": text}
+        scope.set_note("n", lambda value: [value, moment])
+        assert present(scope.note("n")).value == [{"at": text}, text]
+        fork = scope.fork(scope.append("m", [1]), patch={"at": moment}, metadata={"at": moment})
+        assert present(fork.load()).state["at"] == text
+        assert present(fork.info()).metadata == {"at": text}
+        scope.restore("a", metadata={"at": moment})
+        assert present(scope.info()).metadata == {"at": text}
+
+    def test_without_default_the_message_names_it(self, scope: Scope) -> None:
+        for attempt in (
+            lambda: scope.save({"s": {1}}),
+            lambda: scope.save(1, metadata={"s": {1}}),
+            lambda: scope.set_note("n", {"s": {1}}),
+        ):
+            with pytest.raises(InvalidInput, match=r"default=limpet\.jsonable") as caught:
+                attempt()
+            assert caught.value.path == "/s"
+
+    def test_errors_have_what_they_say_as_fields(self, store: Store, scope: Scope) -> None:
+        first = scope.save(1, id="a")
+        second = scope.save(2)
+
+        with pytest.raises(Conflict) as moved:
+            scope.save(3, expect=first.revision)
+        assert (moved.value.expected, moved.value.found) == (first.revision, second.revision)
+        assert moved.value.scope == scope.key
+        with pytest.raises(Conflict) as taken:
+            scope.save(3, expect=None)
+        assert (taken.value.expected, taken.value.found) == (None, second.revision)
+        note = present(scope.set_note("n", 1))
+        with pytest.raises(Conflict) as noted:
+            scope.set_note("n", 2, expect=None)
+        assert (noted.value.expected, noted.value.found) == (None, note.revision)
+        with pytest.raises(AlreadyExists) as exists:
+            scope.save(5, id="a")
+        assert (exists.value.scope, exists.value.id) == (scope.key, "a")
+        with pytest.raises(NotFound) as absent:
+            scope.update("no", lambda s: s)
+        assert (absent.value.scope, absent.value.id) == (scope.key, "no")
+        with pytest.raises(InvalidInput) as invalid:
+            scope.save({"a": [float("nan")]})
+        assert invalid.value.path == "/a/0"
+        with (
+            scope.claim(owner="worker-1", ttl_s=60),
+            pytest.raises(Conflict) as held,
+            scope.claim(owner="worker-2"),
+        ):
+            pass
+        assert held.value.owner == "worker-1"
+        left = present(held.value.expires_at) - datetime.now(UTC)
+        assert timedelta(0) < left < timedelta(seconds=70)
+        for caught in (moved, exists, absent, invalid, held):
+            again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+            assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+            assert vars(again) == vars(caught.value)
