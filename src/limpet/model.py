@@ -120,6 +120,10 @@ class Snapshot(SnapshotInfo, Generic[State]):
         return replace(self, **changes)
 
 
+SnapshotLike: TypeAlias = str | SnapshotInfo | SnapshotRef
+"""How methods take a snapshot: its id, what `save`, `history` or `load` gave, or its address."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeInfo:
     """A scope and its head; `head` is None if there are only notes or a lease."""

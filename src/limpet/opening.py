@@ -170,6 +170,7 @@ def _tools(common: Mapping[str, Any]) -> Tools:
         clock=CLOCK,
         state_bytes_max=found.get("state_bytes_max", limits.STATE_BYTES_MAX),
         workers=found.get("workers", 8),
+        default=found.get("default"),
     )
 
 
@@ -426,6 +427,13 @@ def text(value: Any) -> str:
     return value
 
 
+def function(value: Any) -> Callable[[Any], Any] | None:
+    """Check a function, or None. A URL cannot name one."""
+    if value is not None and not callable(value):
+        raise ValueError
+    return value  # type: ignore[no-any-return]
+
+
 def check_schema(value: Any) -> str:
     """Return the name of a PostgreSQL schema, or raise InvalidInput."""
     if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
@@ -447,7 +455,11 @@ class _Scheme(NamedTuple):
     bucket: _BucketOpener | None = None  # what the object engine is over
 
 
-_COMMON: _Options = {"state_bytes_max": positive_int, "workers": positive_int}
+_COMMON: _Options = {
+    "state_bytes_max": positive_int,
+    "workers": positive_int,
+    "default": function,
+}
 _OBJECTS: _Options = {"root": one_of(ROOT, "", "session/"), "poll_s": interval}
 _REMOTE: _Options = {
     **_OBJECTS,

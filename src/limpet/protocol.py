@@ -122,6 +122,7 @@ class Commit(NamedTuple):
     """One write of one snapshot: the only way to create or change a snapshot.
 
     Attributes:
+        status: None for that of the head, if there is one.
         labels, metadata: encoded objects, labels in the order of their names.
         append_offsets: where the lists of an encoded body end, for engines that append without
             reading it.
@@ -137,7 +138,7 @@ class Commit(NamedTuple):
 
     scope: ScopeKey
     body: bytes | Append | Copy
-    status: str
+    status: str | None
     labels: bytes
     metadata: bytes
     stamp: Stamp

@@ -13,6 +13,7 @@ from limpet.testing import conformance
 from limpet.testing.conformance.appending import Appending
 from limpet.testing.conformance.backend import BackendPromises
 from limpet.testing.conformance.branching import Branching
+from limpet.testing.conformance.comfort import Comfort
 from limpet.testing.conformance.damage import Damage
 from limpet.testing.conformance.deleting import Deleting
 from limpet.testing.conformance.drafts import Drafts
@@ -82,6 +83,7 @@ class TestSeaweedFS(
     Updating,
     Threads,
     Leasing,
+    Comfort,
 ):
     """The chapters that depend most on the storage."""
 

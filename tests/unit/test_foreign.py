@@ -45,7 +45,7 @@ def test_a_copy_is_kept_and_a_head_is_a_draft() -> None:
         assert header.last == header.seq
         assert header.at == ids.place_us(header.seq) // 1000
         assert codec.decode(header.metadata) == {"strands": envelope}
-        assert (header.labels, header.status) == (b"{}", "completed")
+        assert (header.labels, header.status) == (b"{}", "")
     assert (copy.id, copy.kept) == ("a", True)
     assert (head.id, head.kept) == (f"latest-{DIGEST}", False)
 

@@ -78,7 +78,7 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     (copied,) = fork.ids()
     assert found == [
         (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True, True),
-        ("draft", "completed", False, True, "{}", "{}", 2, None, True, True),
+        ("draft", "", False, True, "{}", "{}", 2, None, True, True),
         (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True, True),
     ]
     assert rows(conn, f"SELECT on_id, name, value::text FROM {schema}.note_list ORDER BY name") == [

@@ -9,7 +9,7 @@ from typing import Generic
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
 from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
-from limpet.core import limits, prepare
+from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
@@ -23,6 +23,7 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
     State,
 )
@@ -43,11 +44,11 @@ class AsyncScope(ScopeBase, Generic[State]):
         state: State,
         *,
         id: str | None = None,
-        parent: Parent = HEAD,
+        parent: Parent | SnapshotLike = HEAD,
         keep: bool = True,
         head: bool = True,
         overwrite: bool = False,
-        status: str = "completed",
+        status: str = "",
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         created_at: datetime | None = None,
@@ -72,6 +73,7 @@ class AsyncScope(ScopeBase, Generic[State]):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         commit = await self.driver.encoded(state, lambda: encode(self._model.dump(state)))
         return await self.driver.run(verbs.save(commit))
@@ -82,7 +84,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         items: list[JSON],
         *,
         keep: bool = True,
-        status: str = "completed",
+        status: str | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
@@ -99,21 +101,22 @@ class AsyncScope(ScopeBase, Generic[State]):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         commit = await self.driver.encoded(
             items, lambda: encode(*self._model.dump_member(key, items))
         )
         return await self.driver.run(verbs.save(commit))
 
-    async def load(self, id: str | None = None) -> Snapshot[State] | None:
+    async def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
         """Async twin of `Scope.load`."""
         return await self.driver.run(verbs.load(self._key, id, self._model))
 
-    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot[State]]:
+    def load_many(self, ids: Iterable[SnapshotLike]) -> AsyncIterator[Snapshot[State]]:
         """Async twin of `Scope.load_many`."""
         return self.driver.stream(verbs.load_many(self._key, ids, self._model))
 
-    async def info(self, id: str | None = None) -> SnapshotInfo | None:
+    async def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
         """Async twin of `Scope.info`."""
         return await self.driver.run(verbs.info(self._key, id))
 
@@ -121,7 +124,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         self,
         *,
         limit: int | None = None,
-        after: str | SnapshotInfo | None = None,
+        after: SnapshotLike | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> AsyncIterator[SnapshotInfo]:
@@ -129,13 +132,15 @@ class AsyncScope(ScopeBase, Generic[State]):
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
 
-    def ids(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[str]:
+    def ids(
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
+    ) -> AsyncIterator[str]:
         """Async twin of `Scope.ids`."""
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     async def update(
         self,
-        id: str,
+        id: SnapshotLike,
         fn: Callable[[Snapshot[State]], Snapshot[State] | Awaitable[Snapshot[State] | None] | None],
     ) -> SnapshotInfo | None:
         """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
@@ -143,7 +148,7 @@ class AsyncScope(ScopeBase, Generic[State]):
             verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
         )
 
-    def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
+    def ancestors(self, id: SnapshotLike) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.ancestors`."""
         return self.driver.stream(branching.ancestors(self._key, id))
 
@@ -151,13 +156,13 @@ class AsyncScope(ScopeBase, Generic[State]):
         """Async twin of `Scope.leaves`."""
         return self.driver.stream(branching.leaves(self._key))
 
-    async def diff(self, a: str, b: str) -> Diff:
+    async def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
         """Async twin of `Scope.diff`."""
         return await self.driver.run(branching.difference(self._key, a, b))
 
     async def restore(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
@@ -177,7 +182,7 @@ class AsyncScope(ScopeBase, Generic[State]):
 
     async def fork(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         to: str | None = None,
         scope_id: str | None = None,
@@ -217,11 +222,11 @@ class AsyncScope(ScopeBase, Generic[State]):
         )
         return await self.driver.drive(verb)
 
-    async def delete_snapshot(self, id: str) -> int:
+    async def delete_snapshot(self, id: SnapshotLike) -> int:
         """Async twin of `Scope.delete_snapshot`."""
-        id = limits.check_id("id", id)
+        found = prepare.snapshot_id("id", id, self._key)
         return await self.driver.run(
-            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+            lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
         )
 
     async def delete(self, *, expect: Expect = ANY) -> int:
@@ -231,16 +236,18 @@ class AsyncScope(ScopeBase, Generic[State]):
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
-    async def note(self, name: str, *, on: str | None = None) -> Note | None:
+    async def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
         """Async twin of `Scope.note`."""
         return await self.driver.run(verbs.note(self._key, name, on))
 
-    def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
+    def notes(
+        self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None
+    ) -> AsyncIterator[Note]:
         """Async twin of `Scope.notes`."""
         return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(
-        self, *, after: str | None = None, limit: int | None = None
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
         """Async twin of `Scope.noted_ids`."""
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
@@ -250,7 +257,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         name: str,
         value_or_fn: JSON | Callable[[JSON], JSON | Awaitable[JSON]],
         *,
-        on: str | None = None,
+        on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
         """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
@@ -259,15 +266,15 @@ class AsyncScope(ScopeBase, Generic[State]):
         )
         return await self.driver.drive(verb)
 
-    async def delete_note(self, name: str, *, on: str | None = None) -> int:
+    async def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
         """Async twin of `Scope.delete_note`."""
-        name, on = prepare.note_address(name, on)
+        name, owner = prepare.note_address(self._key, name, on)
         return await self.driver.run(
-            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+            lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
         )
 
     def watch(
-        self, id: str | None = None, *, timeout_s: float | None = None
+        self, id: SnapshotLike | None = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[SnapshotInfo]:
         """Async twin of `Scope.watch`."""
         return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)

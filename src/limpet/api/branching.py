@@ -5,20 +5,29 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from limpet.api.opened import JsonModel, Tools
-from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, pages, save
+from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, missing, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
-from limpet.errors import AlreadyExists, InvalidInput, NotFound
-from limpet.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.errors import AlreadyExists, InvalidInput
+from limpet.model import (
+    HEAD,
+    JSON,
+    Diff,
+    Expect,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotLike,
+    SnapshotRef,
+)
 from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query
 
 _NAME_TRIES_MAX = 8
 _REACH_FIRST = 16  # snapshots that `ancestors` reads ahead
 
 
-def ancestors(scope: ScopeKey, snapshot_id: str) -> Walk[SnapshotInfo]:
+def ancestors(scope: ScopeKey, snapshot: SnapshotLike) -> Walk[SnapshotInfo]:
     """Walk from a snapshot to its parent and on, until a parent is missing or was seen before."""
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
 
     def walk() -> Walk[SnapshotInfo]:
         ancestry = _Ancestry(scope, snapshot_id)
@@ -57,7 +66,7 @@ class _Ancestry:
             info = self._read(backend, self._next)
             if info is None:
                 if self._last_seq == ids.SEQ_MAX:
-                    raise NotFound(f"there is no such snapshot. id=`{self._start}`")
+                    raise missing(self._scope, self._start)
                 self._next = None
                 break
             seq = ids.seq_of(info.revision)
@@ -114,15 +123,16 @@ def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
     return pages(fetch, limit=None)
 
 
-def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
-    reads = [(each, load(scope, limits.check_id("id", each))) for each in (a, b)]
+def difference(scope: ScopeKey, a: SnapshotLike, b: SnapshotLike) -> Work[Diff]:
+    """Compare two snapshots; one that is given by more than its id may be of another scope."""
+    refs = [prepare.address(each, scope) for each in (a, b)]
 
     def work(backend: Backend) -> Diff:
         states = []
-        for each, read in reads:
-            found = read(backend)
+        for ref in refs:
+            found = load(*ref)(backend)
             if found is None:
-                raise NotFound(f"there is no such snapshot. id=`{each}`")
+                raise missing(*ref)
             states.append(found.state)
         return compare(*states)
 
@@ -132,21 +142,21 @@ def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
 def restore(
     tools: Tools,
     scope: ScopeKey,
-    snapshot_id: str,
+    snapshot: SnapshotLike,
     *,
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
     expect: Expect,
     fence: str | None,
 ) -> Work[SnapshotInfo]:
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
     facts = _encoded(tools, labels, metadata)
     expect = prepare.check_expect(expect)
 
     def work(backend: Backend) -> SnapshotInfo:
         found = backend.read_snapshots(scope, [snapshot_id])
         if not found:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+            raise missing(scope, snapshot_id)
         ((origin, body),) = found
         commit = Commit(
             scope=scope,
@@ -171,7 +181,7 @@ _Patch = Mapping[str, Any] | Callable[[Any], Any]
 def fork(
     tools: Tools,
     source: ScopeKey,
-    snapshot_id: str,
+    snapshot: SnapshotLike,
     model: JsonModel,
     *,
     to: str | None,
@@ -180,7 +190,7 @@ def fork(
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
 ) -> Steps[ScopeKey]:
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, source)
     session_id = source.session_id if to is None else limits.check_id("to", to)
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):
         raise InvalidInput(f"patch must be a mapping or a function. type=`{type(patch).__name__}`")
@@ -191,7 +201,7 @@ def fork(
     seen: list[str] = []
 
     def attempt() -> Steps[ScopeKey]:
-        info, state = yield from _origin(source, snapshot_id, patch, model, tools.state_bytes_max)
+        info, state = yield from _origin(tools, source, snapshot_id, patch, model)
         seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if is_generated else 1)):
             stamp = tools.draw()
@@ -242,14 +252,14 @@ class _Encoded(NamedTuple):
 def _encoded(
     tools: Tools, labels: Mapping[str, str] | None, metadata: Mapping[str, JSON] | None
 ) -> _Encoded:
-    return _Encoded(
-        None if labels is None else prepare.encode_labels(labels),
-        None if metadata is None else prepare.encode_metadata(metadata, tools.state_bytes_max),
-    )
+    given = None
+    if metadata is not None:
+        given = prepare.encode_metadata(metadata, tools.state_bytes_max, tools.default)
+    return _Encoded(None if labels is None else prepare.encode_labels(labels), given)
 
 
 def _origin(
-    source: ScopeKey, snapshot_id: str, patch: _Patch | None, model: JsonModel, bytes_max: int
+    tools: Tools, source: ScopeKey, snapshot_id: str, patch: _Patch | None, model: JsonModel
 ) -> Steps[tuple[SnapshotInfo, _State]]:
     """Read the snapshot that a fork begins with, and patch its state."""
     if patch is None:  # then the state need not be read
@@ -258,16 +268,17 @@ def _origin(
     else:
         found = yield lambda backend: backend.read_snapshots(source, [snapshot_id])
     if not found:
-        raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+        raise missing(source, snapshot_id)
     ((origin, body),) = found
     if patch is None:
         return origin, (Copy(), None)
     if callable(patch):
         patched = yield Ask(patch, model.load(origin, body))
-        encoded = yield Encode(
-            patched, lambda: prepare.encode_state(model.dump(patched), bytes_max)
-        )
-        return origin, encoded
+
+        def encode() -> _State:
+            return prepare.encode_state(model.dump(patched), tools.state_bytes_max, tools.default)
+
+        return origin, (yield Encode(patched, encode))
     state = codec.decode(body)
     if isinstance(state, dict):
         state |= [model.dump_member(*each) for each in patch.items()]
@@ -275,4 +286,5 @@ def _origin(
         raise InvalidInput(
             f"a mapping can patch only an object: give a function. type=`{type(state).__name__}`"
         )
-    return origin, (yield Encode(state, partial(prepare.encode_state, state, bytes_max)))
+    encoded = partial(prepare.encode_state, state, tools.state_bytes_max, tools.default)
+    return origin, (yield Encode(state, encoded))

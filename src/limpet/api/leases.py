@@ -99,7 +99,10 @@ def _held_by(owner: str, asked: Claim, held: Hold) -> Conflict:
     return Conflict(
         f"another worker holds the lease until {ends:%H:%M:%S} UTC ({ceil(left_us / 1_000_000)} s),"
         " unless it renews it: try again later, or pass a longer wait_s. "
-        f"owner=`{owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
+        f"owner=`{owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`",
+        scope=asked.scope,
+        owner=owner,
+        expires_at=ends,
     )
 
 

@@ -21,6 +21,7 @@ class Tools:
     clock: Clock
     state_bytes_max: int
     workers: int
+    default: codec.Default | None = None  # makes JSON of a caller's value that is not
 
 
 def start_thread(run: Callable[[], None], name: str) -> threading.Thread:

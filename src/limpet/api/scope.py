@@ -9,7 +9,7 @@ from typing import Generic
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import Driver
 from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
-from limpet.core import limits, prepare
+from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
@@ -23,6 +23,7 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
     State,
 )
@@ -43,11 +44,11 @@ class Scope(ScopeBase, Generic[State]):
         state: State,
         *,
         id: str | None = None,
-        parent: Parent = HEAD,
+        parent: Parent | SnapshotLike = HEAD,
         keep: bool = True,
         head: bool = True,
         overwrite: bool = False,
-        status: str = "completed",
+        status: str = "",
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         created_at: datetime | None = None,
@@ -68,7 +69,8 @@ class Scope(ScopeBase, Generic[State]):
             head: make it the head. With `head=False` it is only kept.
             overwrite: replace an existing snapshot with this id. Its place in history, its
                 `created_at` and the head stay as they are.
-            status, labels: short texts to filter by.
+            status: free text to filter by; by default "", which means "not said".
+            labels: short texts to filter by.
             metadata: any JSON to store with the state and list without it.
             created_at: when it was made, for imports; it does not affect the order of history.
             forked_from: the snapshot that this one was copied from.
@@ -96,6 +98,7 @@ class Scope(ScopeBase, Generic[State]):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         return self.driver.run(verbs.save(commit))
 
@@ -105,7 +108,7 @@ class Scope(ScopeBase, Generic[State]):
         items: list[JSON],
         *,
         keep: bool = True,
-        status: str = "completed",
+        status: str | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
@@ -114,7 +117,7 @@ class Scope(ScopeBase, Generic[State]):
 
         The list and the scope are created if they do not exist. Concurrent appends all take
         effect. On SQL engines it costs what is appended, not the size of the state. `keep`,
-        `status`, `labels`, `metadata` and `expect` are as in `save`.
+        `labels`, `metadata` and `expect` are as in `save`; without `status` that of the head stays.
 
         Raises:
             Conflict: the head does not have the revision `expect`.
@@ -131,18 +134,19 @@ class Scope(ScopeBase, Generic[State]):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
         return self.driver.run(verbs.save(commit))
 
-    def load(self, id: str | None = None) -> Snapshot[State] | None:
+    def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
         """Return a snapshot with its state, by default the head; None if there is none."""
         return self.driver.run(verbs.load(self._key, id, self._model))
 
-    def load_many(self, ids: Iterable[str]) -> Iterator[Snapshot[State]]:
+    def load_many(self, ids: Iterable[SnapshotLike]) -> Iterator[Snapshot[State]]:
         """Yield snapshots with their states in the order of `ids`; missing ones are skipped."""
         return self.driver.stream(verbs.load_many(self._key, ids, self._model))
 
-    def info(self, id: str | None = None) -> SnapshotInfo | None:
+    def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
         """Return a snapshot without its state, by default the head; None if there is none."""
         return self.driver.run(verbs.info(self._key, id))
 
@@ -150,7 +154,7 @@ class Scope(ScopeBase, Generic[State]):
         self,
         *,
         limit: int | None = None,
-        after: str | SnapshotInfo | None = None,
+        after: SnapshotLike | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> Iterator[SnapshotInfo]:
@@ -168,12 +172,12 @@ class Scope(ScopeBase, Generic[State]):
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
 
-    def ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
+    def ids(self, *, after: SnapshotLike | None = None, limit: int | None = None) -> Iterator[str]:
         """Yield kept ids in text order, those greater than `after`, which need not exist."""
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     def update(
-        self, id: str, fn: Callable[[Snapshot[State]], Snapshot[State] | None]
+        self, id: SnapshotLike, fn: Callable[[Snapshot[State]], Snapshot[State] | None]
     ) -> SnapshotInfo | None:
         """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
 
@@ -190,7 +194,7 @@ class Scope(ScopeBase, Generic[State]):
             verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
         )
 
-    def ancestors(self, id: str) -> Iterator[SnapshotInfo]:
+    def ancestors(self, id: SnapshotLike) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
 
         Raises:
@@ -202,7 +206,7 @@ class Scope(ScopeBase, Generic[State]):
         """Yield the kept snapshots without kept children, the last saved first."""
         return self.driver.stream(branching.leaves(self._key))
 
-    def diff(self, a: str, b: str) -> Diff:
+    def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
         """Return the changes from the state of `a` to that of `b`; falsy if there are none.
 
         Raises:
@@ -212,7 +216,7 @@ class Scope(ScopeBase, Generic[State]):
 
     def restore(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
@@ -239,7 +243,7 @@ class Scope(ScopeBase, Generic[State]):
 
     def fork(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         to: str | None = None,
         scope_id: str | None = None,
@@ -300,15 +304,15 @@ class Scope(ScopeBase, Generic[State]):
         )
         return self.driver.drive(verb)
 
-    def delete_snapshot(self, id: str) -> int:
+    def delete_snapshot(self, id: SnapshotLike) -> int:
         """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
 
         No other snapshot changes, not even its children. If it was the head, the newest kept
         snapshot becomes the head.
         """
-        id = limits.check_id("id", id)
+        found = prepare.snapshot_id("id", id, self._key)
         return self.driver.run(
-            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+            lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
         )
 
     def delete(self, *, expect: Expect = ANY) -> int:
@@ -322,15 +326,17 @@ class Scope(ScopeBase, Generic[State]):
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
-    def note(self, name: str, *, on: str | None = None) -> Note | None:
+    def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
         """Return a note of the scope, or of the snapshot id `on`; None if there is none."""
         return self.driver.run(verbs.note(self._key, name, on))
 
-    def notes(self, *, on: str | Iterable[str] | None = None) -> Iterator[Note]:
+    def notes(self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None) -> Iterator[Note]:
         """Yield the notes of the scope, or of the snapshot ids `on` in their order, by name."""
         return self.driver.stream(verbs.notes(self._key, on))
 
-    def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
+    def noted_ids(
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
+    ) -> Iterator[str]:
         """Yield the snapshot ids that have notes, as `ids` does. The snapshots need not exist."""
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
@@ -339,7 +345,7 @@ class Scope(ScopeBase, Generic[State]):
         name: str,
         value_or_fn: JSON | Callable[[JSON], JSON],
         *,
-        on: str | None = None,
+        on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
         """Write a note of the scope, or of the snapshot id `on`, which need not exist yet.
@@ -355,15 +361,15 @@ class Scope(ScopeBase, Generic[State]):
         )
         return self.driver.drive(verb)
 
-    def delete_note(self, name: str, *, on: str | None = None) -> int:
+    def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
         """Delete a note; return 1, or 0 if there was none."""
-        name, on = prepare.note_address(name, on)
+        name, owner = prepare.note_address(self._key, name, on)
         return self.driver.run(
-            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+            lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
         )
 
     def watch(
-        self, id: str | None = None, *, timeout_s: float | None = None
+        self, id: SnapshotLike | None = None, *, timeout_s: float | None = None
     ) -> Iterator[SnapshotInfo]:
         """Yield the head, or the snapshot `id`, and again after each change by any process.
 

@@ -10,7 +10,7 @@ from limpet.api.driver import AsyncDriver, Driver, running_loop
 from limpet.api.opened import JSON_MODEL, JsonModel, Opened
 from limpet.api.scope import Scope
 from limpet.core import limits
-from limpet.model import Finding, ScopeInfo, SnapshotInfo, State, Stats
+from limpet.model import Finding, ScopeInfo, SnapshotInfo, SnapshotLike, SnapshotRef, State, Stats
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Store:
         key = limits.check_scope(session_id, scope_id, kind)
         return Scope(self.driver, key, model_of(model))
 
-    def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
+    def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
         """Return the last saved kept snapshot with this id in any scope, or None.
 
         Only sessions whose id begins with `prefix` are searched.
@@ -108,7 +108,7 @@ class Store:
         self,
         *,
         limit: int | None = None,
-        after: SnapshotInfo | None = None,
+        after: SnapshotInfo | SnapshotRef | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
         prefix: str = "",
@@ -151,7 +151,7 @@ class Store:
         self,
         *,
         session_id: str | None = None,
-        snapshot_id: str | None = None,
+        snapshot_id: SnapshotLike | None = None,
         prefix: str = "",
         timeout_s: float | None = None,
     ) -> Iterator[SnapshotInfo]:
@@ -223,7 +223,7 @@ class AsyncStore:
         key = limits.check_scope(session_id, scope_id, kind)
         return AsyncScope(self.driver, key, model_of(model))
 
-    async def find(self, snapshot_id: str, *, prefix: str = "") -> SnapshotInfo | None:
+    async def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
         """Async twin of `Store.find`."""
         return await self.driver.run(verbs.find(snapshot_id, prefix))
 
@@ -243,7 +243,7 @@ class AsyncStore:
         self,
         *,
         limit: int | None = None,
-        after: SnapshotInfo | None = None,
+        after: SnapshotInfo | SnapshotRef | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
         prefix: str = "",
@@ -279,7 +279,7 @@ class AsyncStore:
         self,
         *,
         session_id: str | None = None,
-        snapshot_id: str | None = None,
+        snapshot_id: SnapshotLike | None = None,
         prefix: str = "",
         timeout_s: float | None = None,
     ) -> AsyncIterator[SnapshotInfo]:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import accumulate, islice, starmap
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import orjson
 import xxhash
@@ -37,6 +37,7 @@ from limpet.model import JSON
 from limpet.protocol import AppendOffsets
 
 T = TypeVar("T")
+Default: TypeAlias = Callable[[Any], JSON]
 
 _dumps = partial(orjson.dumps, option=orjson.OPT_PASSTHROUGH_DATACLASS)
 
@@ -45,6 +46,8 @@ _call: Callable[[Callable[[], Any]], Any] = operator.call
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
 _SIZED: frozenset[type] = _CONTAINERS | {str}
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
+_JSON_TYPES = (str, int, float, dict, list, tuple, type(None))
+_CONVERSIONS_MAX = 16  # of one value, one after the other
 _MANY = 16_384  # parts of one level
 _FEW = 32  # parts of one level: they cannot take all memory
 _PART_NS = 300  # to check and encode one part; a character takes less than one
@@ -56,39 +59,50 @@ _TRIMMED_BYTES_MAX = 64 * 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
 
 
-def encode(value: JSON, *, what: str = "state", bytes_max: int = _UNBOUNDED) -> bytes:
+def encode(
+    value: JSON,
+    *,
+    what: str = "state",
+    bytes_max: int = _UNBOUNDED,
+    default: Default | None = None,
+) -> bytes:
     """Return the bytes of a JSON value. Later changes to the value do not affect them.
+
+    `default` is called for each part that is not JSON, as in `json.dumps`; what it returns is
+    checked as every other part.
 
     Raises:
         InvalidInput: a part of it is not JSON (the message has its path, a JSON Pointer); or it is
             certain, before it is encoded, that it takes more than `bytes_max`.
     """
     found = _encode_plain(value, partial(_dumps, value), what, bytes_max)
-    return _encode_walking(value, what, bytes_max) if found is None else _trimmed(found)
+    return _trimmed(found) if found is not None else _Walk(what, bytes_max, default).encode(value)
 
 
-def encode_state(state: JSON, *, bytes_max: int = _UNBOUNDED) -> tuple[bytes, AppendOffsets | None]:
+def encode_state(
+    state: JSON, *, bytes_max: int = _UNBOUNDED, default: Default | None = None
+) -> tuple[bytes, AppendOffsets | None]:
     """Return the bytes that `encode` gives, and the offsets at which its lists can be appended to.
 
     The offsets are None if the state is not an object, has very many members, or holds integers
     beyond 64 bits.
     """
     if type(state) is not dict or len(state) > _MEMBERS_MAX:
-        return encode(state, bytes_max=bytes_max), None
+        return encode(state, bytes_max=bytes_max, default=default), None
     own = dict(state)  # its members stay; only what they hold can change
     found = None
     if all(type(key) is str for key in own):
         found = _encode_members(own, bytes_max)
-    return (_encode_walking(own, "state", bytes_max), None) if found is None else found
+    return (_Walk("state", bytes_max, default).encode(own), None) if found is None else found
 
 
-def encode_items(key: str, items: JSON, *, bytes_max: int) -> bytes:
+def encode_items(key: str, items: JSON, *, bytes_max: int, default: Default | None = None) -> bytes:
     """Return the bytes of a list as a member of a state: a refusal has the path and depth there."""
     member = {key: items}
     found = _encode_plain(member, partial(_dumps, member), "state", bytes_max)
     if found is not None:
         return found[len(orjson.dumps(key)) + 2 : -1]
-    plain, wide = _Walk("state", bytes_max).plain(member)
+    plain, wide = _Walk("state", bytes_max, default).plain(member)
     return _written(plain[key], wide)
 
 
@@ -268,10 +282,6 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _encode_walking(value: JSON, what: str, bytes_max: int) -> bytes:
-    return _written(*_Walk(what, bytes_max).plain(value))
-
-
 def _written(plain: JSON, wide: bool) -> bytes:
     if not wide:
         return _trimmed(orjson.dumps(plain))
@@ -293,13 +303,18 @@ class _Walk:
     one that many others hold costs no more than one that is held once.
     """
 
-    def __init__(self, what: str, bytes_max: int) -> None:
+    def __init__(self, what: str, bytes_max: int, default: Default | None) -> None:
         self._what = what
         self._bytes_max = bytes_max
+        self._default = default
         self._size = 0  # at the least
         self._visited: dict[int, _Visited] = {}
+        self._within: set[int] = set()  # the ids of what holds the value that is visited
         self._path: list[str | int] = []
         self._wide = False
+
+    def encode(self, value: JSON) -> bytes:
+        return _written(*self.plain(value))
 
     def plain(self, value: JSON) -> tuple[JSON, bool]:
         """Return the value in built-in types, and whether it holds integers beyond 64 bits."""
@@ -310,7 +325,7 @@ class _Walk:
             "/" + str(part).replace("~", "~0").replace("/", "~1") for part in self._path
         )
         shown = pointer.encode("utf-8", "backslashreplace").decode()
-        return InvalidInput(f"{self._what} {why}. path=`{shown}`")
+        return InvalidInput(f"{self._what} {why}. path=`{shown}`", path=shown)
 
     def _visit(self, value: Any, depth: int) -> JSON:
         # One frame per level, so that a caller deep inside a framework does not overflow the stack.
@@ -327,14 +342,20 @@ class _Walk:
             if not isfinite(number):
                 raise self._refuse("holds a number that is not finite")
             return number
-        if not isinstance(value, dict | list | tuple):
-            raise self._refuse(f"holds a value that is not JSON. type=`{kind.__name__}`")
-        if depth >= DEPTH_MAX:
-            raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
         known = self._visited.get(id(value))
         if known is not None and depth <= known.depth:
             self._size += known.size
             return known.plain
+        given = value
+        if not isinstance(value, dict | list | tuple):
+            value = self._converted(value)
+            if not isinstance(value, dict | list | tuple):
+                return self._visit(value, depth)
+        if not self._within.isdisjoint((id(given), id(value))):
+            raise self._refuse("holds a cycle: here is a value that is inside itself")
+        if depth >= DEPTH_MAX:
+            raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
+        self._within |= {id(given), id(value)}
         before = self._size
         path = self._path
         plain: JSON
@@ -357,8 +378,25 @@ class _Walk:
                 path.pop()
         if self._size > self._bytes_max:
             raise _too_large(self._what, self._bytes_max)
-        self._visited[id(value)] = _Visited(value, depth, self._size - before, plain)
+        self._within -= {id(given), id(value)}
+        self._visited[id(given)] = _Visited(given, depth, self._size - before, plain)
         return plain
+
+    def _converted(self, value: Any) -> JSON:
+        """Return what the caller's function makes of a value that is not JSON."""
+        name = type(value).__name__
+        if self._default is None:
+            advice = "convert it, or open the store with default=limpet.jsonable"
+            raise self._refuse(f"holds a value that is not JSON: {advice}. type=`{name}`")
+        for _ in range(_CONVERSIONS_MAX):
+            try:
+                value = self._default(value)
+            except TypeError as cause:  # as functions for `json.dumps` refuse a value
+                why = f"holds a value that `default` does not convert. type=`{name}`"
+                raise self._refuse(why) from cause
+            if isinstance(value, _JSON_TYPES):
+                return value
+        raise self._refuse(f"holds a value that `default` never makes JSON. type=`{name}`")
 
     def _text(self, value: str) -> str:
         plain = str.__str__(value)

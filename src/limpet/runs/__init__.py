@@ -320,6 +320,6 @@ def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON
     plain = check_metadata(metadata)
     # Encoded as it is stored: next to the facts, and among them for workers that resume the run.
     whole = {**plain, FACTS: {"metadata": plain}}
-    copied: Any = codec.decode(encode_metadata(whole, tools.state_bytes_max))
+    copied: Any = codec.decode(encode_metadata(whole, tools.state_bytes_max, tools.default))
     own: Mapping[str, JSON] = copied[FACTS]["metadata"]
     return own

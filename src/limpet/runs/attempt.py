@@ -291,6 +291,7 @@ class Attempt:
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
 
     def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:

@@ -212,7 +212,7 @@ class _ImportedSnapshot:
     created_at: datetime | None
     parent: str | None = None
     is_head: bool = False
-    status: str = "completed"
+    status: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 

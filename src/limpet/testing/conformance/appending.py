@@ -61,9 +61,17 @@ class Appending(Kit):
         plain = scope.append("m", [1])
         rich = scope.append("m", [2], status="new", labels={"n": "1"}, metadata={"n": 1})
 
-        assert (plain.status, plain.labels, plain.metadata) == ("completed", {}, {})
+        assert (plain.status, plain.labels, plain.metadata) == ("old", {}, {})
         assert (rich.status, rich.labels, rich.metadata) == ("new", {"n": "1"}, {"n": 1})
         assert rich == scope.info(rich.id)
+
+    def test_append_keeps_the_status_of_the_head(self, scope: Scope) -> None:
+        assert scope.append("m", [1]).status == ""
+        assert scope.append("m", [2], status="waiting").status == "waiting"
+        assert scope.append("m", [3], keep=False).status == "waiting"
+        assert scope.append("m", [4]).status == "waiting"
+        assert scope.append("m", [5], status="").status == ""
+        assert scope.append("m", [6]).status == ""
 
     def test_append_of_nothing_is_a_snapshot(self, scope: Scope) -> None:
         scope.save({"m": [1]})

@@ -47,7 +47,7 @@ class Saving(Kit):
         """Without more than a state: `completed`, no labels, no metadata, a root, not forked."""
         saved = scope.save([])
 
-        assert (saved.status, saved.labels, saved.metadata) == ("completed", {}, {})
+        assert (saved.status, saved.labels, saved.metadata) == ("", {}, {})
         assert (saved.parent_id, saved.forked_from) == (None, None)
 
     def test_save_mints_a_uuid7(self, scope: Scope) -> None:
