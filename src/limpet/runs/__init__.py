@@ -21,8 +21,7 @@ from typing import Any, Literal, overload
 
 from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore, Store
-from limpet.core import codec, limits
-from limpet.core.prepare import encode_metadata, encode_state
+from limpet.core import codec, limits, prepare
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 from limpet.runs import verbs
@@ -145,7 +144,9 @@ def start(
         task=task,
         labels=None if labels is None else check_labels(labels, task),
         metadata=_own(tools, metadata),
-        initial=None if initial is None else encode_state(initial, tools.state_bytes_max)[0],
+        initial=None
+        if initial is None
+        else prepare.encode_state(initial, tools.state_bytes_max)[0],
         again=limits.check_flag("again", again),
     )
     return hold(store, plan, ttl_s, wait_s)
@@ -320,6 +321,6 @@ def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON
     plain = check_metadata(metadata)
     # Encoded as it is stored: next to the facts, and among them for workers that resume the run.
     whole = {**plain, FACTS: {"metadata": plain}}
-    copied: Any = codec.decode(encode_metadata(whole, tools.state_bytes_max, tools.default))
+    copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max, tools.default))
     own: Mapping[str, JSON] = copied[FACTS]["metadata"]
     return own

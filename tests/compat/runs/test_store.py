@@ -130,7 +130,7 @@ def test_metadata_with_another_meaning_counts_as_missing(store: Store) -> None:
 def test_a_run_with_a_checkpoint_is_resumed_by_supervised_runs(store: Store) -> None:
     RunStore(store).save(WHOLE)
     assert [(each.status, each.task) for each in runs.list(store)] == [("expired", "task")]
-    with runs.start(store, "r") as run:
+    with runs.start(store, "r", on_success="delete") as run:
         assert run.resumed
         assert run.state == {"messages": [{"a": 1.0}], "system_prompt": "prompt", "model": "x"}
     assert not RunStore(store).has_checkpoint("r")
