@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from types import TracebackType
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
@@ -282,7 +283,7 @@ class AsyncScope(ScopeBase):
     ) -> AbstractAsyncContextManager["AsyncLease"]:
         """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
-        return hold(self, wanted)
+        return AsyncClaimed(hold(self, wanted))
 
 
 @asynccontextmanager
@@ -319,3 +320,24 @@ class AsyncLease(leases.LeaseProperties, AsyncScope):
         super().__init__(driver, term.claim.scope)
         self._term = term
         self._fence = term.claim.key
+
+
+class AsyncClaimed(leases.NotEntered):
+    """Async twin of `Claimed`."""
+
+    _block = "async with scope.claim(owner=…) as lease:"
+    _lease = AsyncLease
+
+    def __init__(self, holding: AbstractAsyncContextManager[AsyncLease]) -> None:
+        self._holding = holding
+
+    async def __aenter__(self) -> AsyncLease:
+        return await self._holding.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._holding.__aexit__(kind, error, trace)

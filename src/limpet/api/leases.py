@@ -11,7 +11,7 @@ import weakref
 from contextlib import suppress
 from datetime import datetime
 from math import ceil
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
@@ -154,6 +154,18 @@ class LeaseProperties:
     def expires_at(self) -> datetime:
         """When the lease ends unless it is renewed, by the clock of this machine."""
         return times.from_us(self._term.until)
+
+
+class NotEntered:
+    """What `claim` returns: it becomes a lease in a `with` block, and says so before."""
+
+    _block: ClassVar[str]  # how it is written
+    _lease: ClassVar[type]
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(self._lease, name):
+            raise InvalidInput(f"claim is used without a block: write `{self._block}`")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class _Abandoned(Term):

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from types import TracebackType
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import Driver
@@ -395,7 +396,7 @@ class Scope(ScopeBase):
             Conflict: another caller still holds it after `wait_s`.
         """
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
-        return hold(self, wanted)
+        return Claimed(hold(self, wanted))
 
 
 @contextmanager
@@ -438,3 +439,24 @@ class Lease(leases.LeaseProperties, Scope):
         super().__init__(driver, term.claim.scope)
         self._term = term
         self._fence = term.claim.key
+
+
+class Claimed(leases.NotEntered):
+    """A claim that has not been made yet: `with` makes it."""
+
+    _block = "with scope.claim(owner=…) as lease:"
+    _lease = Lease
+
+    def __init__(self, holding: AbstractContextManager[Lease]) -> None:
+        self._holding = holding
+
+    def __enter__(self) -> Lease:
+        return self._holding.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._holding.__exit__(kind, error, trace)

@@ -26,6 +26,9 @@ class Store:
         self.driver = Driver(opened)
         self._aio = AsyncStore(self)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.driver.opened.url!r})"
+
     def __enter__(self) -> "Store":
         self.driver.opened.open()
         return self
@@ -156,6 +159,9 @@ class AsyncStore:
         self.driver = AsyncDriver(sync.driver)
         self._sync = sync
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.driver.opened.url!r})"
+
     async def __aenter__(self) -> "AsyncStore":
         await self.driver.offload(self.driver.opened.open)
         return self
@@ -187,6 +193,8 @@ class AsyncStore:
         # Not in the pool, behind other work; and a cancelled await must not stop it.
         closing = running_loop().run_in_executor(None, self.driver.opened.close)
         await asyncio.shield(closing)
+
+    aclose = close
 
     async def run(self, fn: Callable[[Store], T]) -> T:
         """Call `fn` with the sync API in a thread of the pool: for several calls at once."""
