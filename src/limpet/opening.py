@@ -39,14 +39,19 @@ _SECRET_OPTION = re.compile(r"([?&][^=&]*(?:key|secret|token|pass)[^=&]*=)[^&]*"
 def open(url: str | None = None, **options: Any) -> Store:
     """Open a store. Use it as a context manager, or call `close`.
 
+    Example:
+        with limpet.open("sqlite:///agents.db") as store:
+            store.scope("chat-42").save({"messages": []})
+
     Args:
-        url: `sqlite:///file.db`, a folder (`./folder` or `file:///folder`), `postgresql://…`,
-            `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default `$LIMPET_URL`, else
-            `sqlite:///limpet.db`.
+        url: `sqlite:///file.db` or `file.db`, a folder (`./folder` or `file:///folder`),
+            `postgresql://…`, `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default
+            `$LIMPET_URL`, else `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
-            `workers` (threads of the async API). SQLite: `lock_wait_s`, `synchronous` (`full`,
-            `normal` or `off`), `mode` (`ro` only reads), `cache_bytes_max`. Folders: `root`,
-            `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
+            `workers` (threads of the async API), `default` (a function that makes JSON of each
+            value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
+            `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
+            `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
             `retry_s`, `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and
             keys. PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The
             guide "Opening a store" explains all of them.
@@ -63,7 +68,16 @@ def open(url: str | None = None, **options: Any) -> Store:
 
 
 def open_async(url: str | None = None, **options: Any) -> AsyncStore:
-    """Async twin of `open`; not awaited. `async with`, or the first use, opens the engine."""
+    """Return a store with the async API; not awaited. Its first use opens the engine.
+
+    Example:
+        async with limpet.open_async("sqlite:///agents.db") as store:
+            await store.scope("chat-42").save({"messages": []})
+
+    Args:
+        url: as in `open`.
+        options: as in `open`.
+    """
     return Store(_opened(url, options)).aio
 
 
