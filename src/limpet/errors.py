@@ -16,9 +16,7 @@ class LimpetError(Exception):
 
     Example:
         try:
-            chat.save(state, expect=before.revision)
-        except limpet.Conflict:
-            ...  # read again, decide, retry
+            chat.save({"first": True}, expect=None)
         except limpet.LimpetError as error:
             print(error, error.scope, error.id)
 
@@ -37,15 +35,35 @@ class LimpetError(Exception):
 
 
 class NotFound(LimpetError):
-    """There is nothing with this id. Treat it as absent."""
+    """There is nothing with this id. Treat it as absent.
+
+    Example:
+        try:
+            chat.update("no-such-id", lambda snapshot: None)
+        except limpet.NotFound as error:
+            print(error.id)
+    """
 
 
 class AlreadyExists(LimpetError):
-    """The id exists with other content, or the name is taken. Choose another."""
+    """The id exists with other content, or the name is taken. Choose another.
+
+    Example:
+        try:
+            chat.save({"other": 1}, id="step-7")
+        except limpet.AlreadyExists as error:
+            print(error.id)
+    """
 
 
 class Conflict(LimpetError):
     """Another writer changed what was compared. Nothing was stored: read, decide, retry.
+
+    Example:
+        try:
+            chat.save({"first": True}, expect=None)
+        except limpet.Conflict as error:
+            print(error.expected, error.found)
 
     Attributes:
         expected, found: the revision that was expected, and the one that was found; None for none.
@@ -75,6 +93,12 @@ class Conflict(LimpetError):
 class InvalidInput(LimpetError):
     """An argument is not valid. Nothing was stored: fix the call.
 
+    Example:
+        try:
+            chat.save({"score": float("nan")})
+        except limpet.InvalidInput as error:
+            print(error.path)
+
     Attributes:
         path: where in a state, metadata or note the value is that is refused, as a JSON Pointer;
             None if it is about something else.
@@ -87,11 +111,24 @@ class InvalidInput(LimpetError):
 
 
 class Unsupported(LimpetError):
-    """This engine cannot do it. Choose another engine."""
+    """This engine cannot do it, or an extra is not installed. Choose another, or install it.
+
+    Example:
+        try:
+            store.find("step-7")
+        except limpet.Unsupported as error:
+            print(error)
+    """
 
 
 class Unavailable(LimpetError):
     """The storage did not answer. Retry later.
+
+    Example:
+        try:
+            chat.save({"step": 1}, id="step-1")
+        except limpet.Unavailable as error:
+            print("not stored" if error.outcome_known else "perhaps stored: save it again")
 
     `outcome_known` is True when the write certainly did not happen, and False when it may have
     happened: repeating it with the same id is harmless.
@@ -104,4 +141,11 @@ class Unavailable(LimpetError):
 
 
 class Corrupt(LimpetError):
-    """Stored bytes fail their checksum. Stop and run `limpet check`; nothing was overwritten."""
+    """Stored bytes fail their checksum. Stop and run `limpet check`; nothing was overwritten.
+
+    Example:
+        try:
+            chat.load()
+        except limpet.Corrupt:
+            for finding in store.check(): print(finding.message)
+    """

@@ -8,7 +8,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -31,19 +31,27 @@ CLOCK = Clock(time.monotonic, time.sleep, random.random)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # needs no quotes anywhere
 _INTERVAL_S_MIN = 0.01
+_SQLITE_ENDS = (".db", ".sqlite", ".sqlite3")
+_PASSWORD = re.compile(r"(//[^:/?@]*:)[^?]*@")
+_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:key|secret|token|pass)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 def open(url: str | None = None, **options: Any) -> Store:
     """Open a store. Use it as a context manager, or call `close`.
 
+    Example:
+        with limpet.open("sqlite:///agents.db") as store:
+            store.scope("chat-42").save({"messages": []})
+
     Args:
-        url: `sqlite:///file.db`, a folder (`./folder` or `file:///folder`), `postgresql://…`,
-            `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default `$LIMPET_URL`, else
-            `sqlite:///limpet.db`.
+        url: `sqlite:///file.db` or `file.db`, a folder (`./folder` or `file:///folder`),
+            `postgresql://…`, `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default
+            `$LIMPET_URL`, else `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
-            `workers` (threads of the async API). SQLite: `lock_wait_s`, `synchronous` (`full`,
-            `normal` or `off`), `mode` (`ro` only reads), `cache_bytes_max`. Folders: `root`,
-            `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
+            `workers` (threads of the async API), `default` (a function that makes JSON of each
+            value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
+            `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
+            `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
             `retry_s`, `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and
             keys. PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The
             guide "Opening a store" explains all of them.
@@ -60,7 +68,16 @@ def open(url: str | None = None, **options: Any) -> Store:
 
 
 def open_async(url: str | None = None, **options: Any) -> AsyncStore:
-    """Async twin of `open`; not awaited. `async with`, or the first use, opens the engine."""
+    """Return a store with the async API; not awaited. Its first use opens the engine.
+
+    Example:
+        async with limpet.open_async("sqlite:///agents.db") as store:
+            await store.scope("chat-42").save({"messages": []})
+
+    Args:
+        url: as in `open`.
+        options: as in `open`.
+    """
     return Store(_opened(url, options)).aio
 
 
@@ -74,7 +91,7 @@ def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
     common, own = _split(options, _COMMON)
     scheme = _SCHEMES["s3"]
     opener = scheme.opener(f"//{bucket}/{prefix}", checked(own, scheme.options))
-    return Store(Opened(opener, _tools(common))).aio
+    return Store(Opened(opener, _tools(common), f"s3://{bucket}/{prefix}")).aio
 
 
 def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
@@ -82,15 +99,16 @@ def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> Async
     from limpet.backends.buckets.s3.open import client_bucket
 
     bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
-    return Store(Opened(lambda: _object_backend(bucket, root=root), _tools({}))).aio
+    url = f"{name}/{prefix}"
+    return Store(Opened(lambda: _object_backend(bucket, root=root), _tools({}), url)).aio
 
 
 def store_over(backend: Backend, **options: Any) -> Store:
     """Return a store over a backend of your own."""
     common, rest = _split(options, _COMMON)
     if rest:
-        raise InvalidInput(f"there is no such option. option=`{min(rest)}`")
-    opened = Opened(lambda: backend, _tools(common))
+        raise _no_option(min(rest), _COMMON)
+    opened = Opened(lambda: backend, _tools(common), type(backend).__name__)
     opened.open()
     return Store(opened)
 
@@ -185,7 +203,7 @@ def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
         with _ours():
             return opener()
 
-    opened = Opened(engine, tools)
+    opened = Opened(engine, tools, _shown(_url_or_default(url)))
     if not scheme.blocks:
         opened.open()
     return opened
@@ -205,23 +223,25 @@ def _ours() -> Iterator[None]:
 
 def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     """Return the scheme of a URL, its address and the options in its query."""
-    if url is None:
-        url = os.environ.get("LIMPET_URL") or DEFAULT_URL
+    url = _url_or_default(url)
     if not isinstance(url, str):
         raise InvalidInput(f"the URL must be text. type=`{type(url).__name__}`")
     found = _SCHEME.match(url)
     if found is None:
-        # A bare word may be a misspelt scheme, so a plain path must have a `/`.
+        if url.endswith(_SQLITE_ENDS) and not url.startswith(("//", ":", "?")):
+            return _SCHEMES["sqlite"], f"///{os.path.expanduser(url)}", []
+        # A bare word may be a misspelt scheme, so the path of a folder must have a `/`.
         if "/" in url and not url.startswith(("//", ":", "?")):
             return _SCHEMES["file"], os.path.expanduser(url), []
-        advice = "write memory:, ./folder or sqlite:///file.db"
+        advice = "write memory:, ./folder, file.db or sqlite:///file.db"
         raise InvalidInput(f"the URL has no scheme: {advice}. scheme=``")
     name = found[1].lower()
     scheme = _SCHEMES.get(name)
     if scheme is None:
         # The rest of the URL is not shown: it may hold a password.
         known = ", ".join(f"{name}:" for name in _SCHEMES)
-        raise InvalidInput(f"the URL's scheme is not known. scheme=`{name}` known=`{known}`")
+        near = _nearest(name, _SCHEMES, ":")
+        raise InvalidInput(f"the URL's scheme is not known{near}. scheme=`{name}` known=`{known}`")
     # The path is everything up to the query, so that no `#` or `;` in it is lost.
     path, _, query = url[found.end() :].partition("?")
     try:
@@ -238,6 +258,22 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     others = [each for each in given if each[0] not in ours]
     address = f"{path}?{urlencode(others, quote_via=quote)}" if others else path
     return scheme, address, [each for each in given if each[0] in ours]
+
+
+def _url_or_default(url: str | None) -> str:
+    return os.environ.get("LIMPET_URL") or DEFAULT_URL if url is None else url
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its secrets: the password, and options that are named like one."""
+    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
+
+
+def _nearest(name: str, known: Iterable[str], end: str = "") -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), known, n=1)
+    return f": did you mean `{near[0]}{end}`" if near else ""
 
 
 def _merged(given: list[tuple[str, str]], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -370,13 +406,23 @@ def checked(
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name not in known:
-            raise InvalidInput(f"there is no such option. option=`{name}`")
+            raise _no_option(name, {**known, **_COMMON})
+        check = known[name]
         try:
-            found[name] = known[name](value)
+            found[name] = check(value)
         except (TypeError, ValueError, OverflowError):
             # The value is not shown: it may be a secret in the wrong place.
-            raise InvalidInput(f"the option's value is not acceptable. option=`{name}`") from None
+            must = f"it must be {_ACCEPTED.get(check) or check.__doc__}"
+            raise InvalidInput(
+                f"the option's value is not acceptable: {must}. option=`{name}`"
+            ) from None
     return found
+
+
+def _no_option(name: str, known: Iterable[str]) -> InvalidInput:
+    near = _nearest(name, known)
+    options = "" if near else f" known=`{', '.join(sorted(known))}`"
+    return InvalidInput(f"there is no such option{near}. option=`{name}`{options}")
 
 
 def one_of(*values: str) -> Callable[[Any], str]:
@@ -387,6 +433,7 @@ def one_of(*values: str) -> Callable[[Any], str]:
             raise ValueError
         return str(value)
 
+    check.__doc__ = "one of " + ", ".join(f"`{each}`" for each in values)
     return check
 
 
@@ -440,6 +487,15 @@ def check_schema(value: Any) -> str:
         raise InvalidInput("the name of a schema has up to 63 of a-z, 0-9 and _, no digit first")
     return value
 
+
+_ACCEPTED: Mapping[Callable[[Any], Any], str] = {
+    flag: "true or false",
+    positive_int: "a whole number from 1 on",
+    seconds: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
+    interval: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
+    text: "a text that is not empty",
+    function: "a function, given by name and not in the URL",
+}
 
 _BucketOpener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]
 _Opener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], Backend]]

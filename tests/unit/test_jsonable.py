@@ -95,7 +95,12 @@ def test_real_numpy_and_pydantic() -> None:
         "chat": Chat(at=datetime(2026, 3, 1, tzinfo=UTC), seen={1}),
     }
     assert codec.decode(codec.encode(state, default=limpet.jsonable)) == {
-        **dict(i=5, f=0.5, d=0.25, b=True, a=[[0, 1], [2, 3]], t="2026-03-01"),
+        "i": 5,
+        "f": 0.5,
+        "d": 0.25,
+        "b": True,
+        "a": [[0, 1], [2, 3]],
+        "t": "2026-03-01",
         "chat": {"at": "2026-03-01T00:00:00Z", "seen": [1]},
     }
     with pytest.raises(limpet.InvalidInput, match="not finite") as caught:

@@ -30,7 +30,13 @@ from limpet.model import (
 
 
 class AsyncScope(ScopeBase, Generic[State]):
-    """Async twin of `Scope`."""
+    """One line of state inside a session, with its history. Async twin of `Scope`.
+
+    Example:
+        chat = store.scope("chat-42", "planner")  # not awaited
+        await chat.save({"messages": []})
+        async for info in chat.history(): print(info.id)
+    """
 
     def __init__(self, driver: AsyncDriver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `AsyncStore.scope`, which checks the key."""
@@ -55,7 +61,10 @@ class AsyncScope(ScopeBase, Generic[State]):
         forked_from: SnapshotRef | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Async twin of `Scope.save`."""
+        """Save a state as a new snapshot. Atomic, and durable when it returns.
+
+        Async twin of `Scope.save`, which explains the arguments.
+        """
         encode = partial(
             prepare.save,
             self._key,
@@ -89,7 +98,10 @@ class AsyncScope(ScopeBase, Generic[State]):
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Async twin of `Scope.append`."""
+        """Save the head's state with `items` appended to the list under the top-level `key`.
+
+        Async twin of `Scope.append`, which explains the arguments.
+        """
         encode = partial(
             prepare.append,
             self._key,
@@ -109,15 +121,24 @@ class AsyncScope(ScopeBase, Generic[State]):
         return await self.driver.run(verbs.save(commit))
 
     async def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
-        """Async twin of `Scope.load`."""
+        """Return a snapshot with its state; None if there is none.
+
+        Async twin of `Scope.load`, which explains the arguments.
+        """
         return await self.driver.run(verbs.load(self._key, id, self._model))
 
     def load_many(self, ids: Iterable[SnapshotLike]) -> AsyncIterator[Snapshot[State]]:
-        """Async twin of `Scope.load_many`."""
+        """Yield snapshots with their states; missing ones are skipped.
+
+        Async twin of `Scope.load_many`, which explains the arguments.
+        """
         return self.driver.stream(verbs.load_many(self._key, ids, self._model))
 
     async def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
-        """Async twin of `Scope.info`."""
+        """Return a snapshot without its state; None if there is none.
+
+        Async twin of `Scope.info`, which explains the arguments.
+        """
         return await self.driver.run(verbs.info(self._key, id))
 
     def history(
@@ -128,14 +149,20 @@ class AsyncScope(ScopeBase, Generic[State]):
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.history`."""
+        """Yield kept snapshots, the last saved first. Lazy: one query per page.
+
+        Async twin of `Scope.history`, which explains the arguments.
+        """
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
 
     def ids(
         self, *, after: SnapshotLike | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
-        """Async twin of `Scope.ids`."""
+        """Yield kept ids in text order.
+
+        Async twin of `Scope.ids`, which explains the arguments.
+        """
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     async def update(
@@ -143,21 +170,34 @@ class AsyncScope(ScopeBase, Generic[State]):
         id: SnapshotLike,
         fn: Callable[[Snapshot[State]], Snapshot[State] | Awaitable[Snapshot[State] | None] | None],
     ) -> SnapshotInfo | None:
-        """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
+        """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
+
+        Async twin of `Scope.update`, which explains the arguments; `fn` may be
+        async and runs in the caller's task.
+        """
         return await self.driver.drive(
             verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
         )
 
     def ancestors(self, id: SnapshotLike) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.ancestors`."""
+        """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
+
+        Async twin of `Scope.ancestors`, which explains the arguments.
+        """
         return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.leaves`."""
+        """Yield the kept snapshots without kept children, the last saved first.
+
+        Async twin of `Scope.leaves`, which explains the arguments.
+        """
         return self.driver.stream(branching.leaves(self._key))
 
     async def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
-        """Async twin of `Scope.diff`."""
+        """Return the changes from the state of `a` to that of `b`; falsy if there are none.
+
+        Async twin of `Scope.diff`, which explains the arguments.
+        """
         return await self.driver.run(branching.difference(self._key, a, b))
 
     async def restore(
@@ -168,7 +208,10 @@ class AsyncScope(ScopeBase, Generic[State]):
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Async twin of `Scope.restore`."""
+        """Save the state of an earlier snapshot as a new head, with that snapshot as parent.
+
+        Async twin of `Scope.restore`, which explains the arguments.
+        """
         work = branching.restore(
             self._tools,
             self._key,
@@ -190,7 +233,11 @@ class AsyncScope(ScopeBase, Generic[State]):
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
     ) -> "AsyncScope[State]":
-        """Async twin of `Scope.fork`; a function may be async and runs in the caller's task."""
+        """Begin a new scope with the state of an existing snapshot.
+
+        Async twin of `Scope.fork`, which explains the arguments; a function may be
+        async and runs in the caller's task.
+        """
         verb = branching.fork(
             self._tools,
             self._key,
@@ -211,7 +258,10 @@ class AsyncScope(ScopeBase, Generic[State]):
         older_than: timedelta | None = None,
         dry_run: bool = False,
     ) -> Pruned:
-        """Async twin of `Scope.prune`."""
+        """Delete snapshots outside the newest `keep_last` **and** older than `older_than`.
+
+        Async twin of `Scope.prune`, which explains the arguments.
+        """
         verb = upkeep.prune(
             self._tools,
             self._key,
@@ -223,33 +273,48 @@ class AsyncScope(ScopeBase, Generic[State]):
         return await self.driver.drive(verb)
 
     async def delete_snapshot(self, id: SnapshotLike) -> int:
-        """Async twin of `Scope.delete_snapshot`."""
+        """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
+
+        Async twin of `Scope.delete_snapshot`, which explains the arguments.
+        """
         found = prepare.snapshot_id("id", id, self._key)
         return await self.driver.run(
             lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
         )
 
     async def delete(self, *, expect: Expect = ANY) -> int:
-        """Async twin of `Scope.delete`."""
+        """Delete the whole scope with its notes; return the number of snapshots.
+
+        Async twin of `Scope.delete`, which explains the arguments.
+        """
         expect = prepare.check_expect(expect)
         return await self.driver.run(
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
     async def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
-        """Async twin of `Scope.note`."""
+        """Return a note; None if there is none.
+
+        Async twin of `Scope.note`, which explains the arguments.
+        """
         return await self.driver.run(verbs.note(self._key, name, on))
 
     def notes(
         self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None
     ) -> AsyncIterator[Note]:
-        """Async twin of `Scope.notes`."""
+        """Yield notes, by name.
+
+        Async twin of `Scope.notes`, which explains the arguments.
+        """
         return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(
         self, *, after: SnapshotLike | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
-        """Async twin of `Scope.noted_ids`."""
+        """Yield the snapshot ids that have notes, in text order. The snapshots need not exist.
+
+        Async twin of `Scope.noted_ids`, which explains the arguments.
+        """
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     async def set_note(
@@ -260,14 +325,21 @@ class AsyncScope(ScopeBase, Generic[State]):
         on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
+        """Write a note: a small document beside the scope, or beside a snapshot.
+
+        Async twin of `Scope.set_note`, which explains the arguments; a function may be
+        async and runs in the caller's task.
+        """
         verb = verbs.set_note(
             self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
         )
         return await self.driver.drive(verb)
 
     async def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
-        """Async twin of `Scope.delete_note`."""
+        """Delete a note; return 1, or 0 if there was none.
+
+        Async twin of `Scope.delete_note`, which explains the arguments.
+        """
         name, owner = prepare.note_address(self._key, name, on)
         return await self.driver.run(
             lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
@@ -276,15 +348,21 @@ class AsyncScope(ScopeBase, Generic[State]):
     def watch(
         self, id: SnapshotLike | None = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.watch`."""
+        """Yield the head, or the snapshot `id`, and again after each change by any process.
+
+        Async twin of `Scope.watch`, which explains the arguments.
+        """
         return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
     ) -> AbstractAsyncContextManager["AsyncLease[State]"]:
-        """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
+        """Hold the lease of this scope for a `with` block.
+
+        Async twin of `Scope.claim`, which explains the arguments.
+        """
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
-        return hold(self, wanted)
+        return leases.AsyncClaimed(hold(self, wanted), AsyncLease)
 
 
 @asynccontextmanager
@@ -316,7 +394,12 @@ async def hold(
 
 
 class AsyncLease(leases.LeaseProperties, AsyncScope[State]):
-    """Async twin of `Lease`."""
+    """A scope whose every write carries a lease. Async twin of `Lease`.
+
+    Example:
+        async with chat.claim(owner="worker-1") as lease:
+            await lease.save({"step": 1})
+    """
 
     def __init__(self, driver: AsyncDriver, term: leases.Term, model: JsonModel) -> None:
         """Made by `AsyncScope.claim`."""

@@ -7,7 +7,9 @@ them, for the sync API in the caller's thread and for the async API in a bounded
 
 import inspect
 import os
+import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +36,15 @@ class Driver:
 
     def __init__(self, opened: Opened) -> None:
         self.opened = opened
+
+    def __del__(self) -> None:
+        # Stores and scopes hold the driver: none of them is left. The end of the interpreter closes
+        # everything, and the memory engine has nothing to close.
+        opened = self.opened
+        if opened.is_open and opened.may_block and not sys.is_finalizing():
+            advice = "use it as a context manager, or call close()"
+            message = f"a store was never closed: {advice}. url=`{opened.url}`"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     @property
     def tools(self) -> Tools:

@@ -9,10 +9,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import datetime
 from math import ceil
-from typing import NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
@@ -22,6 +22,9 @@ from limpet.core import limits, times
 from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import ScopeKey
 from limpet.protocol import Claim, Hold
+
+T = TypeVar("T")
+L = TypeVar("L")
 
 _TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
@@ -158,6 +161,46 @@ class LeaseProperties:
     def expires_at(self) -> datetime:
         """When the lease ends unless it is renewed, by the clock of this machine."""
         return times.from_us(self._term.until)
+
+
+class _NotEntered(Generic[T]):
+    """What `claim` returns: it becomes a lease in a `with` block, and says so before."""
+
+    _with: ClassVar[str]
+
+    def __init__(self, holding: T, lease: type) -> None:
+        self._holding = holding
+        self._lease = lease
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(self._lease, name):
+            advice = f"write `{self._with} scope.claim(owner=…) as lease:`"
+            raise InvalidInput(f"claim is used without a block: {advice}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class Claimed(_NotEntered[AbstractContextManager[L]]):
+    """A claim for a `with` block."""
+
+    _with = "with"
+
+    def __enter__(self) -> L:
+        return self._holding.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._holding.__exit__(*error)
+
+
+class AsyncClaimed(_NotEntered[AbstractAsyncContextManager[L]]):
+    """A claim for an `async with` block."""
+
+    _with = "async with"
+
+    async def __aenter__(self) -> L:
+        return await self._holding.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._holding.__aexit__(*error)
 
 
 class _Abandoned(Term):

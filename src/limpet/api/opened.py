@@ -48,8 +48,10 @@ S = TypeVar("S", bound=Service)
 class Opened:
     """A backend that is opened by its first use, and closed once for both APIs."""
 
-    def __init__(self, opener: Callable[[], Backend], tools: Tools) -> None:
+    def __init__(self, opener: Callable[[], Backend], tools: Tools, url: str = "") -> None:
+        """Take what opens the backend, and its URL as it may be shown."""
         self.tools = tools
+        self.url = url
         self._opener = opener
         self._backend: Backend | None = None
         self._closed = False

@@ -30,7 +30,16 @@ from limpet.model import (
 
 
 class Scope(ScopeBase, Generic[State]):
-    """One line of state inside a session, with its history. Made by `Store.scope`."""
+    """One line of state inside a session, with its history. Made by `Store.scope`.
+
+    Wherever a method takes an id, it takes a `SnapshotInfo`, `Snapshot` or `SnapshotRef` too.
+
+    Example:
+        chat = store.scope("chat-42", "planner")
+        chat.save({"messages": []})
+        chat.append("messages", [{"role": "user", "content": "hello"}])
+        print(chat.load().state)
+    """
 
     def __init__(self, driver: Driver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `Store.scope`, which checks the key."""
@@ -58,6 +67,10 @@ class Scope(ScopeBase, Generic[State]):
         """Save a state as a new snapshot. Atomic, and durable when it returns.
 
         Saving the same id with the same content again succeeds and changes nothing.
+
+        Example:
+            before = chat.load()
+            chat.save({**before.state, "mood": "calm"}, expect=before.revision)
 
         Args:
             state: any JSON value.
@@ -116,8 +129,16 @@ class Scope(ScopeBase, Generic[State]):
         """Save the head's state with `items` appended to the list under the top-level `key`.
 
         The list and the scope are created if they do not exist. Concurrent appends all take
-        effect. On SQL engines it costs what is appended, not the size of the state. `keep`,
-        `labels`, `metadata` and `expect` are as in `save`; without `status` that of the head stays.
+        effect. On SQL engines it costs what is appended, not the size of the state.
+
+        Example:
+            chat.append("messages", [{"role": "user", "content": "hello"}])
+
+        Args:
+            key: a top-level key of the state.
+            items: what to append.
+            status: by default that of the head stays.
+            keep, labels, metadata, expect: as in `save`.
 
         Raises:
             Conflict: the head does not have the revision `expect`.
@@ -139,15 +160,36 @@ class Scope(ScopeBase, Generic[State]):
         return self.driver.run(verbs.save(commit))
 
     def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
-        """Return a snapshot with its state, by default the head; None if there is none."""
+        """Return a snapshot with its state; None if there is none.
+
+        Example:
+            print(chat.load().state, chat.load("step-7").state)
+
+        Args:
+            id: which one; by default the head.
+        """
         return self.driver.run(verbs.load(self._key, id, self._model))
 
     def load_many(self, ids: Iterable[SnapshotLike]) -> Iterator[Snapshot[State]]:
-        """Yield snapshots with their states in the order of `ids`; missing ones are skipped."""
+        """Yield snapshots with their states; missing ones are skipped.
+
+        Example:
+            for snapshot in chat.load_many(["step-7", "step-8"]): print(snapshot.state)
+
+        Args:
+            ids: which ones, in this order.
+        """
         return self.driver.stream(verbs.load_many(self._key, ids, self._model))
 
     def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
-        """Return a snapshot without its state, by default the head; None if there is none."""
+        """Return a snapshot without its state; None if there is none.
+
+        Example:
+            print(chat.info().status)
+
+        Args:
+            id: which one; by default the head.
+        """
         return self.driver.run(verbs.info(self._key, id))
 
     def history(
@@ -159,6 +201,9 @@ class Scope(ScopeBase, Generic[State]):
         status: str | None = None,
     ) -> Iterator[SnapshotInfo]:
         """Yield kept snapshots, the last saved first. Lazy: one query per page.
+
+        Example:
+            for info in chat.history(limit=20): print(info.id, info.status, info.labels)
 
         Args:
             limit: at most so many; by default all.
@@ -173,7 +218,15 @@ class Scope(ScopeBase, Generic[State]):
         return self.driver.stream(walk)
 
     def ids(self, *, after: SnapshotLike | None = None, limit: int | None = None) -> Iterator[str]:
-        """Yield kept ids in text order, those greater than `after`, which need not exist."""
+        """Yield kept ids in text order.
+
+        Example:
+            print(list(chat.ids(limit=100)))
+
+        Args:
+            after: only ids greater than this text, which need not exist.
+            limit: at most so many; by default all.
+        """
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     def update(
@@ -181,10 +234,16 @@ class Scope(ScopeBase, Generic[State]):
     ) -> SnapshotInfo | None:
         """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
 
-        `fn` gets the snapshot and returns it with another state, status, labels or metadata (see
-        `Snapshot.with_`), or None to change nothing. It is called again if another writer changed
-        the snapshot meanwhile; no lock is held while it runs. The head and the order of history
-        stay as they are.
+        No lock is held while `fn` runs. The head and the order of history stay as they are.
+
+        Example:
+            chat.update("step-7", lambda snapshot: snapshot.with_(status="done"))
+
+        Args:
+            id: which one.
+            fn: gets the snapshot and returns it with another state, status, labels or metadata (see
+                `Snapshot.with_`), or None to change nothing. It is called again if another writer
+                changed the snapshot meanwhile.
 
         Raises:
             NotFound: there is no such snapshot.
@@ -197,17 +256,33 @@ class Scope(ScopeBase, Generic[State]):
     def ancestors(self, id: SnapshotLike) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
 
+        Example:
+            print([info.id for info in chat.ancestors("step-7")])
+
+        Args:
+            id: where to begin.
+
         Raises:
             NotFound: there is no such snapshot.
         """
         return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> Iterator[SnapshotInfo]:
-        """Yield the kept snapshots without kept children, the last saved first."""
+        """Yield the kept snapshots without kept children, the last saved first.
+
+        Example:
+            print([info.id for info in chat.leaves()])
+        """
         return self.driver.stream(branching.leaves(self._key))
 
     def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
         """Return the changes from the state of `a` to that of `b`; falsy if there are none.
+
+        Example:
+            print(chat.diff("step-7", "step-8"))
+
+        Args:
+            a, b: ids of this scope; or infos, snapshots or refs of any scopes of the store.
 
         Raises:
             NotFound: one of the snapshots does not exist.
@@ -224,7 +299,13 @@ class Scope(ScopeBase, Generic[State]):
     ) -> SnapshotInfo:
         """Save the state of an earlier snapshot as a new head, with that snapshot as parent.
 
-        Status, labels and metadata are copied from it unless given; `expect` is as in `save`.
+        Example:
+            chat.restore("step-7")
+
+        Args:
+            id: the earlier snapshot. Its status is copied.
+            labels, metadata: replace those of the earlier snapshot.
+            expect: as in `save`.
 
         Raises:
             NotFound: there is no such snapshot.
@@ -254,6 +335,9 @@ class Scope(ScopeBase, Generic[State]):
         """Begin a new scope with the state of an existing snapshot.
 
         Its first snapshot has no parent; its `forked_from` names the source.
+
+        Example:
+            bold = chat.fork("step-7", patch={"mood": "bold"})
 
         Args:
             id: the snapshot to begin with.
@@ -291,8 +375,15 @@ class Scope(ScopeBase, Generic[State]):
     ) -> Pruned:
         """Delete snapshots outside the newest `keep_last` **and** older than `older_than`.
 
-        At least one of the two must be given. The head is never deleted. With `dry_run` nothing is
-        deleted, only counted.
+        At least one of the two must be given. The head is never deleted.
+
+        Example:
+            chat.prune(keep_last=50, older_than=timedelta(days=30))
+
+        Args:
+            keep_last: how many of the newest to keep.
+            older_than: how old, by `created_at`, those must be that are deleted.
+            dry_run: delete nothing, only count.
         """
         verb = upkeep.prune(
             self._tools,
@@ -309,6 +400,12 @@ class Scope(ScopeBase, Generic[State]):
 
         No other snapshot changes, not even its children. If it was the head, the newest kept
         snapshot becomes the head.
+
+        Example:
+            chat.delete_snapshot("step-7")
+
+        Args:
+            id: which one.
         """
         found = prepare.snapshot_id("id", id, self._key)
         return self.driver.run(
@@ -317,6 +414,12 @@ class Scope(ScopeBase, Generic[State]):
 
     def delete(self, *, expect: Expect = ANY) -> int:
         """Delete the whole scope with its notes; return the number of snapshots.
+
+        Example:
+            chat.delete()
+
+        Args:
+            expect: the revision that the head must have; None: there must be no head.
 
         Raises:
             Conflict: the head does not have the revision `expect`. Nothing was deleted.
@@ -327,17 +430,41 @@ class Scope(ScopeBase, Generic[State]):
         )
 
     def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
-        """Return a note of the scope, or of the snapshot id `on`; None if there is none."""
+        """Return a note; None if there is none.
+
+        Example:
+            print(chat.note("title"))
+
+        Args:
+            name: its name.
+            on: the snapshot that it is on; by default it is one of the scope.
+        """
         return self.driver.run(verbs.note(self._key, name, on))
 
     def notes(self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None) -> Iterator[Note]:
-        """Yield the notes of the scope, or of the snapshot ids `on` in their order, by name."""
+        """Yield notes, by name.
+
+        Example:
+            for note in chat.notes(): print(note.name, note.value)
+
+        Args:
+            on: the notes on this snapshot, or on these in their order; by default those of the
+                scope.
+        """
         return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(
         self, *, after: SnapshotLike | None = None, limit: int | None = None
     ) -> Iterator[str]:
-        """Yield the snapshot ids that have notes, as `ids` does. The snapshots need not exist."""
+        """Yield the snapshot ids that have notes, in text order. The snapshots need not exist.
+
+        Example:
+            print(list(chat.noted_ids()))
+
+        Args:
+            after: only ids greater than this text.
+            limit: at most so many; by default all.
+        """
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     def set_note(
@@ -348,10 +475,19 @@ class Scope(ScopeBase, Generic[State]):
         on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note of the scope, or of the snapshot id `on`, which need not exist yet.
+        """Write a note: a small document beside the scope, or beside a snapshot.
 
-        A function gets the current value (None if there is none) and returns the next one, or None
-        to change nothing; it may be called again. The value None is stored as null.
+        Example:
+            chat.set_note("title", "A trip to Lisbon")
+            chat.set_note("seen", lambda count: (count or 0) + 1)
+
+        Args:
+            name: its name.
+            value_or_fn: any JSON; None is stored as null. A function gets the current value (None
+                if there is none) and returns the next one, or None to change nothing; it may be
+                called again.
+            on: the snapshot to put it on, which need not exist yet; by default the scope.
+            expect: the revision that the note must have; None: it must not exist yet.
 
         Raises:
             Conflict: the note does not have the revision `expect` (None: it must not exist yet).
@@ -362,7 +498,15 @@ class Scope(ScopeBase, Generic[State]):
         return self.driver.drive(verb)
 
     def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
-        """Delete a note; return 1, or 0 if there was none."""
+        """Delete a note; return 1, or 0 if there was none.
+
+        Example:
+            chat.delete_note("title")
+
+        Args:
+            name: its name.
+            on: the snapshot that it is on; by default it is one of the scope.
+        """
         name, owner = prepare.note_address(self._key, name, on)
         return self.driver.run(
             lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
@@ -375,20 +519,30 @@ class Scope(ScopeBase, Generic[State]):
 
         The current one comes first; it need not exist yet. The last change is never missed; of
         several in a short time, earlier ones may be. The iterator ends when the watched snapshot
-        or scope is deleted, when `timeout_s` has passed without a change, and when the store is
-        closed. Leaving the loop releases everything.
+        or scope is deleted, and when the store is closed. Leaving the loop releases everything.
+
+        Example:
+            for info in chat.watch(timeout_s=1): print(info.id, info.status)
+
+        Args:
+            id: which one; by default the head.
+            timeout_s: ends when so many seconds have passed without a change; by default never.
         """
         return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
     ) -> AbstractContextManager["Lease[State]"]:
-        """Hold the lease of this scope: `with scope.claim(owner="worker-1") as lease:`.
+        """Hold the lease of this scope for a `with` block.
 
         The lease is renewed in the background and released at the end; if this process stops, it
         ends `ttl_s` later. Only one caller holds it at a time, but writes without a lease are still
         possible. Once another caller holds it, every write through this lease raises Conflict and
         changes nothing.
+
+        Example:
+            with chat.claim(owner="worker-1", wait_s=5) as lease:
+                lease.save({"step": 1})
 
         Args:
             owner: a name for people to read.
@@ -399,7 +553,7 @@ class Scope(ScopeBase, Generic[State]):
             Conflict: another caller still holds it after `wait_s`.
         """
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
-        return hold(self, wanted)
+        return leases.Claimed(hold(self, wanted), Lease)
 
 
 @contextmanager
@@ -435,7 +589,13 @@ def _give_back(driver: Driver, renewals: leases.Renewals, term: leases.Term) -> 
 
 
 class Lease(leases.LeaseProperties, Scope[State]):
-    """A scope whose every write carries a lease. Made by `Scope.claim`."""
+    """A scope whose every write carries a lease. Made by `Scope.claim`.
+
+    Example:
+        with chat.claim(owner="worker-1") as lease:
+            lease.append("messages", ["still mine"])
+            print(lease.expires_at, lease.token)
+    """
 
     def __init__(self, driver: Driver, term: leases.Term, model: JsonModel) -> None:
         """Made by `Scope.claim`."""

@@ -12,7 +12,7 @@ from limpet.model import JSON
 def jsonable(value: Any) -> JSON:
     """Return a value that is not JSON as one that is, or as one with such parts.
 
-    For `limpet.open(url, default=limpet.jsonable)`, and for `json.dumps(…, default=…)`.
+    For `default=` of `limpet.open` and of `json.dumps`.
 
     - Pydantic models as `model_dump(mode="json")`, dataclasses as an object of their fields
     - enums as their value; dates and times in ISO 8601; UUID, Decimal and paths as text
@@ -20,6 +20,13 @@ def jsonable(value: Any) -> JSON:
     - numpy scalars and arrays, and others that have `tolist`, as numbers and lists
 
     A load gives back the JSON, not the type.
+
+    Example:
+        with limpet.open("memory:", default=limpet.jsonable) as store:
+            store.scope("chat-42").save({"tags": {"new"}})
+
+    Args:
+        value: what is not JSON.
 
     Raises:
         TypeError: it is none of these.

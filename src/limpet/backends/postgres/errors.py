@@ -1,6 +1,7 @@
 """PostgreSQL's errors as ours, chosen by code (SQLSTATE)."""
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
@@ -74,7 +75,8 @@ def translated(cause: Exception) -> LimpetError:
             return InvalidInput(f"the server does not accept a value. {where}")
         case "0A":
             return Unsupported(f"the server cannot do this. {where}")
-    return Unavailable(f"postgres did not answer{_reason(cause)}. {where}")
+    notes = getattr(cause, "__notes__", ())  # `place_of`, if a connection failed
+    return Unavailable(f"postgres did not answer{_reason(cause)}. {where}{''.join(notes)}")
 
 
 # A refused connection has no SQLSTATE. These texts choose no class of error; they only add a hint.
@@ -87,6 +89,7 @@ _REASONS = {
     "pg_hba.conf": "pg_hba.conf does not admit this host",
     "timeout expired": "the connection timed out",
     "could not translate host name": "the host name is not known",
+    "failed to resolve host": "the host name is not known",
     "No such file or directory": "no server listens at this socket",
 }
 
@@ -96,3 +99,14 @@ def _reason(cause: Exception) -> str:
         return ""
     text = str(cause)
     return next((f": {reason}" for words, reason in _REASONS.items() if words in text), "")
+
+
+def place_of(cause: Exception, conninfo: str) -> str:
+    """Return where the server was looked for: as the driver says, else as the URL does."""
+    tried = getattr(cause, "pgconn", None)
+    if tried is not None:
+        host, port = tried.host.decode(), tried.port.decode()
+    else:
+        given = conninfo_to_dict(conninfo)
+        host, port = given.get("host", given.get("hostaddr", "")), given.get("port", "5432")
+    return f" host=`{host}` port=`{port}`"

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from limpet.backends.postgres.errors import is_gone, is_race, is_seq_taken, translated
+from limpet.backends.postgres.errors import is_gone, is_race, is_seq_taken, place_of, translated
 from limpet.backends.postgres.lost_answers import CommitTrace
 from limpet.backends.postgres.pool import Pool, channel_of, notify
 from limpet.backends.postgres.tables import (
@@ -123,6 +123,7 @@ class PostgresServer:
         except psycopg.Error as cause:
             if any(each in str(cause) for each in self._secrets):
                 raise psycopg.OperationalError("an option of the URL is not acceptable") from None
+            cause.add_note(place_of(cause, self._conninfo))
             raise
         self._connections.add(conn)
         if not self._settings.pooler:

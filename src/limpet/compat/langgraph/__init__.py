@@ -33,6 +33,13 @@ were not saved in the order of their ids and the one with the greatest id is del
 is the latest.
 """
 
+try:
+    import langgraph.checkpoint.base  # noqa: F401
+except ModuleNotFoundError as cause:
+    raise ModuleNotFoundError(
+        "LangGraph is not installed: pip install 'limpet[langgraph]'", name=cause.name
+    ) from cause
+
 from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
 from limpet.compat.langgraph.saver import LimpetSaver
 

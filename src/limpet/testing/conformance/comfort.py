@@ -19,6 +19,7 @@ from limpet import (
     Store,
 )
 from limpet.protocol import Backend
+from limpet.testing.conformance._apis import Api
 from limpet.testing.conformance._kit import (
     Kit,
     Stores,
@@ -198,3 +199,13 @@ class Comfort(Kit):
             again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
             assert (type(again), str(again)) == (type(caught.value), str(caught.value))
             assert vars(again) == vars(caught.value)
+
+    def test_a_claim_without_a_block_says_so(self, scope: Scope, api: Api) -> None:
+        claim: Any = getattr(scope, "_target", scope).claim(owner="worker-1")
+
+        word = "with" if api == "sync" else "async with"
+        for name in ("save", "load", "key", "token"):
+            with pytest.raises(InvalidInput, match=f"write `{word} scope.claim"):
+                getattr(claim, name)
+        assert not hasattr(claim, "no_such_name")
+        assert scope.info() is None
