@@ -1,4 +1,4 @@
-"""Tables that stream: aligned, never wider than the terminal, never wrapped."""
+"""Tables that stream: aligned, and as wide as the terminal if what must be typed fits into it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from rich.text import Text
 from limpet.core.times import from_us
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.opening import draw
-from limpet.views.format import short_id, visible
+from limpet.views.format import short_id, status_or_dash, visible
 
 _GAP = 2
 _PAGE_ROWS = 50  # rows that are measured together, so that the first rows appear early
@@ -112,12 +112,11 @@ def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]
 
 
 def print_line(console: Console, line: Text) -> None:
-    """Print one line; cut off what does not fit."""
-    if console.color_system is None and line.cell_len <= console.width:
-        # Many times faster, with the same result.
-        console.file.write(f"{line.plain}\n")
+    """Print one line as it is: an id that is wider than the terminal must be whole, too."""
+    if console.color_system is None:
+        console.file.write(f"{line.plain}\n")  # many times faster, with the same result
     else:
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        console.print(line, soft_wrap=True)
 
 
 def print_table(
@@ -137,7 +136,8 @@ def source_text(source: SnapshotRef, key: ScopeKey) -> str:
 
 
 def status_text(status: str) -> Text:
-    return Text(visible(status), _STATUS_STYLES.get(status.lower(), "odd"))
+    style = _STATUS_STYLES.get(status.lower(), "odd") if status else "quiet"
+    return Text(status_or_dash(status), style)
 
 
 def now() -> datetime:

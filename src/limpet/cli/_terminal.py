@@ -13,7 +13,7 @@ from rich.theme import Theme
 
 from limpet.opening import environment
 
-_COLUMNS_MAX = 100  # lines longer than this are hard to read
+_COLUMNS_MAX = 100  # prose in longer lines is hard to read
 THEME = Theme(
     {
         "title": "bold",
@@ -44,20 +44,22 @@ class _Console(Console):
         raise BrokenPipeError  # the default would end the process
 
 
-def make_console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False, wide: bool = False) -> Console:
+    """Return a console of at most 100 columns, or as wide as the terminal for a table."""
     console = _Console(stderr=stderr)
-    console.width = min(console.width, _COLUMNS_MAX)
+    if not wide:
+        console.width = min(console.width, _COLUMNS_MAX)
     return console
 
 
 @contextmanager
-def output(*, pager: bool = True) -> Iterator[Console]:
+def output(*, pager: bool = True, wide: bool = False) -> Iterator[Console]:
     """Yield a console for stdout, through a pager if that is a terminal.
 
     `$LIMPET_PAGER` or `$PAGER` names the pager; `cat` is none. If the user leaves the pager, the
     rest of the output is dropped.
     """
-    console = make_console()
+    console = make_console(wide=wide)
     is_interactive = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
     command = _pager() if pager and is_interactive else None
     if command is None:

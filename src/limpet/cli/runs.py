@@ -98,7 +98,7 @@ def runs(
             click.echo("no run matches", err=True)
             return _exits.FINE
         moment = now()
-        with output() as console:
+        with output(wide=True) as console:
             rows = (_row(each, moment) for each in chain([first], found))
             print_table(console, _COLUMNS, rows)
     return _exits.FINE

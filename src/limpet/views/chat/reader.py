@@ -50,16 +50,19 @@ _ROLES = {
 _NO_ROLE = "message"
 
 
-def read_chat(state: JSON) -> Chat | None:
+def read_chat(state: JSON, *, ends: int | None = None) -> Chat | None:
     """Return the messages of a state as a chat, None if it has none.
 
     Takes any JSON, in time linear in its size. In the state of several agents, the result of each
-    is a turn under its name.
+    is a turn under its name. With `ends`, only so many messages from either end are read.
     """
     reader = _MessageReader()
     found = find_messages(state)
     if found is not None:
-        turns = [reader.read(each, index) for index, each in enumerate(found.messages)]
+        messages = list(enumerate(found.messages))
+        if ends is not None and len(messages) > 2 * ends:
+            messages[ends:-ends] = []
+        turns = [reader.read(each, index) for index, each in messages]
         prompt = None if found.prompt is None else reader.read_prompt(found.prompt)
         return Chat(reader.shape, found.path, pair([prompt, *turns] if prompt else turns))
     agents = find_agent_results(state)
