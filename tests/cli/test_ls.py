@@ -49,7 +49,7 @@ def test_which_conversation_was_that(command: Command, any_url: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     heading, tax, trip, plain = (re.split("  +", row) for row in done.stdout.splitlines())
     assert heading == ["session", "title", "last message", "status", "age", "size", "scopes"]
-    assert tax[:4] == ["ann/tax", "Taxes of 2023", "user A weekend in Lisbon?", "–"]
+    assert tax[:4] == ["ann/tax", "Taxes of 2023", "user A weekend in Lisbon?", "\N{EN DASH}"]
     assert trip[:3] == ["bob/trip", "A weekend in Lisbon?", "user A weekend in Lisbon?"]
     assert trip[-1] == "2"
     assert plain[:2] == ["plain", "{step, files}"]
@@ -211,7 +211,7 @@ def test_damage_is_told(command: Command, url: str, tmp_path: Path) -> None:
     assert len(shown) == 3
 
 
-def test_only_ids_may_be_wider_than_the_terminal_and_nothing_draws_on_it(command: Command, url: str) -> None:
+def test_only_ids_may_be_wider_than_the_terminal(command: Command, url: str) -> None:
     with limpet.open(url) as store:
         for name in (
             "日本語のとても長いセッションの名前です/会話",

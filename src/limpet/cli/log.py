@@ -15,6 +15,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._chat import message_text
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     existing_store,
@@ -86,7 +87,7 @@ class _Filter(NamedTuple):
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     help="The newest N of each scope; 0 is all."
     f" With --graph: the newest N in total, by default {_GRAPH_SNAPSHOTS:,}.",

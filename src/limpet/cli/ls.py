@@ -13,6 +13,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._chat import message_text
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     existing_store,
@@ -80,7 +81,7 @@ _SCOPE_STORAGE_COLUMNS = (
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     help=f"Show at most N; 0 is all. Default: {_SHOWN}, with --json all.",
 )
@@ -103,8 +104,8 @@ def ls(
     """List the sessions, or the scopes of one SESSION.
 
     The title is the note `title` of the scope, else the first message of the user. The last
-    message, the status (– if none was given) and the age are those of the newest head. Size is that
-    of the current states as JSON. Sessions are sorted by age, scopes by name. SESSION may be
+    message, the status (a dash if none was given) and the age are those of the newest head. Size is
+    that of the current states as JSON. Sessions are sorted by age, scopes by name. SESSION may be
     shortened if it stays unique.
 
     With -l: branches are snapshots without a child, logical is the size of all states as JSON, and

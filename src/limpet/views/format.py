@@ -77,7 +77,7 @@ def short_id(id: str) -> str:
 
 
 def status_or_dash(status: str) -> str:
-    return visible(status) or "–"
+    return visible(status) or "\N{EN DASH}"
 
 
 # Characters that Unicode calls printable, and that draw nothing: two different ids look the same.

@@ -133,7 +133,7 @@ def _session(store: Store, session_id: str, *, counts: bool) -> SessionOverview 
         head=head,
         head_bytes=sum(each.size for each in heads),
         # A fork has no notes of its own, so the title is that of the main scope.
-        about=_about(store, head, ScopeKey(session_id)),
+        about=about(store, head, ScopeKey(session_id)),
         counts=_session_counts(store, session_id, found) if counts else None,
     )
 
@@ -153,22 +153,22 @@ def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[S
     Reads the state of each head, and with `counts` the history of each scope.
     """
     for scope in _scope_heads(store.scopes(session_id), store):
-        about = _about(store, scope.head)
         found = _scope_counts(store, scope) if counts else (None, None)
-        yield ScopeOverview(*scope, about, *found)
+        yield ScopeOverview(*scope, about(store, scope.head), *found)
 
 
-def _about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
+def about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
+    """Return what a head is about; its title may be the note of the `main` scope."""
     if head is None:
         return About()
     with suppress(Corrupt):
         found = store.scope(*head.scope).load(head.id)
         if found is not None:
-            return about_of(found, title_note(store, head.scope, main))
+            return _about_of(found, _title_note(store, head.scope, main))
     return About()
 
 
-def title_note(store: Store, *keys: ScopeKey | None) -> str | None:
+def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
     """Return the note `title` of the first of these scopes that has one."""
     for key in dict.fromkeys(keys):
         with suppress(Corrupt):
@@ -178,7 +178,7 @@ def title_note(store: Store, *keys: ScopeKey | None) -> str | None:
     return None
 
 
-def about_of(snapshot: Snapshot, title: str | None = None) -> About:
+def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
     """Return what a snapshot is about; `title` is the note."""
     chat = read_chat(snapshot.state, ends=_ENDS)
     if chat is None or not chat.turns:
