@@ -108,7 +108,7 @@ def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:
         last = max(heads, key=lambda head: head.updated_at)
         facts += [
             ("last change", f"{moment_text(last.updated_at)} UTC"),
-            (STATE_SIZE, size_text(sum(head.size for head in heads))),
+            ("current states, as JSON", size_text(sum(head.size for head in heads))),
         ]
     return facts
 

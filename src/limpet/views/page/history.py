@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.document import STATE_SIZE, ScopePage, labels_text
+from limpet.views.document import STATE_SIZE, ScopePage, labels_text, scope_name
 from limpet.views.format import address_text, count_text, moment_text, size_text, status_or_dash
 from limpet.views.page.chat import escaped
 from limpet.views.tree import GraphRow, LaneCell, Node, build_forest, graph_rows
@@ -49,12 +49,13 @@ class History:
         count = count_text(len(rows), "snapshot")
         more = f", and {self._left_out:,} older ones that are not shown" * bool(self._left_out)
         yield f'<section class="scope" id="{HISTORY}"><h2>History</h2>'
-        yield f'<p class="about">{count}{more}, newest first. A line leads down to the snapshot'
+        yield f'<p class="about">{count}{more}. A line leads down from a snapshot to the one'
         yield " that it follows or was forked from; a ring is the head of a scope. Sizes are those"
         yield " of the whole state at that time, written as JSON. The store keeps only once what"
         yield " states have in common, so all of them together take up less.</p>\n"
         yield f'<table class="history"><colgroup><col width="{width}"></colgroup><thead><tr>'
-        yield "<th></th><th>saved (UTC)</th><th>snapshot</th><th>scope</th><th>status</th>"
+        scope = "scope" if len(self._anchors) > 1 else ""
+        yield f"<th></th><th>saved (UTC)</th><th>snapshot</th><th>{scope}</th><th>status</th>"
         yield f"<th>{STATE_SIZE}</th></tr></thead><tbody>\n"
         for row in rows:
             yield self._row(row, is_root=id(row.node) in roots)
@@ -77,8 +78,10 @@ class History:
 
     def _place(self, info: SnapshotInfo, *, is_root: bool) -> str:
         """Return the scope of a snapshot, and what it comes from if no line leads there."""
-        name = escaped(info.scope.scope_id)
-        shown = f'<a href="#{self._anchors[info.scope]}">{name}</a>'
+        shown = ""
+        if len(self._anchors) > 1:
+            name = escaped(scope_name(info.scope))
+            shown = f'<a href="#{self._anchors[info.scope]}">{name}</a>'
         before = info.forked_from
         if before is None and info.parent_id is not None:
             before = SnapshotRef(info.scope, info.parent_id)

@@ -150,6 +150,7 @@ figcaption { margin-top: .35rem; color: var(--quiet); font-size: .78rem; }
 .history time { white-space: nowrap; }
 .history .size { white-space: nowrap; color: var(--quiet); text-align: right; padding-right: 0; }
 .history th:last-child { text-align: right; padding-right: 0; }
+.history a { text-decoration: none; } .history a:hover { text-decoration: underline; }
 .history .head .id { font-weight: 700; }
 .history tr:target td { background: var(--user); }
 .labels { color: var(--quiet); font-size: .8rem; }
