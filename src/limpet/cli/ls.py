@@ -43,7 +43,7 @@ _ABOUT_COLUMNS = (
     Column("age", right=True, rank=2),
     Column("size", right=True, rank=5),
 )
-_SESSION_COLUMNS = (Column("session"), *_ABOUT_COLUMNS, Column("scopes", right=True, rank=6))
+_SESSION_COLUMNS = (Column("session"), *_ABOUT_COLUMNS)
 _SCOPE_COLUMNS = (Column("scope"), *_ABOUT_COLUMNS, Column("kind", rank=6))
 _SESSION_STORAGE_COLUMNS = (
     Column("session"),
@@ -202,7 +202,6 @@ def _session_row(each: SessionOverview, moment: datetime) -> list[Text]:
         Text(visible(each.session_id), "title"),
         *_about_cells(each.about, each.head, bool(each.damaged), moment),
         _size(each.head_bytes, "size"),
-        Text("" if each.scopes == 1 else f"{each.scopes:,}", "quiet"),
     ]
 
 
