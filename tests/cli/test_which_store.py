@@ -37,8 +37,7 @@ def test_the_only_store_in_a_folder_is_used_and_said(command: Command, tmp_path:
         done = command(*verb)
         assert (done.returncode, "first" in done.stdout) == (0, True)
         assert done.stderr.splitlines() == [
-            "limpet: using my agents.db, the only store in this folder;"
-            " --url or $LIMPET_URL names another"
+            "limpet: using my agents.db, the only store in this folder (--url names another)"
         ]
     assert command("runs", "abort", "nothing").stderr.count("using") == 1
     assert command("ls", "--help").stderr == ""

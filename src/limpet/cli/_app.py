@@ -4,7 +4,6 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -78,6 +77,8 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
             near = get_close_matches(args[0], VERBS, n=1)
             hint = f"did you mean `{near[0]}`?" if near else "`limpet --help` lists the verbs"
             ctx.fail(f"there is no verb `{args[0]}`: {hint}")

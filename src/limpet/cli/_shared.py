@@ -65,8 +65,8 @@ def url_here() -> str:
     """Return the URL to use if none is given; if it is of the only store here, say so."""
     url, store = _url_here()
     if store is not None:
-        fact = f"using {visible(store)}, the only store in this folder"
-        click.echo(f"limpet: {fact}; --url or $LIMPET_URL names another", err=True)
+        hint = "the only store in this folder (--url names another)"
+        click.echo(f"limpet: using {visible(store)}, {hint}", err=True)
     return url
 
 

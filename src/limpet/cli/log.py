@@ -32,7 +32,6 @@ from limpet.views.tree import GraphRow, build_forest, graph_rows
 
 _DEFAULT_KIND = ScopeKey("").kind
 _GRAPH_SNAPSHOTS = 1000  # a graph is held in memory as a whole
-_ENDS = 20  # messages at either end of a chat that are read for its last turn
 _LANES_CELLS_MAX = 25
 _LANES = ("accent", "fork", "good", "odd", "user", "tool", "assistant", "system")
 _COLUMNS = (
@@ -180,7 +179,7 @@ def _listed(store: limpet.Store, each: ScopeInfo, wanted: _Filter) -> Iterator[S
 def _last_turn(store: limpet.Store, info: SnapshotInfo) -> ChatTurn | None:
     with suppress(limpet.Corrupt):
         found = store.scope(*info.scope).load(info.id)
-        chat = None if found is None else read_chat(found.state, ends=_ENDS)
+        chat = None if found is None else read_chat(found.state, ends=True)
         if chat is not None and chat.turns:
             return chat.turns[-1]
     return None

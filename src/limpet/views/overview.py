@@ -20,7 +20,6 @@ Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
 TITLE_NOTE = "title"
 """The note of a scope that names its conversation."""
 
-_ENDS = 20  # messages at either end of a chat, among which the first question and the last turn are
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -180,7 +179,7 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
 
 def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
     """Return what a snapshot is about; `title` is the note."""
-    chat = read_chat(snapshot.state, ends=_ENDS)
+    chat = read_chat(snapshot.state, ends=True)
     if chat is None or not chat.turns:
         names = snapshot.state if isinstance(snapshot.state, dict) else ()
         return About(title, keys=tuple(map(visible, names)))
