@@ -1,9 +1,9 @@
 """How long the command takes before it does something."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 import limpet
 from docs._make.cli import verbs
@@ -27,15 +27,10 @@ def cpu_s(*arguments: str) -> float:
     """Return the least CPU time of several runs: the others were disturbed."""
     taken = []
     for _ in range(RUNS):
-        before = os.times()
+        before = getrusage(RUSAGE_CHILDREN)
         subprocess.run([EXECUTABLE, *arguments], capture_output=True, check=True)
-        after = os.times()
-        taken.append(
-            after.children_user
-            - before.children_user
-            + after.children_system
-            - before.children_system
-        )
+        after = getrusage(RUSAGE_CHILDREN)
+        taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     return min(taken)
 
 

@@ -26,7 +26,7 @@ class Column(NamedTuple):
     """A column of a table.
 
     It may be cut down to `cells_min` cells; 0 means never. If there is still no room, columns are
-    left out, the highest `rank` first; those of rank 0 never are.
+    left out, the highest `rank` first; those of rank 0 never are, and are then cut further.
     """
 
     title: str
@@ -85,6 +85,8 @@ def _fitted(
     excess = sum(fitted.values()) + _GAP * (len(shown) - 1) - width
     while excess > 0:
         soft = [at for at in shown if fitted[at] > columns[at].cells_min > 0]
+        # No other column can be left out: better a short text than a line that wraps.
+        soft = soft or [at for at in shown if columns[at].cells_min and fitted[at] > 1]
         if not soft:
             break
         fitted[max(soft, key=fitted.__getitem__)] -= 1

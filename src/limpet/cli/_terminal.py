@@ -1,17 +1,17 @@
 """The terminal: styles, console and pager."""
 
-import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 from rich.theme import Theme
 
 from limpet.opening import environment
+
+if TYPE_CHECKING:
+    import subprocess
 
 _COLUMNS_MAX = 100  # prose in longer lines is hard to read
 THEME = Theme(
@@ -65,6 +65,8 @@ def output(*, pager: bool = True, wide: bool = False) -> Iterator[Console]:
     if command is None:
         yield console
         return
+    import subprocess  # most calls need no pager
+
     # -F: quit if it fits on one screen, -R: show colours, -X: keep the text on the screen.
     env = {"LESS": "FRX", **environment(LESSCHARSET="utf-8")}
     process = subprocess.Popen(  # noqa: S603  # the user names the program
@@ -85,6 +87,9 @@ def output(*, pager: bool = True, wide: bool = False) -> Iterator[Console]:
 
 
 def _pager() -> list[str] | None:
+    import shlex
+    import shutil
+
     env = environment()
     named = env.get("LIMPET_PAGER", env.get("PAGER", "less"))
     try:

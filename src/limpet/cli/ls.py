@@ -11,7 +11,6 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import message_text
 from limpet.cli._shared import (
     Count,
     complete_session,
@@ -26,7 +25,6 @@ from limpet.cli._tables import Column, now, print_line, print_table, source_text
 from limpet.cli._terminal import output
 from limpet.model import ScopeKey
 from limpet.views import overview
-from limpet.views.chat import turn_text
 from limpet.views.format import age_text, bar, ratio, short_id, size_text, visible
 from limpet.views.overview import About, Counts, ScopeOverview, SessionOverview
 from limpet.views.refs import find_session
@@ -218,6 +216,9 @@ def _scope_row(each: ScopeOverview, moment: datetime) -> list[Text]:
 def _about_cells(
     about: About, head: limpet.SnapshotInfo | None, damaged: bool, moment: datetime
 ) -> list[Text]:
+    from limpet.cli._chat import message_text
+    from limpet.views.chat import turn_text
+
     if about.last is None:
         message = Text(f"{{{', '.join(about.keys)}}}" if about.keys else "", "quiet")
     elif about.last.role == "assistant":  # the usual one, and room is short
@@ -321,5 +322,7 @@ def _scope_json(each: ScopeOverview) -> dict[str, object]:
 
 
 def _about_json(about: About) -> dict[str, str | None]:
+    from limpet.views.chat import turn_text
+
     message = None if about.last is None else turn_text(about.last)
     return {"title": about.title, "message": message}

@@ -6,14 +6,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from limpet.api.store import Store
 from limpet.core import limits
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
-from limpet.views.chat import ChatTurn, read_chat, turn_text
 from limpet.views.format import visible
+
+if TYPE_CHECKING:
+    from limpet.views.chat import ChatTurn
 
 Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
 
@@ -31,7 +33,7 @@ class About(NamedTuple):
     """
 
     title: str | None = None
-    last: ChatTurn | None = None
+    last: "ChatTurn | None" = None
     keys: tuple[str, ...] = ()
 
 
@@ -179,6 +181,8 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
 
 def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
     """Return what a snapshot is about; `title` is the note."""
+    from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
+
     chat = read_chat(snapshot.state, ends=True)
     if chat is None or not chat.turns:
         names = snapshot.state if isinstance(snapshot.state, dict) else ()
