@@ -72,9 +72,14 @@ def test_it_reads_the_states_that_it_shows_alone(
     with limpet.open(url) as store:
         for number in range(120):
             store.scope(f"many-{number:03}").save({"messages": [str(number)]})
-    loaded = []
+    loaded: list[str | None] = []
     load = limpet.Scope.load
-    monkeypatch.setattr(limpet.Scope, "load", lambda *a: loaded.append(a) or load(*a))
+
+    def counted(scope: limpet.Scope, id: str | None = None) -> limpet.Snapshot | None:
+        loaded.append(id)
+        return load(scope, id)
+
+    monkeypatch.setattr(limpet.Scope, "load", counted)
     for name in ("leaves", "history"):  # what -l is for
         monkeypatch.setattr(limpet.Scope, name, lambda *a: pytest.fail("not needed"))
     assert "… 72 more" in command("ls", "--url", url).stdout
