@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.core import limits
-from limpet.core.layout import Layout
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
@@ -140,6 +139,16 @@ def scheme_of(url: str | None = None) -> str:
     """Return the scheme of a URL, in lower case; `file` for a plain path."""
     scheme, _, _ = _read_url(url)
     return next(name for name, each in _SCHEMES.items() if each is scheme)
+
+
+def stores_here() -> list[str]:
+    """Return the names of the stores of SQLite, `*.db`, in the current folder."""
+    files = sorted(name for name in os.listdir() if name.endswith(".db"))
+    if not files:
+        return []
+    from limpet.backends.sqlite.schema import is_store
+
+    return [name for name in files if is_store(name)]
 
 
 class Migration(NamedTuple):
@@ -388,6 +397,7 @@ def _over(open_bucket: "_BucketOpener") -> "_Opener":
 
 def _object_backend(bucket: "Bucket", *, root: str = ROOT, **options: Any) -> Backend:
     from limpet.backends.objects.backend import ObjectBackend
+    from limpet.core.layout import Layout
 
     # The other roots belong to other tools, which know no index.
     index = root == ROOT

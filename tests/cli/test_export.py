@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -66,10 +67,28 @@ def test_documents_for_people(command: Command, any_url: str, tmp_path: Path) ->
     assert "hello &lt;script&gt;" in page
     assert "<script" not in page
     markdown = command("export", "alice", "--format", "markdown", "--url", any_url).stdout
-    assert markdown.startswith("# `alice/chat-1`\n")
+    assert markdown.startswith("# hello &lt;script&gt;alert(1)&lt;/script&gt;\n")
+    assert "\nSession `alice/chat-1`\n" in markdown
     assert "## `other`" in markdown
     assert command("export", "--format", "html", "--url", any_url).returncode == 2
     assert command("export", "nobody", "--url", any_url).returncode == 1
+
+
+def test_scopes_are_in_the_order_in_which_they_began(
+    command: Command, url: str, tmp_path: Path
+) -> None:
+    with limpet.open(url) as store:
+        main = store.scope("trip", "zoo")
+        main.set_note("title", "A day out")
+        first = main.save({"n": 1})
+        main.fork(first.id, scope_id="museum")
+        main.fork(first.id, scope_id="aquarium")
+        main.save({"n": 2})
+    command("export", "trip", "-o", "trip.html", "--url", url)
+    page = (tmp_path / "trip.html").read_text()
+    assert re.findall(r"<h2>(\w+)</h2>", page) == ["zoo", "museum", "aquarium", "History"]
+    assert re.findall(r'<li><a href="[^"]+">(\w+)</a>', page)[:3] == ["zoo", "museum", "aquarium"]
+    assert "<h1>A day out</h1>" in page
 
 
 def test_an_export_that_fails_leaves_the_file_as_it_was(

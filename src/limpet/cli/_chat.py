@@ -126,6 +126,12 @@ def role_style(role: str) -> str:
     return role if role in _ROLES else "odd"
 
 
+def message_text(turn: ChatTurn) -> Text:
+    """Return a turn on one line: who says what."""
+    said = f" {chat.turn_text(turn)}"
+    return Text.assemble((visible(turn.role), role_style(turn.role)), said)
+
+
 def _turn(
     console: Console, turn: ChatTurn, rows: RowLimits, before: ChatTurn | None
 ) -> Iterator[Text]:

@@ -23,7 +23,7 @@ def check(repair: bool, url: str, as_json: bool) -> int:
 
     Changes nothing unless --repair is given. The exit code is 5 if an error is left, 1 if only
     warnings are left, else 0. Findings of severity info do not count: they describe allowed states,
-    such as a parent that was deleted.
+    such as a session without scopes. A parent that was deleted or pruned is no finding.
 
     \b
     --json: a line for each finding:

@@ -21,7 +21,15 @@ from limpet.cli._tables import now
 from limpet.cli._terminal import output
 from limpet.core.diff import diff as compare
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
-from limpet.views.format import address_text, age_text, clipped, count_text, short_id, visible
+from limpet.views.format import (
+    address_text,
+    age_text,
+    clipped,
+    count_text,
+    short_id,
+    status_or_dash,
+    visible,
+)
 from limpet.views.refs import find_base, find_snapshot
 
 _STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
@@ -137,7 +145,9 @@ def _draw_heads(
         else:
             line.append(visible(address_text(info.scope, "")), "title")
             line.append(visible(short_id(info.id)), "accent")
-            line.append(f"  {age_text(info.created_at, now())}  {visible(info.status)}", "quiet")
+            line.append(
+                f"  {age_text(info.created_at, now())}  {status_or_dash(info.status)}", "quiet"
+            )
         console.print(line, soft_wrap=True)
     console.print()
 

@@ -2,8 +2,10 @@
 
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ from limpet.model import Finding, Note, ScopeKey
 from limpet.views.document import ScopePage
 from limpet.views.format import count_text, size_text, visible
 from limpet.views.markdown import session_markdown
+from limpet.views.overview import about
 from limpet.views.page.page import session_page
 from limpet.views.refs import find_session
 
@@ -145,7 +148,10 @@ def _lines(
 def _document(
     store: limpet.Store, session_id: str, form: str, output: str | None, *, images: bool
 ) -> _Exported:
-    contents = sorted(store.scopes(session_id), key=lambda each: (each.key.kind, each.key.scope_id))
+    contents = sorted(store.scopes(session_id), key=lambda each: _begun_at(store, each))
+    heads = (each.head for each in contents if each.head is not None)
+    last = max(heads, key=lambda head: head.created_at, default=None)
+    title = about(store, last, ScopeKey(session_id)).title
     snapshots = 0
     skipped: list[Finding] = []
 
@@ -163,11 +169,18 @@ def _document(
 
     pages = (page(each.key) for each in contents)
     if form == "markdown":
-        parts = session_markdown(session_id, pages, contents=contents)
+        parts = session_markdown(session_id, pages, contents=contents, title=title)
     else:
-        parts = session_page(session_id, pages, contents=contents, images=images)
+        parts = session_page(session_id, pages, contents=contents, title=title, images=images)
     size = _write((part.encode("utf-8", "replace") for part in parts), output)
     return _Exported(1, snapshots, size, skipped)
+
+
+def _begun_at(store: limpet.Store, each: limpet.ScopeInfo) -> datetime:
+    """Return when a scope began: a scope comes before its forks."""
+    history = islice(store.scope(*each.key).history(), _HISTORY_MAX)
+    first = next(iter(deque(history, maxlen=1)), each.head)
+    return datetime.max.replace(tzinfo=UTC) if first is None else first.created_at
 
 
 def _notes(scope: limpet.Scope) -> Iterator[Note]:

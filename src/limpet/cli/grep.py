@@ -15,6 +15,7 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     echo_skipped,
@@ -53,9 +54,7 @@ class _Wanted:
 @click.option("--prefix", metavar="TEXT", default="", help="Only in sessions with this prefix.")
 @click.option("-l", "--list", "only_list", is_flag=True, help="Only list the snapshots that match.")
 @click.option("-c", "--count", "only_count", is_flag=True, help="Only count, for each snapshot.")
-@click.option(
-    "-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N matches."
-)
+@click.option("-m", "--max-count", type=Count(1), metavar="N", help="Stop after N matches.")
 @store_options
 def grep(
     pattern: str,

@@ -13,8 +13,9 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import role_style
+from limpet.cli._chat import message_text
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     existing_store,
@@ -85,7 +86,7 @@ class _Filter(NamedTuple):
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     help="The newest N of each scope; 0 is all."
     f" With --graph: the newest N in total, by default {_GRAPH_SNAPSHOTS:,}.",
@@ -134,7 +135,7 @@ def log(
         if as_json:
             _write_json(store, found, wanted, style.messages)
             return _exits.FINE
-        with output() as console:
+        with output(wide=True) as console:
             if graph:
                 most = _GRAPH_SNAPSHOTS if limit is None else limit
                 draw_graph(console, store, list(found), most or None, style)
@@ -178,7 +179,7 @@ def _listed(store: limpet.Store, each: ScopeInfo, wanted: _Filter) -> Iterator[S
 def _last_turn(store: limpet.Store, info: SnapshotInfo) -> ChatTurn | None:
     with suppress(limpet.Corrupt):
         found = store.scope(*info.scope).load(info.id)
-        chat = None if found is None else read_chat(found.state)
+        chat = None if found is None else read_chat(found.state, ends=True)
         if chat is not None and chat.turns:
             return chat.turns[-1]
     return None
@@ -377,7 +378,4 @@ def _row(
 
 def _message(store: limpet.Store, info: SnapshotInfo) -> Text:
     turn = _last_turn(store, info)
-    if turn is None:
-        return Text("-", "quiet")
-    said = f" {visible(turn_text(turn))}"
-    return Text.assemble((visible(turn.role), role_style(turn.role)), said)
+    return Text("-", "quiet") if turn is None else message_text(turn)

@@ -27,7 +27,7 @@ from limpet.cli._shared import (
     parse_json,
     store_options,
     time_json,
-    url_of,
+    url_here,
 )
 from limpet.cli._tables import Column, now, print_table, status_text
 from limpet.cli._terminal import make_console, output
@@ -67,7 +67,7 @@ def runs(
     status: str | None,
     task: str | None,
     prefix: str,
-    url: str,
+    url: str | None,
     as_json: bool,
 ) -> int:
     """List supervised runs; abort one, or take it over.
@@ -91,7 +91,7 @@ def runs(
     """
     if context.invoked_subcommand is not None:
         return _exits.FINE
-    with existing_store(url, read_only=True) as store:
+    with existing_store(url or url_here(), read_only=True) as store:
         found = list_runs(store, status=status, task=task, prefix=prefix)
         if as_json:
             for each in found:
@@ -102,7 +102,7 @@ def runs(
             click.echo("no run matches", err=True)
             return _exits.FINE
         moment = now()
-        with output() as console:
+        with output(wide=True) as console:
             rows = (_row(each, moment) for each in chain([first], found))
             print_table(console, _COLUMNS, rows)
     return _exits.FINE
@@ -127,7 +127,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     Examples:
       limpet runs abort nightly-report
     """
-    url, as_json = _inherited(context, as_json)
+    as_json = as_json or (context.parent or context).params["as_json"]
     console = make_console()
     with existing_store(url) as store:
         for run_id in run_ids:
@@ -188,7 +188,7 @@ def runs_adopt(
       limpet runs adopt nightly-report --json
       limpet runs adopt nightly-report -- python finish_report.py
     """
-    url, as_json = _inherited(context, as_json)
+    as_json = as_json or (context.parent or context).params["as_json"]
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
@@ -200,11 +200,6 @@ def runs_adopt(
         if ended is not None:
             _show_end(store, ended, as_json=as_json)
         return code
-
-
-def _inherited(context: click.Context, as_json: bool) -> tuple[str, bool]:
-    """Return the options of a subcommand, or else those given to the group."""
-    return url_of(context), as_json or (context.parent or context).params["as_json"]
 
 
 def _shape(run: RunInfo) -> dict[str, Any]:

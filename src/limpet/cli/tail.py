@@ -11,6 +11,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     echo_skipped,
@@ -35,7 +36,7 @@ _COLUMNS_WIDE = 80  # times and ids need this much room
 @click.option(
     "-n",
     "count",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     default=_SHOWN,
     help="How many at first.",

@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import Chat, other_values, read_chat
-from limpet.views.format import count_text, moment_text, size_text, visible
+from limpet.views.format import count_text, moment_text, size_text, status_or_dash, visible
 
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")
 """A heading in a message; its group is the text."""
 
 CODE_SPAN = r"(?<!`)(`+)(?!`)(.{1,300}?)(?<!`)\1(?!`)"
 """Inline code, with its backticks and its text. Bounded, so that no line is slow."""
+
+STATE_SIZE = "state, as JSON"
+"""The name of a size: not what it takes up in the store."""
 
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)")
 _SPACES = (
@@ -105,7 +108,7 @@ def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:
         last = max(heads, key=lambda head: head.updated_at)
         facts += [
             ("last change", f"{moment_text(last.updated_at)} UTC"),
-            ("heads", size_text(sum(head.size for head in heads))),
+            ("current states, as JSON", size_text(sum(head.size for head in heads))),
         ]
     return facts
 
@@ -118,9 +121,9 @@ def scope_facts(page: ScopePage) -> list[tuple[str, str]]:
     kept = "" if head.kept else " (a draft)"
     facts += [
         ("head", visible(head.id) + kept),
-        ("status", visible(head.status)),
+        ("status", status_or_dash(head.status)),
         ("saved", f"{moment_text(head.created_at)} UTC"),
-        ("size", size_text(head.size)),
+        (STATE_SIZE, size_text(head.size)),
         ("history", count_text(len(page.history), "snapshot")),
     ]
     if head.updated_at != head.created_at:

@@ -76,6 +76,10 @@ def short_id(id: str) -> str:
     return id if len(id) < _SHORT_MIN else f"{id[:8]}…{id[-4:]}"
 
 
+def status_or_dash(status: str) -> str:
+    return visible(status) or "\N{EN DASH}"
+
+
 # Characters that Unicode calls printable, and that draw nothing: two different ids look the same.
 _BLANKS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00016fe4\U0001d159"

@@ -23,7 +23,7 @@ from limpet.views.document import (
     scope_name,
     session_facts,
 )
-from limpet.views.format import address_text, moment_text, visible
+from limpet.views.format import address_text, moment_text, status_or_dash, visible
 
 _SPAN = re.compile(CODE_SPAN)
 _ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")
@@ -35,13 +35,19 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,40}")
 
 
 def session_markdown(
-    session_id: str, scopes: Iterable[ScopePage], *, contents: Sequence[ScopeInfo] = ()
+    session_id: str,
+    scopes: Iterable[ScopePage],
+    *,
+    contents: Sequence[ScopeInfo] = (),
+    title: str | None = None,
 ) -> Iterator[str]:
     """Yield the parts of a document with all scopes of a session.
 
     `contents` are the same scopes, for a table of contents. `scopes` is read lazily.
     """
-    yield f"# {code(session_id)}\n\n"
+    yield f"# {code(session_id)}\n\n" if title is None else f"# {prose(title)}\n\n"
+    if title is not None:
+        yield f"Session {code(session_id)}\n\n"
     if contents:
         yield _facts(session_facts(contents))
     if len(contents) > 1:
@@ -54,7 +60,7 @@ def session_markdown(
 def _state(info: ScopeInfo) -> str:
     if info.head is None:
         return ": no head"
-    return f": {prose(visible(info.head.status))}, {moment_text(info.head.created_at)} UTC"
+    return f": {prose(status_or_dash(info.head.status))}, {moment_text(info.head.created_at)} UTC"
 
 
 def _scope(page: ScopePage) -> Iterator[str]:
@@ -87,7 +93,8 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
-    words = [f"{moment_text(info.created_at)} UTC", code(info.id), prose(visible(info.status))]
+    words = [f"{moment_text(info.created_at)} UTC", code(info.id)]
+    words += [prose(visible(info.status))] if info.status else []
     if is_head:
         words.append("**head**")
     if info.parent_id is not None:

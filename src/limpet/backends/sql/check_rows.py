@@ -53,7 +53,6 @@ SEVERITIES = {
     "label_missing": "error",
     "label_surplus": "warning",
     "label_without_snapshot": "warning",
-    "parent_missing": "info",
     "snapshot_damaged": "error",
     "snapshots_without_scope": "error",
     # Bodies
@@ -186,7 +185,7 @@ class RowInspector:
     def snapshot(self, seq: int) -> Iterator[Finding]:
         """A row of `snapshots`, its labels, and that it has a body."""
         columns = self._one("snapshot", (seq,))
-        has_scope, head_seq, has_body, has_parent, is_placed = columns[SNAPSHOT_COLUMNS:]
+        has_scope, head_seq, has_body, is_placed = columns[SNAPSHOT_COLUMNS:]
         if not has_body:
             fact = "the state of a snapshot is missing"
             yield finding("body_missing", fact, **self._at(seq), seq=seq)
@@ -205,9 +204,6 @@ class RowInspector:
             fact = "a snapshot does not stand just behind its parent, as it says"
             yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
         yield from self._labels(seq, labels)
-        if not has_parent:
-            fact = "a snapshot names a parent that does not exist, which it may"
-            yield finding("parent_missing", fact, **self._at(seq), parent_id=row.parent_id)
 
     def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
         mended = (

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from limpet.backends.sql import transaction
@@ -78,6 +78,21 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
             conn.execute("BEGIN IMMEDIATE")
             conn.execute("ROLLBACK")
     raise Unavailable(f"other processes kept the file from being migrated. path=`{path}`")
+
+
+def is_store(path: str) -> bool:
+    """Return whether a file is a store."""
+    with suppress(OSError), open(path, "rb") as file:
+        if file.read(_HEADER_BYTES)[68:72] == APPLICATION_ID.to_bytes(4):
+            return True
+    # A new store has its mark in the log only, as long as another process has it open.
+    with suppress(sqlite3.Error):
+        uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+        if os.path.exists(f"{path}-wal"):
+            with closing(sqlite3.connect(uri, uri=True)) as conn:
+                (application,) = conn.execute("PRAGMA application_id").fetchone()
+                return bool(application == APPLICATION_ID)
+    return False
 
 
 def is_ready(conn: sqlite3.Connection, path: str) -> bool:

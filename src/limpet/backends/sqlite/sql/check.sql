@@ -82,9 +82,6 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, s.pk IS NOT NULL AS has_scope, s.head_seq,
        EXISTS (SELECT 1 FROM bodies AS b WHERE b.seq = n.seq) AS has_body,
-       n.parent_id IS NULL
-       OR EXISTS (SELECT 1 FROM snapshots AS p
-                   WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id) AS has_parent,
        n.apart
        OR NOT EXISTS (SELECT 1 FROM snapshots AS p
                        WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id)
