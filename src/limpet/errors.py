@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from limpet.model import ScopeKey
 
 
+CLOSED = "the store is closed: open it again with limpet.open"
+
+
 class LimpetError(Exception):
     """The base class of all errors that Limpet raises on purpose.
 

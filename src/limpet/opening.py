@@ -50,10 +50,11 @@ def open(url: str | None = None, **options: Any) -> Store:
             `workers` (threads of the async API), `default` (a function that makes JSON of each
             value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
             `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
-            `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
-            `retry_s`, `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and
-            keys. PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The
-            guide "Opening a store" explains all of them.
+            `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`, `lock_wait_s`. Object stores:
+            `root`, `poll_s`, `timeout_s`, `retry_s`, `parallel`, and for S3 `endpoint_url`,
+            `region`, `profile`, `path_style` and keys. PostgreSQL: `schema`, `setup`,
+            `connections`, `pooler`, and what libpq knows. The guide "Opening a store" explains
+            all of them.
 
     Raises:
         InvalidInput: the URL or an option is not valid, or the file is not Limpet's.
@@ -334,8 +335,8 @@ def _sqlite_path(address: str) -> str:
 def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
     try:
         from limpet.backends.postgres.backend import PostgresBackend, check_url
-    except ImportError as cause:
-        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from cause
+    except ImportError:
+        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")

@@ -17,7 +17,7 @@ from limpet.api.opened import Opened, Tools
 from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
-from limpet.errors import InvalidInput, LimpetError, Unsupported
+from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
@@ -224,7 +224,7 @@ class AsyncDriver:
             future = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
         except RuntimeError:
             if self.opened.closed:  # by another thread, since it was checked
-                raise InvalidInput("the store is closed") from None
+                raise InvalidInput(CLOSED) from None
             raise
         return await future
 

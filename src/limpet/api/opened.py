@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import codec
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import CLOSED, InvalidInput, Unavailable
 from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Stamp
 
@@ -76,7 +76,7 @@ class Opened:
         """Whether a call may wait for storage; opening the backend may."""
         backend = self._backend
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         return backend is None or backend.blocking
 
     @property
@@ -91,7 +91,7 @@ class Opened:
     def open(self) -> Backend:
         with self._lock:
             if self._closed:
-                raise InvalidInput("the store is closed")
+                raise InvalidInput(CLOSED)
             if self._backend is None:
                 self._backend = self._opener()
             return self._backend
@@ -103,7 +103,7 @@ class Opened:
         """
         with self._services_lock:
             if self._closed:
-                raise InvalidInput("the store is closed")
+                raise InvalidInput(CLOSED)
             found: S | None = self._services.get(factory)
             if found is None:
                 found = self._services[factory] = factory(self)

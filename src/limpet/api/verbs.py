@@ -83,7 +83,11 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
 
 
 def missing(scope: ScopeKey, snapshot_id: str) -> NotFound:
-    return NotFound(f"there is no such snapshot. id=`{snapshot_id}`", scope=scope, id=snapshot_id)
+    return NotFound(
+        f"there is no such snapshot: history() lists what there is. id=`{snapshot_id}`",
+        scope=scope,
+        id=snapshot_id,
+    )
 
 
 def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:

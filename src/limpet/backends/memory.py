@@ -20,7 +20,7 @@ from limpet.core.commits import ScopeState, Verdict
 from limpet.core.leases import LeaseRow, claimed, renewed
 from limpet.core.notes import NoteRow, note_of, written_note
 from limpet.core.rows import Row, info_of
-from limpet.errors import InvalidInput
+from limpet.errors import CLOSED, InvalidInput
 from limpet.model import (
     ANY,
     Expect,
@@ -474,7 +474,7 @@ class MemoryBackend:
     def _open(self) -> threading.RLock:
         # Read without the lock: a call that begins while close() runs may end as it would have.
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         return self._lock
 
 

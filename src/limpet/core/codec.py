@@ -340,7 +340,7 @@ class _Walk:
         if isinstance(value, float):
             number = float.__pos__(value)
             if not isfinite(number):
-                raise self._refuse("holds a number that is not finite")
+                raise self._refuse("holds a number that is not finite: use None or text")
             return number
         known = self._visited.get(id(value))
         if known is not None and depth <= known.depth:
@@ -363,7 +363,8 @@ class _Walk:
             plain = {}
             for key, item in list(value.items()):
                 if not isinstance(key, str):
-                    raise self._refuse(f"has a key that is not text. type=`{type(key).__name__}`")
+                    kind = type(key).__name__
+                    raise self._refuse(f"has a key that is not text: use str(key). type=`{kind}`")
                 path.append(str.__str__(key))
                 name = self._text(key)
                 if name in plain:

@@ -65,7 +65,8 @@ def judge(
     """
     if commit.new_scope and line.taken:
         raise AlreadyExists(
-            f"the scope exists already: choose another. {_where(commit.scope)}", scope=commit.scope
+            f"the scope exists already: choose another scope_id. {_where(commit.scope)}",
+            scope=commit.scope,
         )
     if commit.replaces is not None:
         check_fence(commit.fence, line.fence, commit.scope)
@@ -112,7 +113,11 @@ def check_source(commit: Commit, found: Row | None) -> None:
 
 
 def _missing(scope: ScopeKey, id: str | None) -> NotFound:
-    return NotFound(f"there is no such snapshot. {_where(scope, id)}", scope=scope, id=id)
+    return NotFound(
+        f"there is no such snapshot: history() lists what there is. {_where(scope, id)}",
+        scope=scope,
+        id=id,
+    )
 
 
 def _changed(scope: ScopeKey, id: str | None, expected: str, found: str) -> Conflict:
@@ -125,8 +130,13 @@ def check_expect(expect: Expect, head: Row | None, scope: ScopeKey) -> None:
         return
     found = None if head is None else head.revision
     if found != expect:
-        message = f"the head has moved. {_where(scope)} expect=`{expect}` found=`{found}`"
-        raise Conflict(message, scope=scope, expected=expect, found=found)
+        raise Conflict(
+            "the head has moved: load it, and try again. "
+            f"{_where(scope)} expect=`{expect}` found=`{found}`",
+            scope=scope,
+            expected=expect,
+            found=found,
+        )
 
 
 def _same_facts(commit: Commit, row: Row) -> bool:

@@ -97,7 +97,9 @@ def append(
     if not isinstance(key, str):
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):
-        raise InvalidInput(f"the items must be a list. type=`{type(items).__name__}`")
+        raise InvalidInput(
+            f"the items must be a list, as in `[item]`. type=`{type(items).__name__}`"
+        )
     key = str.__str__(key)
     encoded = codec.encode_items(key, items, bytes_max=state_bytes_max, default=default)
     return Commit(
@@ -253,7 +255,7 @@ def check_expect(expect: Expect) -> Expect:
             return expect
         # As a conflict it would be tried again, and fail again.
         raise InvalidInput(
-            f"expect must be the revision of a snapshot or a note, not its id. expect=`{expect!a}`"
+            f"expect must be a revision, as in `expect=info.revision`. expect=`{expect!a}`"
         )
     raise InvalidInput(f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`")
 

@@ -21,7 +21,9 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
 
 VERSION = 1
-_NO_EXPORT = "this is not a limpet export: the first line does not name the format"
+_NO_EXPORT = (
+    "this is not an export, which `limpet export` writes: the first line does not name the format"
+)
 _BOM = b"\xef\xbb\xbf"
 _CHECK = "check"
 _SEAL = re.compile(rb',"check":"([0-9a-f]{16})"\}\Z')
@@ -177,7 +179,7 @@ class LineReader:
                 counts = counts.plus(record)
                 yield record
         if not self.number:
-            raise InvalidInput("this is not a limpet export: it is empty")
+            raise InvalidInput("this is not an export, which `limpet export` writes: it is empty")
         if counts is not None:
             raise Corrupt(f"the export is incomplete: it has no last line. line=`{self.number}`")
 

@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError as cause:
     raise ModuleNotFoundError(
         "the test kit is not installed: pip install 'limpet[testing]'", name=cause.name
-    ) from cause
+    ) from None
 
 # Only then does a failed assertion in an installed module show the values that it compared.
 pytest.register_assert_rewrite("limpet.testing.conformance")

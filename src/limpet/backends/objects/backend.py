@@ -26,7 +26,7 @@ from limpet.backends.objects.roll_forward import Writer
 from limpet.backends.objects.scopes import Places
 from limpet.core.layout import Layout
 from limpet.core.rows import info_of
-from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.errors import CLOSED, Corrupt, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
     Expect,
@@ -316,7 +316,7 @@ class ObjectBackend:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
 
 
 def _shows(head: Head, id: str) -> bool:

@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 
 from limpet.backends.postgres.tables import RetryTransaction
 from limpet.backends.postgres.transaction import Connection
-from limpet.errors import InvalidInput, LimpetError, Unavailable
+from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
 from limpet.protocol import Clock
 
 _NAME_BYTES_MAX = 63
@@ -129,7 +129,7 @@ class Pool:
 
     def check_open(self) -> None:
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
 
     @contextmanager
     def connection(self, wait_s: float) -> Iterator[Connection]:

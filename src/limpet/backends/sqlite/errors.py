@@ -42,7 +42,7 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Limp
         case sqlite3.SQLITE_NOTADB if _was_database(path):
             return Corrupt(f"the header of the database is damaged. {where}")
         case sqlite3.SQLITE_NOTADB:
-            return InvalidInput(f"the file is not a SQLite database. {where}")
+            return InvalidInput(f"the file is not a SQLite database: choose another path. {where}")
         case sqlite3.SQLITE_CORRUPT:
             # SQLite reports a sector that the disk cannot read in the same way.
             return Corrupt(f"the database is damaged, or the disk cannot read all of it. {where}")

@@ -24,7 +24,7 @@ from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import CLOSED, InvalidInput, Unavailable
 from limpet.protocol import Clock
 
 _READ = "BEGIN"
@@ -78,7 +78,7 @@ class SqliteFile:
         With `write` they are one step, durable when the block ends, or not made at all.
         """
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         deadline_s = self._clock.monotonic() + self._lock_wait_s  # also of the wait in the queue
         with self._queue.first(self._lock_wait_s) if write else nullcontext():
             transaction, committing = SqliteTransaction(), False
@@ -248,7 +248,7 @@ class SqliteFile:
         """
         with self._no_fork(), self._version_lock:
             if self._closed:
-                raise InvalidInput("the store is closed")
+                raise InvalidInput(CLOSED)
             try:
                 if self._version_conn is None:
                     self._version_conn = self._connect()

@@ -28,7 +28,7 @@ def create_private(path: str) -> None:
         raise Unsupported(f"SQLite is too old. found=`{sqlite3.sqlite_version}` min=`3.37`")
     folder = Path(path).parent
     if not folder.is_dir():
-        raise InvalidInput(f"the folder does not exist. folder=`{folder}`")
+        raise InvalidInput(f"the folder does not exist: create it first. folder=`{folder}`")
     if Path(path).is_dir():
         raise InvalidInput(f"the path is a folder. path=`{path}`")
     try:
@@ -51,7 +51,7 @@ def check_file(path: str) -> None:
         raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
     # SQLite takes a file of a few bytes for an empty one, and would write over it.
     if not stat.S_ISREG(found.st_mode) or 0 < found.st_size < _HEADER_BYTES:
-        raise InvalidInput(f"the file is not a SQLite database. path=`{path}`")
+        raise InvalidInput(f"the file is not a SQLite database: choose another path. path=`{path}`")
 
 
 def make_ready(conn: sqlite3.Connection, path: str) -> None:

@@ -22,7 +22,7 @@ from limpet.compat.genkit.tenants import (
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
 from limpet.core import limits
-from limpet.errors import AlreadyExists, InvalidInput, NotFound, Unavailable
+from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Clock, Query
 
@@ -143,7 +143,7 @@ class SessionStore(Generic[S]):
         """
         check_function("callback", callback)
         if self._store.driver.opened.closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         tenant = self._tenant(context)
         id = _check_id("snapshot_id", snapshot_id)
         return Subscription(

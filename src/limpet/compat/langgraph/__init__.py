@@ -38,7 +38,7 @@ try:
 except ModuleNotFoundError as cause:
     raise ModuleNotFoundError(
         "LangGraph is not installed: pip install 'limpet[langgraph]'", name=cause.name
-    ) from cause
+    ) from None
 
 from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
 from limpet.compat.langgraph.saver import LimpetSaver

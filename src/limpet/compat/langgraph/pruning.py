@@ -259,7 +259,7 @@ def expire(
     count = limits.check_count("limit", limit)
     cutoff = check_retention(0, older_than, now_us=context.tools.draw().now).cutoff
     if cutoff is None:
-        raise InvalidInput("older_than must be a timedelta that is not negative")
+        raise InvalidInput("older_than must be a timedelta, such as timedelta(days=30)")
     removed: list[str] = []
     seen: str | None = None
     after: ScopeKey | None = None
