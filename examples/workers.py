@@ -45,7 +45,7 @@ def is_done(store: limpet.Store, name: str) -> bool:
 def work(url: str, me: str) -> None:
     """Run one worker: write a report, then finish the reports of dead workers."""
     options: dict[str, Any] = {"owner": me, "ttl_s": TTL_S}
-    empty = {"pages": []}
+    empty: dict[str, Any] = {"pages": []}
     with limpet.open(url) as store:
         with runs.start(store, report_of(me), task="report", initial=empty, **options) as run:
             write_report(me, run)
