@@ -155,7 +155,7 @@ class Stats:
 
     `logical_bytes` is the sum of the encoded states, `stored_bytes` what they take in the engine.
     `largest` names the largest parts with their bytes: sessions of a store by what is stored, or
-    top-level keys in the thousand largest heads of a session (`scope_id:key`) by their encoding.
+    top-level keys in the 256 largest heads of a session (`scope_id:key`) by their encoding.
     """
 
     sessions: int

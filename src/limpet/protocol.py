@@ -348,13 +348,15 @@ class Backend(Protocol):
         """
         ...
 
-    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
         """Return what is so damaged in a scope that its listings omit it.
 
-        None asks for what belongs to no scope that is listed: snapshots whose head is lost, and
-        links, which are not followed. The states themselves are not checked: reading a damaged one
-        raises Corrupt.
+        The states themselves are not checked: reading a damaged one raises Corrupt.
         """
+        ...
+
+    def list_unlisted(self) -> list[Finding]:
+        """Return what is in no scope that is listed: snapshots whose head is lost, and links."""
         ...
 
     def write_note(self, write: NoteWrite) -> Note:
@@ -409,6 +411,10 @@ class Backend(Protocol):
 
     def listen(self) -> Listener[Topic]:
         """Begin to listen for changes."""
+        ...
+
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        """Return the heads of a session that have the largest states, the largest first."""
         ...
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:

@@ -155,6 +155,7 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"kind": None, "low": SESSION, "high": f"{SESSION}\x01"}
         | dict.fromkeys(("after_session", "after_kind", "after_scope"), ""),
     ),
+    "largest heads": ("largest_heads", {}),
     "refs by a prefix": ("find_refs", {"low": "id-4", "high": "id-5"}),
     "refs of everything": ("find_refs", {"low": "", "high": None}),
     "noted": ("list_noted", {"pk": SHORT, "after": ""}),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Walk, Work, check_optional_id, each_scope
+from limpet.api.verbs import Steps, Walk, Work, check_optional_id
 from limpet.core import codec, ids, limits
 from limpet.core.retention import check_retention
 from limpet.errors import Corrupt
@@ -13,7 +13,6 @@ from limpet.model import Finding, Pruned, ScopeKey, Stats
 from limpet.protocol import Backend, Query
 
 _LARGEST = 10
-_HEADS_MAX = 1000  # in which the largest keys are looked for
 
 
 def prune(
@@ -72,10 +71,8 @@ def stats(session_id: str | None) -> Work[Stats]:
 
 def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], ...]:
     """Return the largest top-level keys in the largest heads of a session."""
-    scopes = each_scope(backend, session_id=session_id)
-    heads = (scope.head for scope in scopes if scope.head is not None)
     largest: list[tuple[int, str]] = []
-    for head in heapq.nlargest(_HEADS_MAX, heads, key=lambda head: head.size):
+    for head in backend.list_largest_heads(session_id, limit=limits.PAGE_ITEMS_MAX):
         if len(largest) == _LARGEST and head.size <= largest[-1][0]:
             break  # no part of it is larger, nor of those that follow
         try:

@@ -374,7 +374,10 @@ class MemoryBackend:
                 limit, {row.on for row in found.notes.values() if row.on > after}
             )
 
-    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        return []
+
+    def list_unlisted(self) -> list[Finding]:
         return []
 
     def write_note(self, write: NoteWrite) -> Note:
@@ -437,6 +440,12 @@ class MemoryBackend:
         # Early is as good as late: a listener reads under the lock that is held here.
         for listener in list(self._listeners):
             listener.tell(scope.session_id)
+
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        with self._open():
+            keys = [key for key in self._scopes if key.session_id == session_id]
+            heads = [head for key in keys if (head := self.read_info(key, None)) is not None]
+            return heapq.nlargest(limit, heads, key=lambda head: head.size)
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         with self._open():

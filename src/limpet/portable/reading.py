@@ -80,7 +80,7 @@ def export_lines(
 
 def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Finding]:
     """Return what no listing shows: snapshots whose head is lost, and links."""
-    found = store.driver.run(lambda backend: backend.list_damage(None))
+    found = store.driver.run(lambda backend: backend.list_unlisted())
     if session_id is None and not prefix:
         return found
     known = [(each, each.scope.session_id) for each in found if each.scope is not None]

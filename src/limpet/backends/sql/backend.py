@@ -230,6 +230,12 @@ class SqlBackend:
 
     # The whole
 
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        values = {"session_id": session_id, "limit": limit}
+        return self._query(
+            lambda tables: tables.transaction.page("largest_heads", values, _head, limit)
+        )
+
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:
             asked = {"session_id": session_id}
@@ -288,8 +294,11 @@ class SqlBackend:
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_noted", scope, after, limit))
 
-    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
-        return [] if scope is None else self._read(lambda tables: list(damage_of(tables, scope)))
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        return self._read(lambda tables: list(damage_of(tables, scope)))
+
+    def list_unlisted(self) -> list[Finding]:
+        return []
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
@@ -442,6 +451,11 @@ def _scope_info(columns: Any) -> ScopeInfo | None:
         with suppress(Corrupt):
             head = info_of(key, verified(columns))
     return ScopeInfo(key, head)
+
+
+def _head(columns: Any) -> SnapshotInfo | None:
+    found = _scope_info(columns)
+    return None if found is None else found.head
 
 
 def _scope_key(columns: Any) -> ScopeKey | None:

@@ -275,7 +275,7 @@ def _snapshots_in_store(origin: Store, prefix: str) -> _Source:
     """Yield what a store over the files reads."""
     # All of it is checked, since a small damaged file is not even listed.
     damage = (each for each in origin.check() if each.severity == "error")
-    for finding in chain(damage, origin.driver.run(lambda backend: backend.list_damage(None))):
+    for finding in chain(damage, origin.driver.run(lambda backend: backend.list_unlisted())):
         if _has_prefix(finding.scope, prefix):
             yield finding
     for scope in _scopes(origin, prefix):

@@ -232,7 +232,7 @@ class Notes(Kit):
 
         assert backend.list_damage(scope.key) == []
         assert backend.list_damage(scope.key._replace(scope_id="none")) == []
-        assert backend.list_damage(None) == []
+        assert backend.list_unlisted() == []
 
     def test_the_ids_that_have_notes_are_listed(self, scope: Scope, small_pages: int) -> None:
         """Each once, as `ids` are, whether there is a snapshot or not; none after its notes."""

@@ -129,6 +129,17 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
         OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
  ORDER BY i.session_id, j.kind, j.scope_id;
 
+-- name: largest_heads
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.pk, x.session_id, s.scope_id, s.kind
+  FROM sessions AS x
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk
+ CROSS JOIN snapshots AS n ON n.seq = s.head_seq
+ WHERE x.session_id = :session_id
+ ORDER BY n.size DESC, n.seq
+ LIMIT :limit;
+
 -- name: count_everything
 -- Everything, or one session. A blob sorts behind every text.
 SELECT count(DISTINCT s.session_pk), count(*)
