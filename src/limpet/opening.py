@@ -51,10 +51,11 @@ def open(url: str | None = None, **options: Any) -> Store:
             `workers` (threads of the async API), `default` (a function that makes JSON of each
             value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
             `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
-            `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `timeout_s`,
-            `retry_s`, `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and
-            keys. PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The
-            guide "Opening a store" explains all of them.
+            `cache_bytes_max`. Folders: `root`, `poll_s`, `sync`, `lock_wait_s`. Object stores:
+            `root`, `poll_s`, `timeout_s`, `retry_s`, `parallel`, and for S3
+            `endpoint_url`, `region`, `profile`, `path_style` and keys. PostgreSQL: `schema`,
+            `setup`, `connections`, `pooler`, and what libpq knows. The guide "Opening a store"
+            explains all of them.
 
     Raises:
         InvalidInput: the URL or an option is not valid, or the file is not Limpet's.

@@ -51,7 +51,7 @@ def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         known["store"] = store.aio
         known["chat"] = store.aio.scope("chat-42", "planner")
         exec(f"async def main():\n{textwrap.indent(code, '    ')}", known)
-        asyncio.run(known["main"]())  # type: ignore[operator, arg-type]
+        asyncio.run(known["main"]())  # type: ignore[operator]
     else:
         exec(code, {**known, "store": store, "chat": chat})
     store.close()
