@@ -26,7 +26,9 @@ def own_methods(owner: type) -> dict[str, Callable[..., Any]]:
     }
 
 
-NAMES: dict[str, Any] = {name: getattr(limpet, name) for name in set(limpet.__all__) - CONSTANTS}
+NAMES: dict[str, Any] = {
+    name: getattr(limpet, name) for name in limpet.__all__ if name not in CONSTANTS
+}
 METHODS = {name: each for owner in SYNC for name, each in own_methods(owner).items()}
 TWINS = {name: each for owner in ASYNC for name, each in own_methods(owner).items()}
 
