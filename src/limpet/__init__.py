@@ -10,9 +10,9 @@ Open a store, take a scope, save after each step; after a crash the same state i
 """
 
 from limpet.api.aio_scope import AsyncLease, AsyncScope
+from limpet.api.jsonable import jsonable
 from limpet.api.scope import Lease, Scope
 from limpet.api.store import AsyncStore, Store
-from limpet.core.jsonable import jsonable
 from limpet.errors import (
     AlreadyExists,
     Conflict,

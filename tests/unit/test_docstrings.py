@@ -26,7 +26,9 @@ def own_methods(owner: type) -> dict[str, Callable[..., Any]]:
     }
 
 
-NAMES: dict[str, Any] = {name: getattr(limpet, name) for name in set(limpet.__all__) - CONSTANTS}
+NAMES: dict[str, Any] = {
+    name: getattr(limpet, name) for name in limpet.__all__ if name not in CONSTANTS
+}
 METHODS = {name: each for owner in SYNC for name, each in own_methods(owner).items()}
 TWINS = {name: each for owner in ASYNC for name, each in own_methods(owner).items()}
 
@@ -51,7 +53,7 @@ def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         known["store"] = store.aio
         known["chat"] = store.aio.scope("chat-42", "planner")
         exec(f"async def main():\n{textwrap.indent(code, '    ')}", known)
-        asyncio.run(known["main"]())  # type: ignore[operator, arg-type]
+        asyncio.run(known["main"]())  # type: ignore[operator]
     else:
         exec(code, {**known, "store": store, "chat": chat})
     store.close()
