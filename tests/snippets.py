@@ -57,10 +57,16 @@ def command_of(block: Block) -> str:
     return f"cat > {named[1]} {here}" if named else f'python -c "$(cat {here})"\n'
 
 
-def run(page: Path, folder: Path, replace: Mapping[str, str] | None = None) -> dict[str, str]:
+def run(
+    page: Path,
+    folder: Path,
+    replace: Mapping[str, str] | None = None,
+    programs: Path = Path(sys.executable).parent,
+) -> dict[str, str]:
     """Run a page in a folder; return what each block printed, by its address.
 
     `replace` exchanges text, for example the URL of a server, in commands and in what is shown.
+    `programs` is the folder of `python` and `limpet`.
     """
     chosen = [
         block._replace(text=_replaced(block.text, replace or {}))
@@ -74,7 +80,7 @@ def run(page: Path, folder: Path, replace: Mapping[str, str] | None = None) -> d
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
-        env=_environment(),
+        env=_environment(programs),
         capture_output=True,
         text=True,
         timeout=240,  # some seconds on a machine that has nothing else to do
@@ -93,10 +99,11 @@ def _replaced(text: str, replace: Mapping[str, str]) -> str:
     return text
 
 
-def _environment() -> dict[str, str]:
-    """Have `python` and `limpet` of this environment, warnings as errors, and no store of ours."""
-    inherited = {name: value for name, value in os.environ.items() if name != "LIMPET_URL"}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def _environment(programs: Path) -> dict[str, str]:
+    """Have `python` and `limpet` of one environment, warnings as errors, and no store of ours."""
+    others = {"LIMPET_URL", "PYTHONPATH"}
+    inherited = {name: value for name, value in os.environ.items() if name not in others}
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return {**inherited, "PATH": path, "PYTHONWARNINGS": "error", "COLUMNS": "100"}
 
 

@@ -9,14 +9,17 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import snippets
 from tests.first_hour.mistakes import MISTAKES, Mistake
+from tests.servers.postgres import start_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = ROOT / "docs" / "_made" / "first_hour.txt"
+SERVER = "postgresql://postgres@localhost/agents"  # as the tutorials have it
 _WIDTH = 100
 _TIMEOUT_S = 120
 _FRAME = re.compile(r'^  File "(.*?)", line', re.MULTILINE)
@@ -84,6 +87,13 @@ class Newcomer:
         (self.folder / name).write_text(text)
         return self.shell(f"python {name}")
 
+    def read(
+        self, page: Path, folder: Path, replace: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Do what a page says, from top to bottom; return what each of its snippets printed."""
+        printed = snippets.run(page, folder, replace, self._bin)
+        return {name: self._readable(text) for name, text in printed.items()}
+
     def make(self, mistake: Mistake) -> Played:
         if mistake.is_command:
             return Played(mistake, *self.shell(mistake.text))
@@ -107,36 +117,54 @@ def _run(command: list[str]) -> None:
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-def mistakes(newcomer: Newcomer) -> Iterator[tuple[str, Played]]:
-    for chapter, each_of in MISTAKES.items():
-        for mistake in each_of:
-            yield chapter, newcomer.make(mistake)
+class Hour(NamedTuple):
+    """What the pages printed, by page and line, and what the mistakes did, by chapter."""
+
+    pages: dict[str, str]
+    mistakes: dict[str, list[Played]]
+
+    def transcript(self) -> str:
+        """Return all that was printed, for people to read, each with what led to it."""
+        parts = [_titled("Pages", "=")]
+        parts += [f"{name}\n{_indented(text)}" for name, text in self.pages.items() if text]
+        for chapter, each_of in self.mistakes.items():
+            parts.append(_titled(chapter, "="))
+            for mistake, code, output in each_of:
+                asked = _indented(mistake.text, "$ " if mistake.is_command else "  ")
+                shown = _indented(_OUR_FRAMES.sub("  …\n", output))
+                parts.append(f"{_titled(mistake.title, '-')}{asked}\n{shown}    → {code}\n")
+        return "\n".join(parts)
 
 
-def transcript(played: list[tuple[str, Played]]) -> str:
-    """Return all messages for people to read, each with what led to it."""
-    parts: list[str] = []
-    last = ""
-    for chapter, (mistake, code, output) in played:
-        if chapter != last:
-            parts.append(f"{chapter}\n{'=' * len(chapter)}\n")
-        last = chapter
-        sign = "$ " if mistake.is_command else "  "
-        asked = "".join(f"{sign}{line}".rstrip() + "\n" for line in mistake.text.splitlines())
-        output = _OUR_FRAMES.sub("  …\n", output)
-        shown = "".join(f"    {line}".rstrip() + "\n" for line in output.splitlines())
-        parts.append(f"{mistake.title}\n{'-' * len(mistake.title)}\n{asked}\n{shown}    → {code}\n")
-    return "\n".join(parts)
+def _titled(title: str, line: str) -> str:
+    return f"{title}\n{line * len(title)}\n"
 
 
-def play(folder: Path) -> list[tuple[str, Played]]:
-    return list(mistakes(Newcomer(folder)))
+def _indented(text: str, by: str = "    ") -> str:
+    return "".join(f"{by}{line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def play(folder: Path, database: str) -> Hour:
+    """Play the hour in an empty folder; `database` is the URL of an empty one on PostgreSQL."""
+    newcomer = Newcomer(folder)
+    pages = newcomer.read(ROOT / "README.md", folder)
+    played = {chapter: [*map(newcomer.make, each)] for chapter, each in MISTAKES.items()}
+    newcomer.install("postgres")
+    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
+        made = folder / "travel"  # by the first of them
+        pages |= newcomer.read(page, made if made.exists() else folder, {SERVER: database})
+    return Hour(pages, played)
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        WRITTEN.parent.mkdir(exist_ok=True)
-        WRITTEN.write_text(transcript(play(Path(folder))))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_postgres() as postgres,
+        postgres.database() as database,
+    ):
+        text = play(Path(folder), database).transcript()
+    WRITTEN.parent.mkdir(exist_ok=True)
+    WRITTEN.write_text(text)
 
 
 if __name__ == "__main__":
