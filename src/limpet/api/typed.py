@@ -170,8 +170,10 @@ def _dump(value: Any) -> JSON:
         return _dump(value.value)
     if isinstance(value, dict):
         return {key: _dump(each) for key, each in list(value.items())}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple):
         return [_dump(each) for each in list(value)]
+    if isinstance(value, set | frozenset):  # in one order: the same state is the same body
+        return [_dump(each) for each in sorted(value, key=repr)]
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, UUID | Decimal | PurePath):
