@@ -201,9 +201,9 @@ def _read(kind: Any, value: JSON) -> Any:
     if _is_dataclass(origin):
         return _read_dataclass(origin, value)
     if issubclass(origin, Enum):
-        return _made(origin, value)
+        return _parsed(origin, origin, value)
     if origin in _FROM_TEXT:
-        return _made(_FROM_TEXT[origin], _checked(str, value))
+        return _parsed(origin, _FROM_TEXT[origin], _checked(str, value))
     if origin in _FROM_LIST:
         return _FROM_LIST[origin](_read_items(origin, inner, _checked(list, value)))
     if origin in _OBJECTS:
@@ -298,6 +298,13 @@ def _made(make: Callable[..., Any], *args: Any) -> Any:
         raise  # what is not JSON
     except Exception as cause:  # of the model's own code
         raise _misfit_of(cause) from cause
+
+
+def _parsed(kind: type, parse: Callable[[Any], Any], value: JSON) -> Any:
+    try:
+        return parse(value)
+    except (ValueError, ArithmeticError):  # whose text holds the value
+        raise _Misfit(f"is not a valid {kind.__name__}") from None
 
 
 def _misfit_of(error: Exception) -> _Misfit:
