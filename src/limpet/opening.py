@@ -70,6 +70,8 @@ def open(url: str | None = None, **options: Any) -> Store:
 def open_async(url: str | None = None, **options: Any) -> AsyncStore:
     """Return a store with the async API; not awaited. Its first use opens the engine.
 
+    Async twin of `open`.
+
     Example:
         async with limpet.open_async("sqlite:///agents.db") as store:
             await store.scope("chat-42").save({"messages": []})

@@ -58,10 +58,7 @@ def _in_order(values: set[Any] | frozenset[Any]) -> list[Any]:
 
 
 def _other(value: Any) -> JSON:
-    from decimal import Decimal
-    from uuid import UUID
-
-    if isinstance(value, UUID | Decimal):
+    if any(each.__module__ in ("uuid", "decimal") for each in type(value).__mro__):
         return str(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)

@@ -66,27 +66,21 @@ class Scope(ScopeBase, Generic[State]):
     ) -> SnapshotInfo:
         """Save a state as a new snapshot. Atomic, and durable when it returns.
 
-        Saving the same id with the same content again succeeds and changes nothing.
-
         Example:
-            before = chat.load()
-            chat.save({**before.state, "mood": "calm"}, expect=before.revision)
+            chat.save({"mood": "calm"}, labels={"run_id": "r-7"}, expect=chat.load().revision)
 
         Args:
             state: any JSON value.
-            id: the id of the snapshot, unique in the scope. By default a new one is generated.
-            parent: the id of the snapshot that this one follows; None for a root. By default the
-                head if it is kept, else the draft's parent, else the newest kept snapshot.
-            keep: keep it in history. With `keep=False` it is a draft: it becomes the head, and is
-                gone when the head moves.
-            head: make it the head. With `head=False` it is only kept.
-            overwrite: replace an existing snapshot with this id. Its place in history, its
-                `created_at` and the head stay as they are.
-            status: free text to filter by; by default "", which means "not said".
-            labels: short texts to filter by.
+            id: unique in the scope; the same content under it again changes nothing. By default
+                a new one is generated.
+            parent: the snapshot that this one follows; None for a root. By default the head if
+                it is kept, else the draft's parent, else the newest kept snapshot.
+            keep: False for a draft, which is not in history and gone when the head moves.
+            head: False to keep it only, without making it the head.
+            overwrite: replace the snapshot with this id, at its place; the head does not move.
+            status, labels: short texts to filter by; a status of "" means "not said".
             metadata: any JSON to store with the state and list without it.
-            created_at: when it was made, for imports; it does not affect the order of history.
-            forked_from: the snapshot that this one was copied from.
+            created_at, forked_from: for imports: when it was made, what it is a copy of.
             expect: the revision that the head must have; None: there must be no head yet.
 
         Raises:
