@@ -68,10 +68,10 @@ def test_asking_creates_nothing(command: Command, tmp_path: Path) -> None:
 
 def test_the_url_may_stand_in_the_environment(command: Command, url: str, tmp_path: Path) -> None:
     assert command("stats", LIMPET_URL=url).returncode == 0
-    # An option wins over the environment, and without either it is the file `limpet.db`.
+    # An option wins over the environment.
     assert command("stats", "--url", url, LIMPET_URL="sqlite:///absent.db").returncode == 0
-    assert "limpet.db" in command("stats").stderr
-    assert not (tmp_path / "limpet.db").exists()
+    assert command("stats", LIMPET_URL="sqlite:///absent.db").returncode == 1
+    assert not (tmp_path / "absent.db").exists()
 
 
 def test_names_cannot_draw_on_the_terminal(command: Command, url: str) -> None:
