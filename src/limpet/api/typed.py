@@ -18,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from limpet.api.jsonable import jsonable
 from limpet.api.opened import JsonModel
 from limpet.core import codec
 from limpet.errors import InvalidInput
@@ -127,7 +128,7 @@ class TypedModel(JsonModel):
         path = "".join(f"/{each}" for each in misfit.path)
         model = self._class.__name__
         return InvalidInput(
-            f"{what}. model=`{model}` path=`{path}` problem=`{misfit.problem}`{where}"
+            f"{what}. model=`{model}` path=`{path}` problem=`{misfit.problem}`{where}", path=path
         )
 
 
@@ -164,21 +165,14 @@ def _dump(value: Any) -> JSON:
             return value.model_dump(mode="json", by_alias=True, round_trip=True)
         except Exception as cause:  # of the model's own code
             raise _misfit_of(cause) from cause
-    if _is_dataclass(kind):
-        return {each.name: _dump(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, Enum):
-        return _dump(value.value)
     if isinstance(value, dict):
         return {key: _dump(each) for key, each in list(value.items())}
     if isinstance(value, list | tuple):
         return [_dump(each) for each in list(value)]
-    if isinstance(value, set | frozenset):  # in one order: the same state is the same body
-        return [_dump(each) for each in sorted(value, key=repr)]
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, UUID | Decimal | PurePath):
-        return str(value)
-    return base64.b64encode(value).decode() if kind is bytes else value
+    try:
+        return _dump(jsonable(value))
+    except TypeError:
+        return value
 
 
 def _read(kind: Any, value: JSON) -> Any:

@@ -146,7 +146,7 @@ def start(
         metadata=_own(tools, metadata),
         initial=None
         if initial is None
-        else prepare.encode_state(initial, tools.state_bytes_max)[0],
+        else prepare.encode_state(initial, tools.state_bytes_max, tools.default)[0],
         again=limits.check_flag("again", again),
     )
     return hold(store, plan, ttl_s, wait_s)
