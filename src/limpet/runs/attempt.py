@@ -296,7 +296,7 @@ class Attempt:
 
     def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
         whole = {**metadata, FACTS: record.to_json()}
-        return prepare.encode_metadata(whole, self._tools.state_bytes_max)
+        return prepare.encode_metadata(whole, self._tools.state_bytes_max, self._tools.default)
 
 
 def read_head(scope: ScopeKey) -> Work[list[Found]]:
@@ -327,7 +327,7 @@ def in_place(
         body=body,
         status=status,
         labels=prepare.encode_labels(labels),
-        metadata=prepare.encode_metadata(metadata, tools.state_bytes_max),
+        metadata=prepare.encode_metadata(metadata, tools.state_bytes_max, tools.default),
         stamp=tools.draw(),
         id=info.id,
         keep=info.kept,
