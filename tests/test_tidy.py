@@ -105,7 +105,8 @@ def ambient_uses(module: ast.Module) -> Iterator[tuple[str, str]]:
                 yield from (
                     (name.name if name.name in CHANCE else "uuid", "uuid")
                     for name in names
-                    if name.name != "UUID"  # the class is a value
+                    if name.name
+                    not in ("UUID", "getnode")  # a class, and the address of the machine
                 )
             case ast.ImportFrom(module=str(source), level=0):
                 yield source.partition(".")[0], source

@@ -363,8 +363,8 @@ class _Walk:
             plain = {}
             for key, item in list(value.items()):
                 if not isinstance(key, str):
-                    kind = type(key).__name__
-                    raise self._refuse(f"has a key that is not text: use str(key). type=`{kind}`")
+                    found = type(key).__name__
+                    raise self._refuse(f"has a key that is not text: use str(key). type=`{found}`")
                 path.append(str.__str__(key))
                 name = self._text(key)
                 if name in plain:

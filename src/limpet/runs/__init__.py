@@ -104,15 +104,10 @@ def start(
                 run.state["pages"].append(write_page(run.state))
                 run.step(run.state)
 
-    If there is no run of this name, one begins. If its worker died, or it failed or was aborted, it
-    is resumed, and `run.state` is the last saved state. If it has completed, also while this call
-    waited, `run.completed` is true: nothing is done again, and no step can be saved.
-
-    Only one worker has a run at a time. One that died is noticed at once if it was a process of
-    this host, otherwise when its lease ends, which is waited for.
-
-    Leaving the block completes the run. If an exception leaves the block, the run is marked as
-    failed, with the error.
+    A run whose worker died, or that failed or was aborted, is resumed, with the last saved state in
+    `run.state`. A process of this host that died is noticed at once, otherwise its lease is waited
+    for. If the run has completed, also while this call waited, `run.completed` is true, and no
+    step can be saved. Leaving the block completes the run; an exception marks it as failed.
 
     Args:
         store: where the run is, a `Store` or an `AsyncStore`.
@@ -125,8 +120,7 @@ def start(
             deletes it with its history.
         initial: `run.state` as long as no step was saved.
         again: begin another round if the run has completed.
-        labels: given to every snapshot of the run.
-        metadata: given to every snapshot of the run.
+        labels, metadata: given to every snapshot of the run.
 
     Raises:
         Conflict: a worker that is alive holds it, also after `wait_s`.
@@ -144,9 +138,7 @@ def start(
         task=task,
         labels=None if labels is None else check_labels(labels, task),
         metadata=_own(tools, metadata),
-        initial=None
-        if initial is None
-        else prepare.encode_state(initial, tools.state_bytes_max, tools.default)[0],
+        initial=_encoded(tools, initial),
         again=limits.check_flag("again", again),
     )
     return hold(store, plan, ttl_s, wait_s)
@@ -312,6 +304,12 @@ def _owner(owner: str | None) -> str:
     if owner is None:
         return f"{os.uname().nodename}:{os.getpid()}"
     return limits.check_id("owner", owner)
+
+
+def _encoded(tools: Tools, initial: JSON) -> bytes | None:
+    if initial is None:
+        return None
+    return prepare.encode_state(initial, tools.state_bytes_max, tools.default)[0]
 
 
 def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:

@@ -8,9 +8,9 @@ only in the same place, and counts only with its start time, because pids are us
 import os
 import re
 import sys
-import uuid
 from contextlib import suppress
 from hashlib import blake2b
+from uuid import getnode
 
 from limpet.core import limits
 
@@ -60,7 +60,7 @@ def _place() -> str | None:
     parts = [os.uname().nodename]
     try:
         if sys.platform == "darwin":
-            parts.append(str(uuid.getnode()))
+            parts.append(str(getnode()))
         else:
             with open("/proc/sys/kernel/random/boot_id") as file:
                 parts.append(file.read())
