@@ -105,8 +105,7 @@ def ambient_uses(module: ast.Module) -> Iterator[tuple[str, str]]:
                 yield from (
                     (name.name if name.name in CHANCE else "uuid", "uuid")
                     for name in names
-                    if name.name
-                    not in ("UUID", "getnode")  # a class, and the address of the machine
+                    if name.name not in ("UUID", "getnode")  # neither is chance
                 )
             case ast.ImportFrom(module=str(source), level=0):
                 yield source.partition(".")[0], source
