@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.core import limits
@@ -64,7 +65,7 @@ def open(url: str | None = None, **options: Any) -> Store:
     """
     opened = _opened(url, options)
     opened.open()
-    return Store(opened)
+    return Store(Driver(opened))
 
 
 def open_async(url: str | None = None, **options: Any) -> AsyncStore:
@@ -80,7 +81,7 @@ def open_async(url: str | None = None, **options: Any) -> AsyncStore:
         url: as in `open`.
         options: as in `open`.
     """
-    return Store(_opened(url, options)).aio
+    return Store(Driver(_opened(url, options))).aio
 
 
 def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
@@ -93,7 +94,8 @@ def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
     common, own = _split(options, _COMMON)
     scheme = _SCHEMES["s3"]
     opener = scheme.opener(f"//{bucket}/{prefix}", checked(own, scheme.options))
-    return Store(Opened(opener, _tools(common), f"s3://{bucket}/{prefix}")).aio
+    opened = Opened(opener, _tools(common), f"s3://{bucket}/{prefix}")
+    return Store(Driver(opened)).aio
 
 
 def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
@@ -101,8 +103,8 @@ def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> Async
     from limpet.backends.buckets.s3.open import client_bucket
 
     bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
-    url = f"{name}/{prefix}"
-    return Store(Opened(lambda: _object_backend(bucket, root=root), _tools({}), url)).aio
+    opened = Opened(lambda: _object_backend(bucket, root=root), _tools({}), f"{name}/{prefix}")
+    return Store(Driver(opened)).aio
 
 
 def store_over(backend: Backend, **options: Any) -> Store:
@@ -112,7 +114,7 @@ def store_over(backend: Backend, **options: Any) -> Store:
         raise _no_option(min(rest), _COMMON)
     opened = Opened(lambda: backend, _tools(common), type(backend).__name__)
     opened.open()
-    return Store(opened)
+    return Store(Driver(opened))
 
 
 def open_files(url: str, **options: Any) -> "Bucket":

@@ -216,7 +216,7 @@ def test_a_rival_with_the_same_jitter_is_not_taken_for_me(
 MINE_GOES: dict[str, Callable[[Scope], object]] = {
     "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
     "delete": lambda scope: scope.delete(),
-    "delete_session": lambda scope: Store(scope.driver.opened).delete_session(scope.session_id),
+    "delete_session": lambda scope: Store(scope.driver).delete_session(scope.session_id),
 }
 
 

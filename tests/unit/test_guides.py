@@ -77,6 +77,7 @@ PAGE_OF = {
     "open": "opening",
     "open_async": "opening",
     "close": "opening",
+    "aclose": "opening",
     "run": "async",
     "watch": "watch",
     "claim": "claim",
@@ -340,11 +341,11 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [
         Cost(verb, theirs_first)
         for verb in (
-            lambda s: Store(s.driver.opened).find("b", prefix=s.session_id),
-            lambda s: list(Store(s.driver.opened).history(limit=20)),
-            lambda s: list(Store(s.driver.opened).history(limit=20, labels={"a": "b"})),
-            lambda s: list(Store(s.driver.opened).sessions(limit=20)),
-            lambda s: list(Store(s.driver.opened).scopes(s.session_id)),
+            lambda s: Store(s.driver).find("b", prefix=s.session_id),
+            lambda s: list(Store(s.driver).history(limit=20)),
+            lambda s: list(Store(s.driver).history(limit=20, labels={"a": "b"})),
+            lambda s: list(Store(s.driver).sessions(limit=20)),
+            lambda s: list(Store(s.driver).scopes(s.session_id)),
         )
     ],
     [Cost(lambda s: s.delete_note("title"), three)],
@@ -360,7 +361,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],
-    [Cost(lambda s: Store(s.driver.opened).delete_session(s.session_id), three)],
+    [Cost(lambda s: Store(s.driver).delete_session(s.session_id), three)],
 ]
 
 

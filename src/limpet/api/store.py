@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from limpet.api import upkeep, verbs
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.driver import AsyncDriver, Driver, running_loop
-from limpet.api.opened import JSON_MODEL, JsonModel, Opened
+from limpet.api.opened import JSON_MODEL, JsonModel
 from limpet.api.scope import Scope
 from limpet.core import limits
 from limpet.model import Finding, ScopeInfo, SnapshotInfo, SnapshotLike, SnapshotRef, State, Stats
@@ -35,9 +35,9 @@ class Store:
             chat.save({"messages": []})
     """
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, driver: Driver) -> None:
         """Made by `limpet.open`."""
-        self.driver = Driver(opened)
+        self.driver = driver
         self._aio = AsyncStore(self)
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ from limpet import (
     Unsupported,
     opening,
 )
+from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
@@ -68,7 +69,7 @@ class Side:
             state_bytes_max=limits.STATE_BYTES_MAX,
             workers=1,
         )
-        self.store = Store(Opened(lambda: backend, tools))
+        self.store = Store(Driver(Opened(lambda: backend, tools)))
         return self.store
 
     def begin_step(self, step: int) -> None:

@@ -72,7 +72,7 @@ class Watching(Kit):
         rival.set_note("n", 1)
         rival.save(2, id="b", head=False)
         rival.save(1, id="a")
-        Store(rival.driver.opened).scope("chat-42", "other").save(3)
+        Store(rival.driver).scope("chat-42", "other").save(3)
         with rival.claim(owner="w"):
             pass
         assert list(watch) == []
@@ -192,7 +192,7 @@ class Watching(Kit):
 
         def close() -> None:
             time.sleep(0.05)
-            Store(scope.driver.opened).close()
+            Store(scope.driver).close()
 
         together([lambda: heard.extend(watch), close])
         assert heard == []
