@@ -18,7 +18,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> str:
         lines = [f"line {number} of much text" for number in range(9000)]
         store.scope("tall").save({"text": "\n".join(lines)})
         for number in range(300):
-            store.scope("long").save({"text": f"number {number} " + "x" * 300})
+            store.scope("long").save({"text": f"number {number} " + "x" * 300}, status="completed")
     return url
 
 

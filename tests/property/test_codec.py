@@ -176,7 +176,7 @@ def test_nonfinite_floats_are_found_among_thousands(
     items = filler * repeats
     at = chance.randrange(len(items) + 1)
     assert repr(decode(encode(items))) == repr(items)
-    with pytest.raises(InvalidInput, match=f"not finite. path=`/{at}`"):
+    with pytest.raises(InvalidInput, match=f"not finite: use None or text. path=`/{at}`"):
         encode([*items[:at], bad, *items[at:]])
 
 

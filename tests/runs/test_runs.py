@@ -269,7 +269,7 @@ def test_a_plain_writer_is_not_overwritten(hands: Hands) -> None:
             run.step(2)
     head = scope.load()
     assert head is not None
-    assert (head.id, head.state, head.status) == ("theirs", "theirs", "completed")
+    assert (head.id, head.state, head.status) == ("theirs", "theirs", "")
 
 
 def test_nothing_is_written_when_the_run_is_over(hands: Hands) -> None:

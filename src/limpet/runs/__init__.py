@@ -120,7 +120,8 @@ def start(
             deletes it with its history.
         initial: `run.state` as long as no step was saved.
         again: begin another round if the run has completed.
-        labels, metadata: given to every snapshot of the run.
+        labels: given to every snapshot of the run.
+        metadata: given to every snapshot of the run.
 
     Raises:
         Conflict: a worker that is alive holds it, also after `wait_s`.
