@@ -142,10 +142,7 @@ def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("hello\n")
     done = command("import", "x.jsonl", "--url", "sqlite:///new.db")
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        "not an export, which `limpet export` writes: the first line does not name the format. line=`1`"
-        in done.stderr
-    )
+    assert "not an export, which `limpet export` writes: the first line" in done.stderr
     assert command("import", "absent.jsonl", "--url", "sqlite:///new.db").returncode == 1
     assert command("import", "other", "x", "--url", "sqlite:///new.db").returncode == 2
     (tmp_path / "x.jsonl").write_text('{"type":"limpet","version":1}\n')

@@ -47,8 +47,8 @@ def test_a_line_for_each_snapshot_under_its_scope(command: Command, any_url: str
     assert title == ["trip", "·", "main"]
     assert [row[:2] for row in rows] == [["◇", "draft"], *(["●", id] for id in "xdcba")]
     assert rows[0][3:] == ["running", "15", "B", "-139", "B", "head,", "a", "draft"]
-    assert rows[2][3:] == ["–", "154", "B", "+35", "B", "step=d"]
-    assert rows[5][3:] == ["–", "49", "B", "step=a"]  # it grew from nothing
+    assert rows[2][3:] == ["\N{EN DASH}", "154", "B", "+35", "B", "step=d"]
+    assert rows[5][3:] == ["\N{EN DASH}", "49", "B", "step=a"]  # it grew from nothing
     title, *rows = columns(side)
     assert title == ["trip", "·", "side"]
     assert rows[0][:2] == ["◆", "y"]

@@ -65,7 +65,7 @@ def test_show(command: Command, any_url: str) -> None:
     assert facts["session"] == "trip"
     assert facts["scope"] == "planner (agent)"
     assert facts["saved"].startswith(f"{info.created_at:%Y-%m-%d %H:%M:%S} UTC, ")
-    assert facts["status"] == "–"
+    assert facts["status"] == "\N{EN DASH}"
     assert facts["parent"] == first.id
     assert facts["labels"] == "step=02"
     assert facts["metadata"].startswith('{"tokens": 7')
