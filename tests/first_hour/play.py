@@ -23,7 +23,9 @@ SERVER = "postgresql://postgres@localhost/agents"  # as the tutorials have it
 _WIDTH = 100
 _TIMEOUT_S = 120
 _FRAME = re.compile(r'^  File "(.*?)", line', re.MULTILINE)
-_OUR_FRAMES = re.compile(r'(?:^  File "…/limpet/.*\n(?:    .*\n)+)+', re.MULTILINE)
+_OUR_FRAMES = re.compile(
+    r'(?:^  File "…/(?:limpet/|contextlib\.py).*\n(?:    .*\n)+)+', re.MULTILINE
+)
 _CHANGING = (  # what differs from run to run
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?"), "<time>"),
@@ -31,6 +33,8 @@ _CHANGING = (  # what differs from run to run
     (re.compile(r"\b\d\d:\d\d:\d\d UTC"), "<time> UTC"),
     (re.compile(r"owner=`[\w.-]+:\d+`"), "owner=`host:pid`"),
     (re.compile(r"0x[0-9a-f]{6,}"), "0x…"),
+    (re.compile(r'"/[^"]*/contextlib\.py"'), '"…/contextlib.py"'),
+    (re.compile(r"127\.0\.0\.1:\d+/\w+"), "localhost/agents"),
 )
 
 

@@ -103,6 +103,11 @@ def test_what_walks_by_place_uses_no_index(conn: sqlite3.Connection, name: str) 
     assert not any(step.startswith("SCAN") for step in rest)
 
 
+def test_no_placeholder_has_a_number() -> None:
+    """With a sequence of values `?1` is a warning from Python 3.12 on, and an error in 3.14."""
+    assert [name for name, text in STATEMENTS.items() if re.search(r"\?\d", text)] == []
+
+
 def test_the_plans_are_read_right(conn: sqlite3.Connection) -> None:
     """Guard the guards: the words that they look for are those that SQLite says."""
     steps = [

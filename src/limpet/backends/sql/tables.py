@@ -107,7 +107,7 @@ class Tables:
     # Scopes
 
     def scope(self, key: ScopeKey) -> ScopeRow | None:
-        found = self.transaction.one("scope", key)
+        found = self.transaction.one("scope", key._asdict())
         return None if found is None else scope_row(found)
 
     def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
@@ -134,7 +134,7 @@ class Tables:
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
-        found = self.transaction.one("scope_to_commit", commit.scope)
+        found = self.transaction.one("scope_to_commit", commit.scope._asdict())
         return None if found is None else scope_row(found)
 
     def lock_fork_group(self, scope: ScopeRow) -> None:

@@ -51,7 +51,7 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.fam
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
- WHERE x.session_id = %s AND s.scope_id = %s AND s.kind = %s;
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
 
 -- name: scope_to_commit
 -- The same for one who commits, in one go: the body that the scope shows unless it is large, which

@@ -13,8 +13,8 @@ UPDATE watermark SET seq = ?, saved_at = ?;
 
 -- name: scope
 -- A scope, and the snapshot it shows. It has no key if an index led to the row of another name.
-SELECT CASE WHEN t.session_id = ?1 AND s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
-            THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
@@ -23,13 +23,13 @@ SELECT CASE WHEN t.session_id = ?1 AND s.session_pk = x.pk AND s.scope_id = ?2 A
   LEFT JOIN sessions AS t ON t.pk = x.pk
   LEFT JOIN scopes AS s ON s.pk = i.pk
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
- WHERE x.session_id = ?1 AND i.scope_id = ?2 AND i.kind = ?3;
+ WHERE x.session_id = :session_id AND i.scope_id = :scope_id AND i.kind = :kind;
 
 -- name: scope_to_commit
 -- The same for a commit, in one statement: the last seq given in the whole store, and the body
 -- that the scope shows unless it is large, which is what the next one builds on.
-SELECT CASE WHEN t.session_id = ?1 AND s.session_pk = x.pk AND s.scope_id = ?2 AND s.kind = ?3
-            THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
@@ -43,7 +43,7 @@ SELECT CASE WHEN t.session_id = ?1 AND s.session_pk = x.pk AND s.scope_id = ?2 A
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
   LEFT JOIN bodies AS b ON b.seq = s.head_seq
   LEFT JOIN snapshots AS p ON p.seq = (SELECT max(seq) FROM snapshots)
- WHERE x.session_id = ?1 AND i.scope_id = ?2 AND i.kind = ?3;
+ WHERE x.session_id = :session_id AND i.scope_id = :scope_id AND i.kind = :kind;
 
 -- name: add_session
 INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
@@ -65,12 +65,14 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- values means that it is in an index alone.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
-  FROM (SELECT coalesce((SELECT i.seq FROM snapshots AS i WHERE i.scope_pk = ?1 AND i.id = ?2),
+  FROM (SELECT coalesce((SELECT i.seq FROM snapshots AS i
+                          WHERE i.scope_pk = given.scope_pk AND i.id = given.id),
                         (SELECT found.seq
                            FROM (SELECT seq, scope_pk
                                    FROM snapshots INDEXED BY snapshots_anywhere
-                                  WHERE id = ?2 LIMIT 64) AS found
-                          WHERE found.scope_pk = ?1)) AS seq) AS asked
+                                  WHERE id = given.id LIMIT 64) AS found
+                          WHERE found.scope_pk = given.scope_pk)) AS seq
+          FROM (SELECT ? AS scope_pk, ? AS id) AS given) AS asked
   LEFT JOIN snapshots AS n ON n.seq = asked.seq
  WHERE asked.seq IS NOT NULL;
 
