@@ -152,6 +152,9 @@ class SqliteFile:
                 "the process was forked during a transaction of another thread, so SQLite cannot "
                 f"lock the file in this child; open it in a new process. path=`{self._path}`"
             )
+        if busy_ms is not None:
+            # A connection to another file under this path would take the log of ours for its own.
+            self.check_in_place()
         conn = None
         try:
             conn = sqlite3.connect(
