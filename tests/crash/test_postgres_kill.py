@@ -214,7 +214,7 @@ def test_writers_of_a_family_that_are_killed_together(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.torture)])
 def test_many_more_kills(conn: Connection, schemas: Schemas, seed: int) -> None:
     killed_in_chats(conn, schemas.url("chats"), rounds=30, seed=seed)
     killed_in_drafts(conn, schemas.url("drafts"), rounds=30, seed=seed)
