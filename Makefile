@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 
 # The tests start hundreds of processes. Without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,22 +16,28 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-install: $(READY) ## prepare .venv with the extra `all` and the development tools
+install: $(READY) ## prepare .venv with all extras and the development tools
 
 $(READY): pyproject.toml Makefile
 	@test -n "$(PYTHON)" || { echo "install Python 3.11 or newer"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "install Python 3.11 or newer: $(PYTHON) is too old"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "install the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all,testing]' --group dev
 	@touch $@
+
+# Otherwise every worker of the first test run compiles every module for itself.
+$(COMPILED): $(READY)
+	@$(BIN)/pytest --quiet --collect-only -m 'not slow' > $@.log || { cat $@.log; exit 1; }
+	@mv $@.log $@
 
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/limpet demo
 
-docs: $(READY) ## write docs/cli.md and its pictures from the help and the output of the commands
+docs: $(READY) ## write docs/cli.md, its pictures, and docs/_made/first_hour.txt from what the commands print
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
+	$(BIN)/python -m tests.first_hour.play
 
 lint: $(READY) ## style, types and import contracts
 	$(BIN)/ruff check .
@@ -42,15 +49,16 @@ lint: $(READY) ## style, types and import contracts
 test: $(READY) ## lint and all fast tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
-fast: $(READY)
+fast: $(COMPILED)
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not torture'
 	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
 
-torture: $(READY) ## 100,000 interleavings of the object protocol with faults (about an hour)
+torture: $(READY) ## 100,000 interleavings of the object protocol, every bit of a SQLite file (90 minutes)
+	$(BIN)/pytest -n 2 --dist worksteal -m torture
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
 
 bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some minutes, nothing written)

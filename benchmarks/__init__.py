@@ -1,1 +1,1 @@
-"""What Limpet costs, measured against the bare storage beneath it."""
+"""What Limpet costs, measured against the bare storage."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import faces, reading, saving, starting, verbs
+from benchmarks import async_overhead, reading, saving, starting, verbs
 from benchmarks.plan import Plan, quick_plan
 from benchmarks.report import Result, facts, page
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "foundat
 PARTS: tuple[Callable[[Plan], Iterator[Result]], ...] = (
     saving.measure,
     reading.measure,
-    faces.measure,
+    async_overhead.measure,
     starting.measure,
     verbs.measure,
 )
@@ -48,11 +48,11 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.foundation")
-    parser.add_argument("--quick", action="store_true", help="a look of well under a minute")
+    parser.add_argument("--quick", action="store_true", help="a quick run of well under a minute")
     parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
-    parser.add_argument("--repetitions", type=int, default=5, help="medians are over so many")
+    parser.add_argument("--repetitions", type=int, default=5, help="number of repetitions")
     # Where /tmp is in memory a sync costs nothing, and the comparison says little.
-    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
+    parser.add_argument("--dir", type=Path, help="a directory on the disk to measure")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""Real text: documentation, paragraph by paragraph, none of them twice.
+"""Real text: documentation, paragraph by paragraph, without repetitions.
 
-Made-up text compresses and compares like nothing real. `prose` is what comes with Python (the text
-of `help()` and the docstrings of the standard library), so that the same Python gives the same
+Generated text does not compress and compare like real text. `prose` is what comes with Python (the
+text of `help()` and the docstrings of the standard library), so that the same Python gives the same
 text. `passages` needs more than that, and adds comments and the installed packages.
 """
 

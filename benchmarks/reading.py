@@ -125,7 +125,7 @@ def _walked(path: Path, plan: Plan) -> Iterator[Result]:
     yield Result(
         measure=f"growth of memory by walking {plan.long_history:,} entries of history",
         goal=f"< {GROWTH_BYTES_MAX / 1e6:g} MB" + _at(plan),
-        measured=f"{max(grown) / 1e6:.1f} MB (the greatest of {len(grown)} new processes)",
+        measured=f"{max(grown) / 1e6:.1f} MB (maximum of {len(grown)} new processes)",
         met=None if plan.quick else max(grown) < GROWTH_BYTES_MAX,
     )
     yield Result("that walk, per entry", f"{1e6 * median(seconds) / plan.long_history:.1f} µs wall")

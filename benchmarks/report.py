@@ -32,25 +32,25 @@ class Result:
 
 
 def milliseconds(seconds: float) -> str:
-    """Return a duration with three digits that count."""
+    """Return a duration with three significant digits."""
     value = seconds * 1000
     return f"{value:.0f} ms" if abs(value) >= 100 else f"{value:.3g} ms"
 
 
 def spread(values: Sequence[float], unit: str = TIMES, digits: int = 2) -> str:
-    """Return the median of the repetitions, and their least and greatest."""
+    """Return the median of the repetitions, with minimum and maximum."""
     low, mid, high = min(values), median(values), max(values)
     return f"{mid:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def facts() -> Iterator[str]:
-    """Yield what one must know of the machine to read the figures."""
+    """Yield the facts about the machine that matter for the figures."""
     yield f"{platform.python_implementation()} {platform.python_version()}"
     yield f"SQLite {sqlite3.sqlite_version}"
     for package in ("orjson", "zstandard", "xxhash"):
         yield f"{package} {version(package)}"
     yield f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores"
-    yield f"load average {os.getloadavg()[0]:.1f} when the measuring began"
+    yield f"load average {os.getloadavg()[0]:.1f} when the benchmark began"
 
 
 def table(results: Sequence[Result]) -> str:
@@ -83,5 +83,5 @@ def page(
     """Return the whole page."""
     parts = [PREFACE.format(repetitions=repetitions), f"Machine: {'; '.join(machine)}.\n"]
     if quick:
-        parts.append("A quick run: fewer calls and a shorter history than the goals speak of.\n")
+        parts.append("A quick run: fewer calls and a shorter history than the goals require.\n")
     return "\n".join([*parts, table(results)]) + "\n"

@@ -103,7 +103,8 @@ def _sync(run: Run) -> Result:
     per_repetition = [each["sync"].average("wall") for each in run.repetitions]
     least, greatest = min(per_repetition), max(per_repetition)
     return Result(
-        measure=f"fsync after appending {SYNC_BYTES // 1024} KB to a file, in turn with the above",
+        measure=f"fsync after appending {SYNC_BYTES // 1024} KB to a file, "
+        "alternating with the above",
         measured=f"{milliseconds(median(per_repetition))} ({milliseconds(least)} to "
         f"{milliseconds(greatest)})",
         contended=run.contended,

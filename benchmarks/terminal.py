@@ -42,7 +42,9 @@ class Taken(NamedTuple):
 def main() -> None:
     """Measure everything, print the page, and write it if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a look: a tenth, nothing judged")
+    parser.add_argument(
+        "--quick", action="store_true", help="a quick run: a tenth of the data, nothing is judged"
+    )
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     options = parser.parse_args()
     count, times = (10_000, 3) if options.quick else (100_000, 7)

@@ -32,7 +32,7 @@ class Step:
 
     state: dict[str, Any]
     change: JSON
-    """What one who knows the change would write: new messages and values, how many went away."""
+    """The change as its author would write it: new messages and values, how many were removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Size:
     last: int
     """The JSON of the last state."""
     text: int
-    """All text that came in, once each, in UTF-8."""
+    """All text that was added, once each, in UTF-8."""
     ideal: int
     """zstd-3 of the JSON of the first state, and of the JSON of each later change by itself.
 
-    No row, key, id or index is counted. One who compresses several changes together can go below.
+    No row, key, id or index is counted. Compressing several changes together can give less.
     """
 
 
@@ -159,7 +159,7 @@ def chat_and_counters(saves: int) -> Iterator[Step]:
 
 
 def sliding(saves: int) -> Iterator[Step]:
-    """A window of the newest 80 messages: two come, two go."""
+    """A window of the newest 80 messages: each save adds two and drops two."""
     writer = Writer()
     window = writer.messages(80)
     for turn in range(1, saves + 1):
@@ -204,7 +204,7 @@ def many_edits(saves: int) -> Iterator[Step]:
 
 
 def summary(saves: int) -> Iterator[Step]:
-    """A conversation whose older part is replaced by a summary as soon as it is 30 messages."""
+    """A conversation whose older part is replaced by a summary as soon as it has 30 messages."""
     writer = Writer()
     text, messages = writer.text(1500), writer.messages(12)
     for turn in range(1, saves + 1):
@@ -235,7 +235,7 @@ def tool_result(saves: int) -> Iterator[Step]:
 
 
 def files(saves: int) -> Iterator[Step]:
-    """A dict of 60 files, of which one changes: three lines go, and new ones come."""
+    """A dict of 60 files, one of which changes: three lines are removed, others added."""
     writer, random = Writer(), Random(4)
     chosen = [each for each in sources() if 3_000 <= len(each[1]) < 9_000][:60]
     tree = dict(chosen)

@@ -1,4 +1,4 @@
-"""For information, without goals: the other verbs, and what many writers get done together."""
+"""For information, without goals: the other verbs, and the throughput of many writers."""
 
 import multiprocessing
 import sqlite3
@@ -126,7 +126,7 @@ def _processes(plan: Plan) -> Result:
         raise AssertionError("updates were lost")
     return Result(
         f"{plan.processes} processes {TIMES} {plan.updates} `update`s of one snapshot",
-        f"{seconds:.1f} s in all, {milliseconds(seconds / total)} each; none lost",
+        f"{seconds:.1f} s in total, {milliseconds(seconds / total)} each; none lost",
     )
 
 

@@ -15,7 +15,7 @@ from limpet import runs
 WORKERS = ["ann", "ben", "cleo"]
 PAGES = 6
 PAGE_S = 0.25  # the time to write one page
-TTL_S = 2.0  # a worker without a heartbeat for this long counts as dead
+TTL_S = 2.0  # a worker on another host without a heartbeat for this long counts as dead
 
 
 def report_of(name: str) -> str:
@@ -28,7 +28,7 @@ def say(line: str) -> None:
 
 def write_report(me: str, run: runs.Run) -> None:
     """Write the report page by page, and save each page."""
-    report = run.state or {"pages": []}
+    report = run.state
     while len(report["pages"]) < PAGES:
         page = len(report["pages"]) + 1
         say(f"{me}: page {page} of {run.run_id}")
@@ -44,9 +44,10 @@ def is_done(store: limpet.Store, name: str) -> bool:
 
 def work(url: str, me: str) -> None:
     """Run one worker: write a report, then finish the reports of dead workers."""
-    options: dict[str, Any] = {"owner": me, "ttl_s": TTL_S, "on_success": "keep"}
+    options: dict[str, Any] = {"owner": me, "ttl_s": TTL_S}
+    empty: dict[str, Any] = {"pages": []}
     with limpet.open(url) as store:
-        with runs.start(store, report_of(me), task="report", **options) as run:
+        with runs.start(store, report_of(me), task="report", initial=empty, **options) as run:
             write_report(me, run)
         while not all(is_done(store, name) for name in WORKERS):
             for dead in runs.list(store, status="expired", prefix="example/"):

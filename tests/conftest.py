@@ -1,18 +1,38 @@
-"""The servers that tests talk to; each is started when a test first asks for it.
+"""What all tests share: the servers, and the choice of slow tests.
 
-Tests of one process share a server of each kind.
+A server is started when a test first asks for it; tests of one process share one of each kind.
 """
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests import effort
 from tests.servers.moto import start_moto
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, start_postgres
 from tests.servers.seaweedfs import start_seaweedfs
 from tests.servers.service import Service
+
+# On a busy machine everything is slow.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    effort.only_fast_tests = config.option.markexpr == "not slow"
+
+
+def pytest_pycollect_makeitem(name: str, obj: object) -> list[pytest.Item] | None:
+    """Leave out what is marked slow before its tests are collected: thousands, in every worker."""
+    marks = getattr(obj, "pytestmark", [])
+    if effort.only_fast_tests and any(mark.name == "slow" for mark in marks):
+        return []
+    return None
 
 
 @pytest.fixture(scope="session")

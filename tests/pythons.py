@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
-TOOLS = ("pytest-timeout", "pytest-xdist", "psycopg-pool")
+TOOLS = ("hatchling", "pytest-timeout", "pytest-xdist", "psycopg-pool")
 CONFORMANCE = ("memory", "sqlite", "directory", "refusals", "suite")
 # What depends on the Python itself: not the servers, and not the packages that we work with.
 FOLDERS = (
@@ -61,7 +61,7 @@ def install(python: Path, folder: Path) -> bool | None:
     # Only wheels: to build the peers from source needs compilers, and takes long.
     command = [uv, "pip", "install", "--quiet"]
     command += ["--python", str(folder / "bin" / "python")]
-    command += ["--only-binary", ":all:", "--editable", ".[all]"]
+    command += ["--only-binary", ":all:", "--editable", ".[all,testing]"]
     for more in (["--group", "dev"], TOOLS):
         if subprocess.run([*command, *more], cwd=ROOT, check=False).returncode == 0:
             return more is not TOOLS
@@ -91,7 +91,7 @@ def main() -> int:
             said[name] = run(python, name)
     for name, each in said.items():
         sys.stdout.write(f"Python {name}: {each}\n")
-    return int("FAILED" in said.values())
+    return int(any(each.startswith("FAILED") for each in said.values()))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the foreign interfaces cost over Limpet, and what the tools that they come from cost."""
+"""The cost of the integrations over Limpet, and of the tools that they come from."""

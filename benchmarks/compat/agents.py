@@ -1,4 +1,4 @@
-"""Part one: agents of the Strands SDK for Python, whose sessions are kept by it or by us."""
+"""Part one: agents of the Strands SDK for Python, with its storage and with Limpet."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack

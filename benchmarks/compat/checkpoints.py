@@ -47,9 +47,9 @@ class WholeFiles:
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a file."""
         path = self._folder / f"{checkpoint.run_id}.json"
-        aside = path.with_suffix(".json.tmp")
-        aside.write_bytes(go_format.encode(checkpoint))
-        os.rename(aside, path)
+        temporary = path.with_suffix(".json.tmp")
+        temporary.write_bytes(go_format.encode(checkpoint))
+        os.rename(temporary, path)
 
     def load(self, run_id: str) -> Checkpoint:
         """Read a file."""

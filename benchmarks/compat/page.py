@@ -92,7 +92,7 @@ def figures(laps: Sequence[Lap], *, base: str, step: str, whole: int, of: str) -
 
 def ids_table(spent: Mapping[str, Sequence[float]], ids: int) -> str:
     """Return what it takes to list ids."""
-    rows = [["side", f"`list_snapshot_ids` of {ids:,}", "least", "greatest"], ["---"] * 4]
+    rows = [["side", f"`list_snapshot_ids` of {ids:,}", "minimum", "maximum"], ["---"] * 4]
     for name, seconds in spent.items():
         rows.append([name, *map(milliseconds, (median(seconds), min(seconds), max(seconds)))])
     return _markdown(rows)

@@ -82,7 +82,9 @@ def agents_part(plan: Plan, sizes: Sizes) -> Part:
         'the latest after each message too (`save_latest_on="message"`)': Way(
             sizes.turns, "message"
         ),
-        "the latest after each turn, nothing is forgotten": Way(sizes.long_turns, keeps_all=True),
+        "the latest after each turn, all messages remembered": Way(
+            sizes.long_turns, keeps_all=True
+        ),
     }
     with running(plan.folder) as server:
         for title, way in ways.items():

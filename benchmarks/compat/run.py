@@ -68,7 +68,7 @@ def _facts(folder: Path) -> Iterator[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compat")
-    parser.add_argument("--quick", action="store_true", help="a look of less than 20 s")
+    parser.add_argument("--quick", action="store_true", help="a quick run of less than 20 s")
     parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="measure only these parts")
     options = parser.parse_args()

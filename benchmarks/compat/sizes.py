@@ -1,4 +1,4 @@
-"""How much is measured: the whole, or a quick look."""
+"""How much is measured: everything, or a quick run."""
 
 from typing import NamedTuple
 

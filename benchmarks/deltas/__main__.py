@@ -116,12 +116,12 @@ def _write(text: str, raw: dict[str, Any]) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deltas")
-    parser.add_argument("--quick", action="store_true", help="a look of about a minute")
+    parser.add_argument("--quick", action="store_true", help="a quick run of about a minute")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks/deltas.*")
-    parser.add_argument("--repetitions", type=int, help="medians are over so many")
+    parser.add_argument("--repetitions", type=int, help="number of repetitions")
     parser.add_argument("--only", nargs="+", metavar="PART", help="measure only these parts")
     # Where /tmp is in memory a sync costs nothing, and the comparison says little.
-    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
+    parser.add_argument("--dir", type=Path, help="a directory on the disk to measure")
     return parser.parse_args()
 
 

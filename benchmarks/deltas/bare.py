@@ -24,7 +24,7 @@ def url_of(path: Path) -> str:
 
 
 def floor_save(conn: sqlite3.Connection, state: Any, changed: bytes) -> None:
-    """Do the least that a durable and exact save can do.
+    """Do the minimum of a durable and exact save.
 
     Encode the state, look at the type of everything in it (`marshal` refuses what is not plain data
     and is the cheapest that does), store the changed bytes in one row, and wait for the disk.

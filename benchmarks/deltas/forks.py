@@ -49,7 +49,7 @@ def _grown(store: limpet.Store, size: int) -> tuple[limpet.Scope, int]:
     scope.append("messages", list(end))
     info = scope.info()
     if info is None:
-        raise AssertionError("what was saved is not there")
+        raise AssertionError("what was saved is missing")
     return scope, info.size
 
 
@@ -68,7 +68,7 @@ def _one(plan: Plan, scopes: Mapping[str, limpet.Scope], sync: Call) -> Mapping[
 def _head(scope: limpet.Scope) -> str:
     info = scope.info()
     if info is None:
-        raise AssertionError("what was saved is not there")
+        raise AssertionError("what was saved is missing")
     return info.id
 
 

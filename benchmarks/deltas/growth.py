@@ -1,4 +1,4 @@
-"""Does a save cost more bytes the longer the chat is? And a page of history more time?"""
+"""Whether the bytes of a save, and the time of a page of history, grow with the history."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a part of the benchmark hands back, and how its ratios are judged."""
+"""The result of a part of the benchmark, and how its ratios are judged."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -16,10 +16,10 @@ PREFACE = """\
 Written by `make bench` (`python -m benchmarks.deltas --write`); the raw results are in
 [deltas.json](deltas.json). Limpet, its peers and a lower bound ran on the same data and the same
 disk. Timings differ between machines, so compare the ratios, which are computed within each
-repetition: the sides of a comparison alternated, call by call in one process, or (the peers) lap by
-lap in their own processes. A figure is the median of {repetitions} repetitions, with minimum and
-maximum in brackets. CPU is that of the calling thread; of the peers, that of all threads of their
-process. A goal that is missed stays in the table, marked **no**.
+repetition: the sides of a comparison alternated, call by call in one process, or (the peers) in
+separate processes, one after the other. A figure is the median of {repetitions} repetitions, with
+minimum and maximum in brackets. CPU is that of the calling thread; of the peers, that of all their
+threads. A goal that is missed stays in the table, marked **no**.
 
 *Contended* counts the repetitions in which the median sync of a small file took more than 1 ms.
 Such a repetition is tried up to three times, as long as that helps; the least contended one counts.
@@ -64,7 +64,9 @@ def page(found: Findings, plan: Plan) -> str:
         f"Machine: {'; '.join(found.machine)}.\n",
     ]
     if plan.quick:
-        parts.append("A quick run: nothing is as large as the goals speak of, so none is judged.\n")
+        parts.append(
+            "A quick run: everything is smaller than the goals require, so none is judged.\n"
+        )
     if found.goals:
         parts.append(f"## Goals\n\n{table(found.goals)}\n")
     parts += _tried(found.goals)
@@ -79,13 +81,13 @@ def page(found: Findings, plan: Plan) -> str:
 
 def _tried(goals: Sequence[Result]) -> list[str]:
     missed = [each.measure for each in goals if each.met is False]
-    told = [
+    notes = [
         f"- {measure}: {TRIED[start]}"
         for measure in missed
         for start in TRIED
         if measure.startswith(start)
     ]
-    return ["What was tried for the missed goals:\n\n" + "\n".join(told) + "\n"] if told else []
+    return ["What was tried for the missed goals:\n\n" + "\n".join(notes) + "\n"] if notes else []
 
 
 def _peers(runners: Mapping[str, Runner], plan: Plan) -> str:

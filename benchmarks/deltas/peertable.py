@@ -30,7 +30,7 @@ def judge(runners: Mapping[str, Runner], plan: Plan) -> Outcome:
 
 
 def _faster(runners: Mapping[str, Runner], plan: Plan) -> Result:
-    measure = f"`save` at turn {plan.turns} against LangGraph `SqliteSaver.put`: faster by"
+    measure = f"`save` at turn {plan.turns} against LangGraph `SqliteSaver.put`: speedup"
     goal = f"≥ {FASTER_MIN:g} {TIMES}" + (" at turn 500" if plan.quick else "")
     ours, theirs = runners["save"], runners[LANGGRAPH]
     if ours.missing or theirs.missing:

@@ -19,7 +19,7 @@ EXCESS_S_MAX = 0.002
 OLD_MAX = 2.0
 HEAD = (
     *("trace", "saves", "state", "text", "ideal", "file", "file/text", "file/ideal"),
-    *("of what is allowed", "save/floor", "head/whole", "old/head"),
+    *("of the limit", "save/floor", "head/whole", "old/head"),
 )
 
 
@@ -56,7 +56,7 @@ def _others(found: Sequence[Traced]) -> Result:
         measure=f"SQLite file of the {len(found)} other traces; the worst of them is `{worst}`",
         goal=f"≤ {IDEAL_MAX:g} {TIMES} ideal + {SAVE_BYTES} B a save + {FIXED_BYTES // 1024} KB",
         measured="; ".join(f"{name} {use:.2f}" for name, use in uses.items()),
-        ratio=f"{uses[worst]:.2f} {TIMES} what is allowed",
+        ratio=f"{uses[worst]:.2f} {TIMES} the limit",
         met=uses[worst] <= 1,
     )
 
@@ -84,8 +84,8 @@ def _heads(found: Sequence[Traced]) -> list[Result]:
     cells = (f"{name} {milliseconds(excess)}" for name, excess in excesses.items())
     goals.append(
         Result(
-            measure="`load` of the head, newly opened, smaller states: longer than one compressed "
-            f"blob by, wall; the worst is `{worst}`",
+            measure="`load` of the head, newly opened, smaller states: difference to one "
+            f"compressed blob, wall; the worst is `{worst}`",
             goal=f"≤ {milliseconds(EXCESS_S_MAX)}",
             measured="; ".join(cells),
             ratio=milliseconds(excesses[worst]),

@@ -1,1 +1,1 @@
-"""LangGraph's own savers and ours, below the same graph."""
+"""LangGraph's own savers and `LimpetSaver`, in the same graph."""

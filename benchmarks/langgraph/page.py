@@ -24,7 +24,7 @@ checkpoints. Each saver is opened as in its documentation, in its own process; t
 by turn in the same run. Timings differ between machines, so compare the ratios. A goal that is
 missed stays in the table, marked **no**.
 
-- **On the disk**: the SQLite file after closing; on PostgreSQL `pg_total_relation_size` of all
+- **On disk**: the SQLite file after closing; on PostgreSQL `pg_total_relation_size` of all
   tables, including out-of-line storage and indexes.
 - **A turn** is one `invoke`: it reads the state, runs the graph, and saves three checkpoints and
   the task writes. The median of {last} turns. *CPU* is that of all threads of the process, without
@@ -67,7 +67,7 @@ def page(
     if loads[0] > cores / 2:
         parts.append(BUSY.format(cores=cores, before=loads[0], after=loads[1]))
     if not judged:
-        parts.append("A quick run: fewer turns than the goals speak of, so nothing is judged.\n")
+        parts.append("A quick run: fewer turns than the goals require, so nothing is judged.\n")
     goals = [row for ours, theirs in PAIRS for row in _goals(sides[ours], sides[theirs])]
     if not judged:
         goals = [Result(row.measure, row.measured, row.goal, row.ratio) for row in goals]
@@ -78,7 +78,7 @@ def page(
 def _goals(ours: Side, theirs: Side) -> Iterator[Result]:
     title = f"{ours.title}, against {theirs.title}"
     yield Result(
-        f"on the disk; {title}",
+        f"on disk; {title}",
         f"{size(ours.bytes)} against {size(theirs.bytes)}",
         f"≤ {size(DISK_BYTES_MAX)}",
         f"{theirs.bytes / ours.bytes:.0f} {TIMES} less",
@@ -123,8 +123,8 @@ def _goals(ours: Side, theirs: Side) -> Iterator[Result]:
 def _all(sides: Mapping[str, Side]) -> str:
     head = (
         "saver",
-        "on the disk",
-        "a turn at first",
+        "on disk",
+        "a turn at the start",
         "at the end",
         "CPU at the end",
         "latest state, new process",

@@ -27,10 +27,10 @@ TURNS, QUICK_TURNS = 500, 60
 def main() -> None:
     """Measure everything, print the page, and write it if asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.langgraph")
-    parser.add_argument("--quick", action="store_true", help="a look of less than a minute")
+    parser.add_argument("--quick", action="store_true", help="a quick run of less than a minute")
     parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
-    parser.add_argument("--turns", type=int, help="have so many, and judge nothing")
-    parser.add_argument("--repetitions", type=int, help="go through the history so often")
+    parser.add_argument("--turns", type=int, help="number of turns; nothing is judged")
+    parser.add_argument("--repetitions", type=int, help="how often the history is read")
     options = parser.parse_args()
     turns = options.turns or (QUICK_TURNS if options.quick else TURNS)
     judged = turns == TURNS
@@ -67,7 +67,7 @@ def _measure(found: dict[str, Side], place: Path, turns: int, repetitions: int) 
     seen = {(each["count"], each["messages"]) for side in each_of for each in side.walk}
     loaded = {each["messages"] for side in each_of for each in side.load}
     if len(seen) != 1 or loaded != {2 * turns}:
-        raise AssertionError(f"the savers do not hold the same: {seen}, {loaded}")
+        raise AssertionError(f"the savers do not contain the same: {seen}, {loaded}")
 
 
 def _facts(started: Postgres, folder: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One of many writers: a process of its own, which imports no more than it needs."""
+"""One of many writer processes, which imports only what it needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

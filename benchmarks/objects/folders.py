@@ -25,7 +25,7 @@ def measure(plan: Plan, sizes: Sizes) -> Iterator[Result]:
         for name, size in STATES:
             material = material_of(size)
             one = partial(_one, plan, sizes.calls_of(size), material, sync)
-            # A quick look does not wait for calmer times.
+            # A quick run does not repeat what was contended.
             run = Run([one()]) if sizes.quick else repeated(one, sizes.repetitions)
             yield from _rows(run, name, sync)
 
@@ -66,8 +66,8 @@ def _compare(ours: tuple[int, int], *others: tuple[int, int]) -> None:
 def _rows(run: Run, name: str, sync: bool) -> Iterator[Result]:
     how = "durable" if sync else "`sync=false`"
     bases = (
-        ("book", "each written aside, synced, renamed, its directory synced", RATIO_MAX),
-        ("least", "by the fewest steps", None),
+        ("book", "each in a temporary file, synced, renamed, its directory synced", RATIO_MAX),
+        ("least", "with the fewest steps", None),
     )
     for base, about, ratio_max in bases:
         if not sync:

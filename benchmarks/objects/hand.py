@@ -1,4 +1,4 @@
-"""Writing the files of a kept save by hand, as durably: with `os` and nothing else."""
+"""Writing the files of a kept save by hand, equally durably, with nothing but `os`."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ class Hand:
             os.makedirs(os.path.dirname(self._path(key)), mode=0o700, exist_ok=True)
 
     def save(self, document: bytes, keys: Keys) -> None:
-        """Write each of the four files by the book: aside, sync, rename, sync the folder."""
+        """Write each of the four files: temporary file, sync, rename, sync of the directory."""
         self._write(HEAD, document)
         self._make_folder(os.path.dirname(keys.by_id))
         self._write(keys.by_id, b"")
@@ -26,7 +26,7 @@ class Hand:
         self._write(keys.copy, document)
 
     def save_least(self, document: bytes, keys: Keys) -> None:
-        """Do the same by the fewest steps: an empty file is whole as soon as it exists."""
+        """Do the same with the fewest steps: an empty file is complete as soon as it exists."""
         self._write(HEAD, document)
         self._make_folder(os.path.dirname(keys.by_id))
         for key in (keys.by_id, keys.by_place):
@@ -40,8 +40,8 @@ class Hand:
     def _write(self, key: str, data: bytes) -> None:
         path = self._path(key)
         folder = os.path.dirname(path)
-        aside = os.path.join(folder, f".aside-{os.urandom(8).hex()}")
-        handle = os.open(aside, _NEW, 0o600)
+        temporary = os.path.join(folder, f".tmp-{os.urandom(8).hex()}")
+        handle = os.open(temporary, _NEW, 0o600)
         try:
             view = memoryview(data)
             while view:
@@ -50,7 +50,7 @@ class Hand:
                 os.fsync(handle)
         finally:
             os.close(handle)
-        os.rename(aside, path)
+        os.rename(temporary, path)
         self._sync_folder(folder)
 
     def _make_folder(self, key: str) -> None:

@@ -114,5 +114,5 @@ def _crowd(place: Place, sizes: Sizes) -> Result:
     return Result(
         f"{place.name}: {sizes.processes} processes {TIMES} {sizes.updates} `update`s of one "
         "snapshot",
-        f"{seconds:.1f} s in all, {milliseconds(seconds / total)} each; none lost",
+        f"{seconds:.1f} s in total, {milliseconds(seconds / total)} each; none lost",
     )

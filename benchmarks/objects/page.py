@@ -17,10 +17,10 @@ is missed stays in the table, marked **no**.
 - A **kept save** has an id created by Limpet, and its writer was the last one to save in the scope:
   the head is replaced, two empty pointers and a copy are created, and in a directory one
   subdirectory for a pointer. Limpet encodes the state, checks its types, computes two checksums and
-  compares the head; the bare side is given the finished bytes.
-- **By hand** in a directory: the same four files, with `os` and nothing else. *Each written aside*
+  compares the head; the bare side gets the finished bytes.
+- **By hand** in a directory: the same four files, with nothing but `os`. *Each in a temporary file*
   is how files are written durably: a temporary file, `fsync`, rename, `fsync` of the directory.
-  *By the fewest steps* creates the empty ones in place. Nothing is compared or locked.
+  *With the fewest steps* creates the empty ones in place. Nothing is compared or locked.
 - **Bare requests** on S3: the same bytes and conditions through obstore, the client that Limpet
   uses, from one thread. The service is SeaweedFS on this machine, so a request takes about
   a millisecond, and what Limpet adds weighs more than it would across a network.
@@ -42,7 +42,7 @@ def page(
     parts += _tried(compared)
     if others:
         parts.append(
-            "## For information\n\nThe median of single calls, and the least and the greatest.\n\n"
+            "## For information\n\nThe median of single calls, with minimum and maximum.\n\n"
             f"{table(others)}\n"
         )
     return "\n".join(parts)
@@ -50,5 +50,7 @@ def page(
 
 def _tried(compared: Sequence[Result]) -> list[str]:
     missed = [each.measure for each in compared if each.met is False]
-    told = [text for start, text in TRIED.items() if any(each.startswith(start) for each in missed)]
-    return ["\n".join(f"- {text}" for text in told) + "\n"] if told else []
+    notes = [
+        text for start, text in TRIED.items() if any(each.startswith(start) for each in missed)
+    ]
+    return ["\n".join(f"- {text}" for text in notes) + "\n"] if notes else []

@@ -64,11 +64,13 @@ def _facts(folder: Path) -> Iterator[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.objects")
-    parser.add_argument("--quick", action="store_true", help="a look of less than half a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="a quick run of less than half a minute"
+    )
     parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
-    parser.add_argument("--repetitions", type=int, help="medians are over so many")
+    parser.add_argument("--repetitions", type=int, help="number of repetitions")
     parts = ("folders", "service", "lookups")
     parser.add_argument("--only", nargs="+", choices=parts, help="measure only these parts")
     # Where /tmp is in memory a sync costs nothing, so a folder of this one is taken then.
-    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
+    parser.add_argument("--dir", type=Path, help="a directory on the disk to measure")
     return parser.parse_args()

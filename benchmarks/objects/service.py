@@ -71,7 +71,7 @@ class _Comparison:
         self._check_work(OURS, "line/", "best/")
         what = f"S3: kept `save` of {self._name} against its four bare PUTs"
         yield self._row(run, "save", "line", f"{what}, one after the other", RATIO_MAX)
-        yield self._row(run, "save", "best", f"{what}, the two pointers at once")
+        yield self._row(run, "save", "best", f"{what}, the two pointers in parallel")
 
     def _draft(self, scope: limpet.Scope, pool: ThreadPoolExecutor) -> Result:
         material = self._material

@@ -5,9 +5,9 @@ The key is the beginning of the row's text.
 
 TRIED: dict[str, str] = {
     "directory: kept `save` of 1 MB, `sync=false`": (
-        "Of 1 MB, without waiting for the disk: besides the two writes, which are all that the"
-        " other side does, a save encodes the state and checks its types, puts the document"
-        " together, and reads the old head twice to compare it by its hash, before the write and"
-        " under the lock. A durable save waits for the disk much longer than all of this takes."
+        "1 MB with `sync=false`: besides the two writes, which are all that the other side does, a"
+        " save encodes the state, checks its types, joins the document, and reads the old head"
+        " twice to compare it by its hash, before the write and under the lock. A durable save"
+        " waits for the disk much longer than all of this takes."
     ),
 }

@@ -1,4 +1,4 @@
-"""Who takes part, from which packages, and what is honest to say about each."""
+"""The peers: their packages, and what is measured of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ class Entry:
 
 
 _PUT, _DELTA = "langgraph_put", "langgraph_delta"
-_LOG = "keeps a log, no states: nothing earlier can be loaded"
+_LOG = "keeps a log, not states: earlier states cannot be loaded"
 _GRAPH = (
-    "beta; only what is new is given. `put` alone has no deltas, so a graph of one node runs; "
-    "counted is the time inside three `put` and the `put_writes` of a turn"
+    "beta; only new messages are passed. `put` alone has no deltas, so a graph of one node runs; "
+    "the time inside three `put` and the `put_writes` of a turn is counted"
 )
 
 ENTRIES = (
@@ -50,7 +50,7 @@ ENTRIES = (
         "save",
         "Limpet `save`",
         "ours",
-        "the whole state is given, every turn can be loaded again",
+        "the whole state is passed, every turn can be loaded again",
         "save",
         quick=True,
     ),
@@ -66,7 +66,7 @@ ENTRIES = (
         "append",
         "Limpet `append`",
         "ours",
-        "only what is new is given, every turn can be loaded again",
+        "only new messages are passed, every turn can be loaded again",
         "append",
         against="append",
         quick=True,
@@ -99,7 +99,7 @@ ENTRIES = (
         "langgraph-sqlite",
         "LangGraph `SqliteSaver.put`",
         _PUT,
-        "messages as `MessagesState` holds them, one `put` a turn (a graph makes three)",
+        "messages as in `MessagesState`, one `put` a turn (a graph makes three)",
         "sqlite",
         "langgraph",
         quick=True,
@@ -108,7 +108,7 @@ ENTRIES = (
         "langgraph-sqlite-dicts",
         "LangGraph `SqliteSaver.put`, plain dicts",
         _PUT,
-        "what LangGraph saves fastest, and what few graphs hold",
+        "the fastest case for LangGraph, which few graphs use",
         "sqlite-dicts",
         "langgraph",
     ),

@@ -31,7 +31,7 @@ class Job:
     folder: str
     turns: int
     marks: Sequence[int]
-    """The turns at which the disk is looked at."""
+    """The turns at which the disk is measured."""
     variant: str = ""
     dsn: str = ""
 

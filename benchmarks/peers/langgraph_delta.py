@@ -33,7 +33,7 @@ class Clocked:
         self.lock = threading.Lock()
         put, put_writes = saver.put, saver.put_writes
 
-        # The runtime looks at the names of the parameters.
+        # The runtime inspects the names of the parameters.
         def clocked_writes(config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
             self.clock(lambda: put_writes(config, writes, task_id, task_path))
 

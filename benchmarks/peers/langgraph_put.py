@@ -1,7 +1,7 @@
 """LangGraph's savers, called directly: one `put` a turn, with the whole list of messages.
 
-Variants: `sqlite` and `postgres` with messages as `MessagesState` holds them, `sqlite-dicts` with
-plain dicts, which are cheaper to serialize.
+Variants: `sqlite` and `postgres` with messages as in `MessagesState`, `sqlite-dicts` with plain
+dicts, which are cheaper to serialize.
 """
 
 import sqlite3

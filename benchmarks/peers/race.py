@@ -1,4 +1,4 @@
-"""Run all peers on the same conversation, in turn, each in a process of its own."""
+"""Run all peers on the same conversation, one after the other, each in its own process."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def load_ratios(one: Runner, other: Runner, clock: Clock) -> list[float]:
 
 
 def marks_of(plan: Plan) -> list[int]:
-    """Return the turns that are looked at, the last one included."""
+    """Return the turns that are measured, including the last one."""
     return [mark for mark in MARKS if mark < plan.turns] + [plan.turns]
 
 

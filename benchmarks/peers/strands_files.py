@@ -18,7 +18,7 @@ from benchmarks.peers.harness import Job, Message, Peer, drive
 
 
 class NoModel(Model):
-    """Stands where an agent wants a model, and is never asked."""
+    """A model that an agent requires and never calls."""
 
     def update_config(self, **config: Any) -> None:
         """Nothing to configure."""

@@ -13,7 +13,7 @@ INSTALL_S_MAX = 600
 
 
 class NotReady(Exception):
-    """Something that a row needs is not there; the row says so, and the rest goes on."""
+    """Something that a row needs is missing; the row reports it, and the others still run."""
 
 
 def python_of(name: str) -> Path:
@@ -42,10 +42,10 @@ def python_of(name: str) -> Path:
 
 
 def _uv() -> str:
-    beside = Path(sys.prefix) / "bin" / "uv"
-    found = str(beside) if beside.exists() else shutil.which("uv")
+    local = Path(sys.prefix) / "bin" / "uv"
+    found = str(local) if local.exists() else shutil.which("uv")
     if found is None:
-        raise NotReady("`uv` is not there to install it")
+        raise NotReady("`uv` is missing, which installs it")
     return found
 
 

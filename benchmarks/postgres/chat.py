@@ -43,7 +43,7 @@ def rows(runners: Mapping[str, Runner], turns: int) -> Iterator[Result]:
 
 
 def _faster(ours: Runner, theirs: Runner, what: str, turn: int, goal: str) -> Result:
-    measure = f"{what}: faster by"
+    measure = f"{what}: speedup"
     if ours.missing or theirs.missing:
         return Result(measure, f"not measured: {theirs.missing or ours.missing}", goal)
     ratios = {clock: save_ratios(theirs, ours, turn, clock) for clock in CLOCKS}

@@ -1,4 +1,4 @@
-"""Goal 3: what a long conversation takes on the server's disk, with indexes and all."""
+"""Goal 3: the disk space of a long conversation on the server, including indexes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from benchmarks.traces import conversation
 from tests.servers.postgres import Connection, Postgres, PrivatePostgres
 
 DISK_MAX = 0.8
-# What takes hours in life takes seconds here, so that the server looks more often what to clean.
+# Hours of use take seconds here, so autovacuum has to run more often.
 SETTINGS = {"autovacuum_naptime": "1s"}
 APART = 37  # sessions begin at so many turns from each other
 

@@ -1,4 +1,4 @@
-"""A prototype, to be measured and thrown away: saves on psycopg's own asyncio connections.
+"""A prototype for measurement only: saves on psycopg's asyncio connections.
 
 It does what `PostgresBackend.commit` does, by the same functions and the same statements. The one
 statement of a writer that is alone is awaited on the event loop. The ordinary way, which few saves
@@ -21,7 +21,7 @@ from limpet.backends.postgres.backend import PostgresBackend
 from limpet.backends.postgres.one_statement import KnownScope, as_one_statement
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.postgres.transaction import PostgresTransaction, statements_of
-from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
+from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
 from limpet.core import prepare
 from limpet.core.rows import info_of
 from limpet.opening import CLOCK, draw
@@ -187,7 +187,7 @@ class NativeStore:
             turn = NativeTurn(conn, self._statements, loop)
             tables = PostgresTables(cast(PostgresTransaction, turn), attempt=attempt)
             tables.is_new = line is None
-            work = partial(carry_out, tables, commit, prepared)
+            work = partial(apply_commit, tables, commit, prepared)
             try:
                 row, body = await loop.run_in_executor(self._threads, work)
                 await turn.commit()

@@ -30,8 +30,8 @@ missed stays in the table, marked **no**.
   saved last in the scope; otherwise another writer has saved in the scope just before each call.
 - **Async**: the async API of Limpet runs each call in one of {connections} threads. *asyncio alone*
   is a prototype that sends the same statements by psycopg's async connections
-  ([decision 0020](../decisions/0020-async-on-postgres.md)). Latencies at once are those of a queue:
-  all sessions wait for the same connections.
+  ([decision 0020](../decisions/0020-async-on-postgres.md)). If all save at once, the latencies
+  include a queue: all sessions wait for the same connections.
 - *Contended* counts the repetitions in which the median sync of a small file took more than 1 ms. A
   figure within its goal is *not judged* if most repetitions were contended: both sides waited for
   the same disk.
@@ -72,5 +72,7 @@ def _plain(results: Sequence[Result]) -> str:
 
 def _tried(goals: Sequence[Result]) -> list[str]:
     missed = [each.measure for each in goals if each.met is False]
-    told = [text for start, text in TRIED.items() if any(each.startswith(start) for each in missed)]
-    return ["\n".join(f"- {text}" for text in told) + "\n"] if told else []
+    notes = [
+        text for start, text in TRIED.items() if any(each.startswith(start) for each in missed)
+    ]
+    return ["\n".join(f"- {text}" for text in notes) + "\n"] if notes else []

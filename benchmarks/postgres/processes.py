@@ -1,4 +1,4 @@
-"""The same throughput without Python's lock between the connections: several processes."""
+"""The same throughput in several processes, which do not share the GIL."""
 
 import multiprocessing
 from collections.abc import Sequence

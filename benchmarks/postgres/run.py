@@ -79,10 +79,10 @@ def _facts(started: Postgres, folder: Path) -> Iterator[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.postgres")
-    parser.add_argument("--quick", action="store_true", help="a look of less than a minute")
+    parser.add_argument("--quick", action="store_true", help="a quick run of less than a minute")
     parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
-    parser.add_argument("--repetitions", type=int, help="medians are over so many")
+    parser.add_argument("--repetitions", type=int, help="number of repetitions")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="measure only these parts")
     # Where /tmp is in memory a sync costs nothing, so a folder of this one is taken then.
-    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
+    parser.add_argument("--dir", type=Path, help="a directory on the disk to measure")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""The server that is measured, and what it says of itself."""
+"""The server that is measured, and its settings."""
 
 import os
 import tempfile
@@ -72,5 +72,5 @@ def sync_seconds(folder: Path) -> float:
 
 
 def is_contended(seconds: float) -> bool:
-    """Tell whether the disk is slow or busy."""
+    """Return whether the disk is slow or busy."""
     return seconds > CONTENDED_S

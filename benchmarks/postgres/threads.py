@@ -1,4 +1,4 @@
-"""Throughput: how many calls some threads make in a while, side by side."""
+"""Throughput: how many calls several threads make in a given time."""
 
 import threading
 from collections.abc import Callable

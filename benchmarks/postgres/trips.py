@@ -1,4 +1,4 @@
-"""Goal 4: how often a verb waits for the network, and what it takes when that is slow."""
+"""Goal 4: the round trips of a verb, and its time over a slow network."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +117,7 @@ def measure(server: Postgres, sizes: Sizes) -> Iterator[Result]:
 def _taken(
     proxy: PgProxy, verb: Verb, calls: int, scope: limpet.Scope, other: limpet.Scope | None
 ) -> Trips:
-    """Call a verb again and again. Somebody else saves before each call, or its own writer."""
+    """Call a verb repeatedly. Before each call another writer saves, or the same one."""
     counts, seconds = [], []
     last = scope.save(_state(0))
     for number in range(1, WARMUP + calls + 1):

@@ -1,1 +1,1 @@
-"""How soon a watcher in another process hears of a save, and what it costs while it hears none."""
+"""How soon a watcher in another process sees a save, and what an idle watcher costs."""

@@ -18,7 +18,7 @@ def idle(url: str, options: dict[str, Any], watchers: int, seconds: float) -> fl
     process = context.Process(target=measure, args=(far, url, options, watchers, seconds))
     process.start()
     if not near.poll(START_S_MAX):
-        raise TimeoutError("the watchers say nothing")
+        raise TimeoutError("the watchers do not answer")
     cost: float = near.recv()
     process.join(START_S_MAX)
     return cost

@@ -51,7 +51,7 @@ def latencies(
 def _received(near: Connection, count: int) -> Iterator[tuple[str, float]]:
     for _ in range(count):
         if not near.poll(START_S_MAX):
-            raise TimeoutError("the writer says nothing")
+            raise TimeoutError("the writer does not answer")
         yield near.recv()
 
 

@@ -97,9 +97,9 @@ def _rows(engine: Engine, sizes: Sizes, *, judged: bool) -> Iterator[Result]:
         taken = latencies(engine.url, engine.options, saves, pause_s=engine.pause_s)
         p99 = taken[min(len(taken) - 1, int(0.99 * len(taken)))]
         yield Result(
-            f"{engine.name}: latency, the 99th of 100 saves",
+            f"{engine.name}: latency, p99",
             f"{milliseconds(p99)}; median {milliseconds(median(taken))}, "
-            f"longest {milliseconds(taken[-1])}; {len(taken)} of {saves} received one by one",
+            f"longest {milliseconds(taken[-1])}; {len(taken)} of {saves} received individually",
             goal=f"< {milliseconds(engine.latency_s_max)}",
             met=p99 < engine.latency_s_max if judged else None,
         )
@@ -141,7 +141,7 @@ def _facts(folder: Path) -> Iterator[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.watching")
-    parser.add_argument("--quick", action="store_true", help="a look of half a minute")
+    parser.add_argument("--quick", action="store_true", help="a quick run of half a minute")
     parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
     parser.add_argument("--only", nargs="+", help="measure only these engines")
     return parser.parse_args()

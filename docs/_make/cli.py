@@ -12,7 +12,7 @@ from limpet.views import refs
 PAGE = Path(__file__).resolve().parent.parent / "cli.md"
 _INTRODUCTION = Path(__file__).with_name("cli.md.in")
 _COLUMNS = 98  # a terminal of 100 columns, less Click's margin
-_FIRST = {verbs[0]: title for title, verbs in GROUPS.items()}
+_FIRST = {next(iter(verbs)): title for title, verbs in GROUPS.items()}
 
 
 def page() -> str:

@@ -36,6 +36,8 @@ class OtherSession(NamedTuple):
     """A session that appears only in `limpet ls`."""
 
     session_id: str
+    asks: str
+    says: str
     age: timedelta
     snapshots: int
     status: str = "completed"
@@ -44,12 +46,47 @@ class OtherSession(NamedTuple):
 
 
 _OTHERS = (
-    OtherSession("ana/recipe-box", timedelta(days=3), 4, words=45),
-    OtherSession("ben/deploy-checkout", timedelta(minutes=9), 23, "failed", words=160),
-    OtherSession("ben/flaky-tests", timedelta(hours=5), 61),
-    OtherSession("cleo/thesis-review", timedelta(hours=26), 12, "interrupted", words=420),
-    OtherSession("nightly/digest", timedelta(seconds=42), 7, "running", "run", words=220),
-    OtherSession("ops/invoice-match", timedelta(days=12), 112, words=30),
+    OtherSession(
+        "ana/recipe-box",
+        "Dinner from leeks and two eggs?",
+        "A leek tart, 40 minutes. Shall I list the steps?",
+        *(timedelta(days=3), 4),
+        words=45,
+    ),
+    OtherSession(
+        "ben/deploy-checkout",
+        "Deploy checkout 2.4 to staging",
+        "Stopped: the health check failed three times.",
+        *(timedelta(minutes=9), 23, "failed"),
+        words=160,
+    ),
+    OtherSession(
+        "ben/flaky-tests",
+        "Why does test_refund fail one time in ten?",
+        "It reads the clock twice. Here is a patch.",
+        *(timedelta(hours=5), 61),
+    ),
+    OtherSession(
+        "cleo/thesis-review",
+        "Are the claims of chapter 3 supported?",
+        "Claims 4 and 7 have no source. Shall I go on?",
+        *(timedelta(hours=26), 12, "interrupted"),
+        words=420,
+    ),
+    OtherSession(
+        "nightly/digest",
+        "Summarise the incidents of today",
+        "Two of five reports are read.",
+        *(timedelta(seconds=42), 7, "running", "run"),
+        words=220,
+    ),
+    OtherSession(
+        "ops/invoice-match",
+        "Match the invoices of April",
+        "All 112 are matched.",
+        *(timedelta(days=12), 112, ""),
+        words=30,
+    ),
 )
 
 
@@ -73,13 +110,16 @@ def _fill(store: limpet.Store, line: OtherSession, number: int) -> None:
     scope = store.scope(line.session_id, kind=line.kind)
     messages: list[JSON] = []
     for step in range(line.snapshots):
+        is_last = step == line.snapshots - 1
         text = _prose(f"{line.session_id} {step}", line.words)
-        messages.append({"role": "assistant" if step % 2 else "user", "content": text})
+        text = line.says if is_last else text if step else line.asks
+        role = "assistant" if step % 2 or is_last else "user"
+        messages.append({"role": role, "content": text})
         moment = NOW - line.age - timedelta(minutes=4 * (line.snapshots - 1 - step))
         scope.save(
             {"messages": messages},
             id=_id(moment, number * 1000 + step),
-            status=line.status if step == line.snapshots - 1 else "completed",
+            status=line.status if is_last else "completed",
             created_at=moment,
         )
 

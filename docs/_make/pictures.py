@@ -5,11 +5,12 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -22,7 +23,7 @@ from limpet.protocol import Stamp
 FOLDER = Path(__file__).resolve().parent.parent / "images"
 COLUMNS = 100
 _PROMPT = "$ "
-_CELL_PX = 12.2  # a character of 20 px in common fixed-width fonts
+_CELL_PX = 12.04  # a character of 20 px in common fixed-width fonts; librsvg knows no textLength
 _ROW_PX = 24.4  # what Rich gives to a row of such characters
 
 # Dark like most terminals, with soft colours that fit a light and a dark page.
@@ -40,7 +41,10 @@ _COLOURS = TerminalTheme(
 )
 _FRAME_COLOUR = "#30363d"
 _DOTS = ("#ff5f57", "#febc2e", "#28c840")
-_TEXT = re.compile(r'<text [^>]*\bx="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
+_TEXT = re.compile(
+    r'<text (?P<style>class="[^"]+") x="(?P<x>[\d.]+)" y="(?P<y>[\d.]+)"[^>]*>'
+    r"(?P<text>[^<]*)</text>"
+)
 _PAD_PX = 24
 _BAR_PX = 44  # the bar of the window, with its dots
 # No font is fetched: a page that shows the picture stays as private as it was.
@@ -49,7 +53,7 @@ _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img">
 <title>{title}</title>
 <style>
-text {{{{ font: 20px {fonts}; white-space: pre }}}}
+text {{{{ font: 20px {fonts} }}}}
 {{styles}}
 </style>
 <rect x="1" y="1" width="{inner:g}" height="{tall:g}" rx="10" fill="{ground}" stroke="{frame}"/>
@@ -75,7 +79,7 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture("ls", ("ls",), "The sessions of a store: age, branches, status, and sizes"),
+    Picture("ls", ("ls",), "The sessions of a store: title, last message, status, age and size"),
     Picture(
         "log",
         ("log", garden.SESSION, "--graph", "-m"),
@@ -105,11 +109,11 @@ def draw_all() -> dict[str, str]:
 def text_of(svg: str) -> str:
     """Return the text of a picture, a line for each row."""
     rows: dict[int, str] = {}
-    for x, y, text in _TEXT.findall(svg):
+    for _, x, y, text in _TEXT.findall(svg):
         row = round(float(y) / _ROW_PX)
         rows[row] = rows.get(row, "").ljust(round(float(x) / _CELL_PX)) + unescape(text)
     lines = (rows.get(row, "") for row in range(1, max(rows) + 1))
-    return "\n".join(line.replace("\xa0", " ").rstrip() for line in lines)
+    return "\n".join(lines)
 
 
 def _draw(picture: Picture, url: str) -> str:
@@ -127,7 +131,18 @@ def _draw(picture: Picture, url: str) -> str:
     )
     # Without clip paths and line ends, and with one text per line, so that diffs are readable.
     svg = re.sub(r' clip-path="[^"]*"|<text [^>]*>\n</text>', "", svg)
-    return svg.replace("</text><", "</text>\n<")
+    return _TEXT.sub(_phrases, svg).replace("</text><", "</text>\n<")
+
+
+def _phrases(found: re.Match[str]) -> str:
+    """Give each phrase of a text its own position: librsvg drops the spaces around and in it."""
+    style, x, y = found["style"], float(found["x"]), found["y"]
+    text = unescape(found["text"]).replace("\xa0", " ")
+    return "".join(
+        f'<text {style} x="{x + _CELL_PX * cell_len(text[: phrase.start()]):g}" y="{y}"'
+        f' textLength="{_CELL_PX * cell_len(phrase[0]):g}">{escape(phrase[0])}</text>'
+        for phrase in re.finditer(r"\S+(?: \S+)*", text)
+    )
 
 
 def _frame(title: str, rows: int) -> str:

@@ -10,6 +10,7 @@ Open a store, take a scope, save after each step; after a crash the same state i
 """
 
 from limpet.api.aio_scope import AsyncLease, AsyncScope
+from limpet.api.jsonable import jsonable
 from limpet.api.scope import Lease, Scope
 from limpet.api.store import AsyncStore, Store
 from limpet.errors import (
@@ -72,6 +73,7 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "__version__",
+    "jsonable",
     "open",
     "open_async",
 ]

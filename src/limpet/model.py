@@ -4,7 +4,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from reprlib import repr as short_repr
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # part of every type checker
+
+    State = TypeVar("State", default=Any)
+else:
+    from typing import TypeVar
+
+    State = TypeVar("State")
 
 JSON: TypeAlias = Any
 """Any JSON value: None, bool, int, float, str, list, or dict with text keys, nested."""
@@ -35,7 +44,12 @@ Same: TypeAlias = Literal[Sentinel.SAME]
 
 
 class ScopeKey(NamedTuple):
-    """The address of a scope: `store.scope(*info.scope)` opens it."""
+    """The address of a scope.
+
+    Example:
+        key = limpet.ScopeKey("chat-42", "planner")
+        chat = store.scope(*key)
+    """
 
     session_id: str
     scope_id: str = "main"
@@ -43,7 +57,12 @@ class ScopeKey(NamedTuple):
 
 
 class SnapshotRef(NamedTuple):
-    """The address of one snapshot."""
+    """The address of one snapshot: its scope, and its id there.
+
+    Example:
+        ref = limpet.SnapshotRef(chat.key, "step-7")
+        print(chat.load(ref).state)
+    """
 
     scope: ScopeKey
     id: str
@@ -52,6 +71,10 @@ class SnapshotRef(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
     """Everything about a snapshot except its state.
+
+    Example:
+        info = chat.save({"messages": []}, labels={"run_id": "r-7"})
+        print(info.id, info.revision, info.labels)
 
     Attributes:
         scope: the scope that it belongs to.
@@ -87,30 +110,53 @@ class SnapshotInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot(SnapshotInfo):
-    """A snapshot with its state, which is the caller's own copy."""
+class Snapshot(SnapshotInfo, Generic[State]):
+    """A snapshot with its state, which is the caller's own copy.
+
+    Example:
+        print(chat.load().state)
+
+    Attributes:
+        state: any JSON, or in a scope with a model an object of it; the rest is that of
+            `SnapshotInfo`.
+    """
 
     __hash__: ClassVar[None] = None
 
-    state: JSON
+    state: State
 
     def with_(
         self,
         *,
-        state: JSON | Same = SAME,
+        state: State | Same = SAME,
         status: str | Same = SAME,
         labels: dict[str, str] | Same = SAME,
         metadata: dict[str, JSON] | Same = SAME,
-    ) -> "Snapshot":
-        """Return a copy in which the given fields are replaced whole; for use inside `update`."""
+    ) -> "Snapshot[State]":
+        """Return a copy in which the given fields are replaced whole; for use inside `update`.
+
+        Example:
+            chat.update("step-7", lambda snapshot: snapshot.with_(status="done"))
+
+        Args:
+            state, status, labels, metadata: the new values; what is not given stays.
+        """
         given = {"state": state, "status": status, "labels": labels, "metadata": metadata}
         changes: dict[str, Any] = {k: v for k, v in given.items() if v is not SAME}
         return replace(self, **changes)
 
 
+SnapshotLike: TypeAlias = str | SnapshotInfo | SnapshotRef
+"""How methods take a snapshot: its id, what `save`, `history` or `load` gave, or its address."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeInfo:
-    """A scope and its head; `head` is None if there are only notes or a lease."""
+    """A scope and its head; `head` is None if there are only notes or a lease.
+
+    Example:
+        for each in store.scopes(): print(each.key, each.head)
+    """
 
     key: ScopeKey
     head: SnapshotInfo | None
@@ -118,7 +164,12 @@ class ScopeInfo:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A small named document of a scope, or of one snapshot id (`snapshot_id`)."""
+    """A small named document of a scope, or of one snapshot id (`snapshot_id`).
+
+    Example:
+        note = chat.set_note("title", "A trip to Lisbon")
+        print(note.value, note.revision)
+    """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -131,7 +182,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many snapshots were (or would be) deleted, and the bytes of their encoded states."""
+    """How many snapshots were (or would be) deleted, and the bytes of their encoded states.
+
+    Example:
+        print(chat.prune(keep_last=1, dry_run=True).count)
+    """
 
     count: int
     bytes: int
@@ -141,9 +196,12 @@ class Pruned:
 class Stats:
     """The size of a store or a session.
 
+    Example:
+        print(store.stats().snapshots)
+
     `logical_bytes` is the sum of the encoded states, `stored_bytes` what they take in the engine.
     `largest` names the largest parts with their bytes: sessions of a store by what is stored, or
-    top-level keys in the heads of a session (`scope_id:key`) by their encoding.
+    top-level keys in the 256 largest heads of a session (`scope_id:key`) by their encoding.
     """
 
     sessions: int
@@ -157,6 +215,9 @@ class Stats:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that `check` found.
+
+    Example:
+        for finding in store.check(): print(finding.code, finding.message)
 
     `severity` is `error` (something is wrong or cannot be read), `warning` (it works, but should
     not be so) or `info`. `code` never changes. `repaired` is True if `repair` has repaired it.
@@ -173,6 +234,9 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Change:
     """One difference between two states, at a JSON Pointer.
+
+    Example:
+        for change in chat.diff("step-7", "step-8").changes: print(change.kind, change.path)
 
     `path` points into the new state, for "removed" into the old one. "added" has no `before` and
     "removed" no `after` (None). For "moved", `before` and `after` are not values but the old and
@@ -202,13 +266,18 @@ class Change:
 class Diff:
     """What changed from one state to another; falsy exactly when they are equal.
 
+    Example:
+        diff = chat.diff("step-7", "step-8")
+        print(diff, diff.to_json_patch())
+
     `str(diff)` has one short line for each change. The values are those of the states, not copies.
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     changes: tuple[Change, ...]
-    _patch: tuple[dict[str, JSON], ...] = field(default=(), repr=False)
+    # (operation, path, value or for a move the old path)
+    _patch: tuple[tuple[str, str, JSON], ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.changes)
@@ -222,4 +291,12 @@ class Diff:
         The result is the new state exactly: types, and also the order of keys where the library
         that applies them keeps objects in order of insertion, as Python's dict does.
         """
-        return [dict(operation) for operation in self._patch]
+        return [_operation(*each) for each in self._patch]
+
+
+def _operation(op: str, path: str, value: JSON) -> dict[str, JSON]:
+    if op == "remove":
+        return {"op": op, "path": path}
+    if op == "move":
+        return {"op": op, "from": value, "path": path}
+    return {"op": op, "path": path, "value": value}

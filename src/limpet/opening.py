@@ -8,16 +8,17 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.core import limits
-from limpet.core.layout import Layout
-from limpet.errors import InvalidInput, Unsupported
+from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
 if TYPE_CHECKING:
@@ -30,22 +31,31 @@ CLOCK = Clock(time.monotonic, time.sleep, random.random)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # needs no quotes anywhere
 _INTERVAL_S_MIN = 0.01
+_SQLITE_ENDS = (".db", ".sqlite", ".sqlite3")
+_PASSWORD = re.compile(r"(//[^:/?@]*:)[^?]*@")
+_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:key|secret|token|pass)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 def open(url: str | None = None, **options: Any) -> Store:
     """Open a store. Use it as a context manager, or call `close`.
 
+    Example:
+        with limpet.open("sqlite:///agents.db") as store:
+            store.scope("chat-42").save({"messages": []})
+
     Args:
-        url: `sqlite:///file.db`, a folder (`./folder` or `file:///folder`), `postgresql://…`,
-            `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default `$LIMPET_URL`, else
-            `sqlite:///limpet.db`.
+        url: `sqlite:///file.db` or `file.db`, a folder (`./folder` or `file:///folder`),
+            `postgresql://…`, `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default
+            `$LIMPET_URL`, else `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
-            `workers` (threads of the async API). SQLite: `lock_wait_s`, `synchronous` (`full`,
-            `normal` or `off`), `cache_bytes_max`. Folders: `root`, `poll_s`, `compress` (`zstd` or
-            `none`), `sync`, `lock_wait_s`. Object stores: `root`, `poll_s`, `compress`,
-            `timeout_s`, `retry_s`, `parallel`, and for S3 `endpoint_url`, `region`, `profile`,
-            `path_style` and keys. PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what
-            libpq knows. The guide "Opening a store" explains all of them.
+            `workers` (threads of the async API), `default` (a function that makes JSON of each
+            value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
+            `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
+            `cache_bytes_max`. Folders: `root`, `poll_s`, `compress` (`zstd` or `none`), `sync`,
+            `lock_wait_s`. Object stores: `root`, `poll_s`, `compress`, `timeout_s`, `retry_s`,
+            `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and keys.
+            PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The guide
+            "Opening a store" explains all of them.
 
     Raises:
         InvalidInput: the URL or an option is not valid, or the file is not Limpet's.
@@ -55,12 +65,23 @@ def open(url: str | None = None, **options: Any) -> Store:
     """
     opened = _opened(url, options)
     opened.open()
-    return Store(opened)
+    return Store(Driver(opened))
 
 
 def open_async(url: str | None = None, **options: Any) -> AsyncStore:
-    """Async twin of `open`; not awaited. `async with`, or the first use, opens the engine."""
-    return Store(_opened(url, options)).aio
+    """Return a store with the async API; not awaited. Its first use opens the engine.
+
+    Async twin of `open`.
+
+    Example:
+        async with limpet.open_async("sqlite:///agents.db") as store:
+            await store.scope("chat-42").save({"messages": []})
+
+    Args:
+        url: as in `open`.
+        options: as in `open`.
+    """
+    return Store(Driver(_opened(url, options))).aio
 
 
 def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
@@ -73,7 +94,8 @@ def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
     common, own = _split(options, _COMMON)
     scheme = _SCHEMES["s3"]
     opener = scheme.opener(f"//{bucket}/{prefix}", checked(own, scheme.options))
-    return Store(Opened(opener, _tools(common))).aio
+    opened = Opened(opener, _tools(common), f"s3://{bucket}/{prefix}")
+    return Store(Driver(opened)).aio
 
 
 def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
@@ -81,17 +103,18 @@ def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> Async
     from limpet.backends.buckets.s3.open import client_bucket
 
     bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
-    return Store(Opened(lambda: _object_backend(bucket, root=root), _tools({}))).aio
+    opened = Opened(lambda: _object_backend(bucket, root=root), _tools({}), f"{name}/{prefix}")
+    return Store(Driver(opened)).aio
 
 
 def store_over(backend: Backend, **options: Any) -> Store:
     """Return a store over a backend of your own."""
     common, rest = _split(options, _COMMON)
     if rest:
-        raise InvalidInput(f"there is no such option. option=`{min(rest)}`")
-    opened = Opened(lambda: backend, _tools(common))
+        raise _no_option(min(rest), _COMMON)
+    opened = Opened(lambda: backend, _tools(common), type(backend).__name__)
     opened.open()
-    return Store(opened)
+    return Store(Driver(opened))
 
 
 def open_files(url: str, **options: Any) -> "Bucket":
@@ -121,6 +144,16 @@ def scheme_of(url: str | None = None) -> str:
     """Return the scheme of a URL, in lower case; `file` for a plain path."""
     scheme, _, _ = _read_url(url)
     return next(name for name, each in _SCHEMES.items() if each is scheme)
+
+
+def stores_here() -> list[str]:
+    """Return the names of the stores of SQLite, `*.db`, in the current folder."""
+    files = sorted(name for name in os.listdir() if name.endswith(".db"))
+    if not files:
+        return []
+    from limpet.backends.sqlite.schema import is_store
+
+    return [name for name in files if is_store(name)]
 
 
 class Migration(NamedTuple):
@@ -169,6 +202,7 @@ def _tools(common: Mapping[str, Any]) -> Tools:
         clock=CLOCK,
         state_bytes_max=found.get("state_bytes_max", limits.STATE_BYTES_MAX),
         workers=found.get("workers", 8),
+        default=found.get("default"),
     )
 
 
@@ -176,10 +210,26 @@ def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     scheme, address, given = _read_url(url)
     common, own = _split(_merged(given, options), _COMMON)
     tools = _tools(common)
-    opened = Opened(scheme.opener(address, checked(own, scheme.options)), tools)
+    with _ours():
+        opener = scheme.opener(address, checked(own, scheme.options))
+
+    def engine() -> Backend:
+        with _ours():
+            return opener()
+
+    opened = Opened(engine, tools, _shown(_url_or_default(url)))
     if not scheme.blocks:
         opened.open()
     return opened
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    """Raise Unavailable where the system refuses, as when too many files are open."""
+    try:
+        yield
+    except OSError as cause:
+        raise Unavailable(f"the storage cannot be opened: {cause.strerror}") from cause
 
 
 # URLs
@@ -187,23 +237,25 @@ def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
 
 def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     """Return the scheme of a URL, its address and the options in its query."""
-    if url is None:
-        url = os.environ.get("LIMPET_URL") or DEFAULT_URL
+    url = _url_or_default(url)
     if not isinstance(url, str):
         raise InvalidInput(f"the URL must be text. type=`{type(url).__name__}`")
     found = _SCHEME.match(url)
     if found is None:
-        # A bare word may be a misspelt scheme, so a plain path must have a `/`.
+        if url.endswith(_SQLITE_ENDS) and not url.startswith(("//", ":", "?")):
+            return _SCHEMES["sqlite"], f"///{os.path.expanduser(url)}", []
+        # A bare word may be a misspelt scheme, so the path of a folder must have a `/`.
         if "/" in url and not url.startswith(("//", ":", "?")):
             return _SCHEMES["file"], os.path.expanduser(url), []
-        advice = "write memory:, ./folder or sqlite:///file.db"
+        advice = "write memory:, ./folder, file.db or sqlite:///file.db"
         raise InvalidInput(f"the URL has no scheme: {advice}. scheme=``")
     name = found[1].lower()
     scheme = _SCHEMES.get(name)
     if scheme is None:
         # The rest of the URL is not shown: it may hold a password.
         known = ", ".join(f"{name}:" for name in _SCHEMES)
-        raise InvalidInput(f"the URL's scheme is not known. scheme=`{name}` known=`{known}`")
+        near = _nearest(name, _SCHEMES, ":")
+        raise InvalidInput(f"the URL's scheme is not known{near}. scheme=`{name}` known=`{known}`")
     # The path is everything up to the query, so that no `#` or `;` in it is lost.
     path, _, query = url[found.end() :].partition("?")
     try:
@@ -220,6 +272,22 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     others = [each for each in given if each[0] not in ours]
     address = f"{path}?{urlencode(others, quote_via=quote)}" if others else path
     return scheme, address, [each for each in given if each[0] in ours]
+
+
+def _url_or_default(url: str | None) -> str:
+    return os.environ.get("LIMPET_URL") or DEFAULT_URL if url is None else url
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its secrets: the password, and options that are named like one."""
+    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
+
+
+def _nearest(name: str, known: Iterable[str], end: str = "") -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), known, n=1)
+    return f": did you mean `{near[0]}{end}`" if near else ""
 
 
 def _merged(given: list[tuple[str, str]], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,8 +339,8 @@ def _sqlite_path(address: str) -> str:
 def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
     try:
         from limpet.backends.postgres.backend import PostgresBackend, check_url
-    except ImportError as cause:
-        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from cause
+    except ImportError:
+        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
@@ -337,6 +405,7 @@ def _object_backend(
 ) -> Backend:
     from limpet.backends.objects.backend import ObjectBackend
     from limpet.backends.segments.backend import SegmentBackend
+    from limpet.core.layout import Layout
 
     if root == ROOT:
         return SegmentBackend(
@@ -358,13 +427,23 @@ def checked(
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name not in known:
-            raise InvalidInput(f"there is no such option. option=`{name}`")
+            raise _no_option(name, {**known, **_COMMON})
+        check = known[name]
         try:
-            found[name] = known[name](value)
+            found[name] = check(value)
         except (TypeError, ValueError, OverflowError):
             # The value is not shown: it may be a secret in the wrong place.
-            raise InvalidInput(f"the option's value is not acceptable. option=`{name}`") from None
+            must = f"it must be {_ACCEPTED.get(check) or check.__doc__}"
+            raise InvalidInput(
+                f"the option's value is not acceptable: {must}. option=`{name}`"
+            ) from None
     return found
+
+
+def _no_option(name: str, known: Iterable[str]) -> InvalidInput:
+    near = _nearest(name, known)
+    options = "" if near else f" known=`{', '.join(sorted(known))}`"
+    return InvalidInput(f"there is no such option{near}. option=`{name}`{options}")
 
 
 def one_of(*values: str) -> Callable[[Any], str]:
@@ -375,6 +454,7 @@ def one_of(*values: str) -> Callable[[Any], str]:
             raise ValueError
         return str(value)
 
+    check.__doc__ = "one of " + ", ".join(f"`{each}`" for each in values)
     return check
 
 
@@ -415,12 +495,28 @@ def text(value: Any) -> str:
     return value
 
 
+def function(value: Any) -> Callable[[Any], Any] | None:
+    """Check a function, or None. A URL cannot name one."""
+    if value is not None and not callable(value):
+        raise ValueError
+    return value  # type: ignore[no-any-return]
+
+
 def check_schema(value: Any) -> str:
     """Return the name of a PostgreSQL schema, or raise InvalidInput."""
     if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
         raise InvalidInput("the name of a schema has up to 63 of a-z, 0-9 and _, no digit first")
     return value
 
+
+_ACCEPTED: Mapping[Callable[[Any], Any], str] = {
+    flag: "true or false",
+    positive_int: "a whole number from 1 on",
+    seconds: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
+    interval: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
+    text: "a text that is not empty",
+    function: "a function, given by name and not in the URL",
+}
 
 _BucketOpener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]
 _Opener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
@@ -436,7 +532,11 @@ class _Scheme(NamedTuple):
     bucket: _BucketOpener | None = None  # what the object engine is over
 
 
-_COMMON: _Options = {"state_bytes_max": positive_int, "workers": positive_int}
+_COMMON: _Options = {
+    "state_bytes_max": positive_int,
+    "workers": positive_int,
+    "default": function,
+}
 _OBJECTS: _Options = {
     "root": one_of(ROOT, "", "session/"),
     "poll_s": interval,
@@ -473,6 +573,7 @@ _SCHEMES: Mapping[str, _Scheme] = {
             "lock_wait_s": seconds,
             "synchronous": one_of("full", "normal", "off"),
             "cache_bytes_max": positive_int,
+            "mode": one_of("rw", "ro"),
         },
         path=_sqlite_path,
     ),

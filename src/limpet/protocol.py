@@ -36,7 +36,8 @@ class Topic(NamedTuple):
     """What a subscription watches: one target, or all heads in some sessions.
 
     The sessions are `session_id`, or all that begin with `prefix`. With `id` it is the snapshot
-    with that id, in any scope of them.
+    with that id, in any scope of them: a listener need only report that it comes or goes, since
+    where it is known to be its target is followed as well.
     """
 
     target: Target | None = None
@@ -121,6 +122,7 @@ class Commit(NamedTuple):
     """One write of one snapshot: the only way to create or change a snapshot.
 
     Attributes:
+        status: None for that of the head, if there is one.
         labels, metadata: encoded objects, labels in the order of their names.
         append_offsets: where the lists of an encoded body end, for engines that append without
             reading it.
@@ -136,7 +138,7 @@ class Commit(NamedTuple):
 
     scope: ScopeKey
     body: bytes | Append | Copy
-    status: str
+    status: str | None
     labels: bytes
     metadata: bytes
     stamp: Stamp
@@ -354,6 +356,10 @@ class Backend(Protocol):
         """
         ...
 
+    def list_unlisted(self) -> list[Finding]:
+        """Return what is in no scope that is listed: snapshots whose head is lost, and links."""
+        ...
+
     def write_note(self, write: NoteWrite) -> Note:
         """Store a note as one step; it needs no snapshot, and creates the scope.
 
@@ -406,6 +412,10 @@ class Backend(Protocol):
 
     def listen(self) -> Listener[Topic]:
         """Begin to listen for changes."""
+        ...
+
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        """Return the heads of a session that have the largest states, the largest first."""
         ...
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:

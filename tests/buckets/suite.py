@@ -107,7 +107,7 @@ class BucketFunctions:
         done.set()
         bucket.put(key, b"1", expect=ANY)
 
-    def test_a_change_is_heard(self, bucket: Bucket) -> None:
+    def test_a_change_is_noticed(self, bucket: Bucket) -> None:
         listener = bucket.listen(poll_s=0.2, clock=CLOCK)
         try:
             listener.follow([KeyPrefix("k/"), KeyPrefix("not/there/yet/")])
@@ -123,7 +123,7 @@ class BucketFunctions:
         finally:
             listener.close()
 
-    def test_who_waits_is_woken(self, bucket: Bucket) -> None:
+    def test_a_waiting_caller_is_woken(self, bucket: Bucket) -> None:
         listener = bucket.listen(poll_s=60, clock=CLOCK)
         try:
             listener.follow([KeyPrefix("k/")])

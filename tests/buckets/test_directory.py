@@ -80,7 +80,7 @@ def test_reading_creates_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "root").exists()
 
 
-def test_empty_folders_go(tmp_path: Path) -> None:
+def test_empty_folders_are_removed(tmp_path: Path) -> None:
     bucket = make(tmp_path)
     bucket.put("a/b/c", b"", expect=None)
     bucket.put("a/d", b"", expect=None)
@@ -310,7 +310,7 @@ def test_pages_of_any_tree(tmp_path: Path) -> None:
     assert bucket.list("", limit=0) == []
 
 
-def test_a_page_of_many_looks_at_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_reads_few_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = make(tmp_path, sync=False)
     bucket.mark([f"a/{number:05}" for number in range(3000)])
     for number in range(600):

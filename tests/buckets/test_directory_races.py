@@ -159,7 +159,7 @@ def test_a_writer_that_slept_while_its_temporary_file_was_swept(
     assert datas(bucket.get(["a/b"])) == [b"1"]
 
 
-def test_a_mark_beside_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_during_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is there when it is to be created, and gone when it is looked at."""
     bucket = make(tmp_path)
     bucket.mark(["a/b"])

@@ -142,7 +142,7 @@ def test_opening_asks_nothing_and_the_first_write_proves(service: Service, proxy
     bucket.close()
 
 
-def test_a_probe_that_stands_there_is_left_alone(service: Service, proxy: Proxy) -> None:
+def test_an_existing_probe_is_left_alone(service: Service, proxy: Proxy) -> None:
     """It is another process's, which would take its disappearance for a broken promise."""
     prefix = uuid4().hex
     with_probe = service.open(prefix)

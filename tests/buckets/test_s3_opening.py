@@ -91,7 +91,7 @@ def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         ("https://s3.example", "b", "https://b.s3.example"),
     ],
 )
-def test_the_bucket_stands_in_the_path_or_in_the_host(
+def test_the_bucket_is_in_the_path_or_in_the_host(
     url: str, bucket: str | None, address: str
 ) -> None:
     assert open.address_of(url, bucket) == address

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ import pytest
 
 import limpet
 from tests.cli.conftest import EXECUTABLE, Command
-from tests.portable.stores import fill, lines
+from tests.portable.stores import LOSSES, fill, lines, lose
 from tests.servers.service import Service
 
 
@@ -45,15 +46,21 @@ def test_all_the_way_round(
     assert again["snapshots"] == 39
 
 
-def test_a_killed_copy_goes_on(command: Command, tmp_path: Path) -> None:
-    """SIGKILL at many moments, and once more from the beginning: the same as without."""
+@pytest.mark.parametrize(
+    ("messages", "moments"),
+    [(60, [40]), pytest.param(300, [1, 60, 150, 300], marks=pytest.mark.slow)],
+)
+def test_a_killed_copy_goes_on(
+    messages: int, moments: list[int], command: Command, tmp_path: Path
+) -> None:
+    """SIGKILL at some moments, and once more from the beginning: the same as without."""
     source, target = f"sqlite:///{tmp_path}/source.db", (tmp_path / "target").as_uri()
     with limpet.open(source, synchronous="off") as store:
         fill(store)
-        for number in range(300):
+        for number in range(messages):
             store.scope("long").append("messages", [{"content": f"message {number}"}])
         expected = lines(store)
-    reached = [_killed(source, target, tmp_path / "target", files) for files in (1, 60, 150, 300)]
+    reached = [_killed(source, target, tmp_path / "target", files) for files in moments]
     assert reached == sorted(set(reached))  # it went on, and was in the middle each time
     assert command("copy", source, target).returncode == 0
     with limpet.open(target) as store:
@@ -67,6 +74,7 @@ def _killed(source: str, target: str, folder: Path, files: int) -> int:
     try:
         while _documents(folder) < files:
             assert process.poll() is None, "the copy ended before it was killed"
+            time.sleep(0.005)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -128,3 +136,21 @@ def test_damage_in_the_source_is_told(command: Command, tmp_path: Path) -> None:
     assert "✓ 1 session · 2 snapshots · 1 note" in done.stdout
     lines = command("export", "--url", folder.as_uri())
     assert (lines.returncode, len(lines.stderr.splitlines())) == (5, 4)
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_what_is_left_out_is_named_and_ends_with_1(
+    command: Command, tmp_path: Path, what: str
+) -> None:
+    folder = tmp_path / "store"
+    with limpet.open(folder.as_uri()) as store:
+        for number in range(3):
+            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+        store.scope("b").save(1)
+    lose(folder, what)
+    done = command("copy", folder.as_uri(), f"sqlite:///{tmp_path}/target.db")
+    assert (done.returncode, "skipped  " in done.stderr) == (1, True)
+    assert "not all was copied" in done.stdout
+    lines = command("export", "--url", folder.as_uri())
+    assert (lines.returncode, "skipped  " in lines.stderr) == (1, True)
+    assert command("copy", folder.as_uri(), "sqlite:///b.db", "--session", "b").returncode == 0

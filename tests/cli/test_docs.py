@@ -70,6 +70,13 @@ def test_pictures_are_small_and_need_nothing_else(drawn: dict[str, str]) -> None
         assert root.findtext("{http://www.w3.org/2000/svg}title"), name
 
 
+def test_pictures_look_the_same_in_librsvg(drawn: dict[str, str]) -> None:
+    """It drops spaces around a text and between words, and does not know textLength."""
+    for name, svg in drawn.items():
+        texts = [each.text or "" for each in ElementTree.fromstring(svg).iter() if each.text]
+        assert not any(re.search(r"\xa0|^ | $|\S  ", text) for text in texts[2:]), name
+
+
 def test_pictures_can_be_read(drawn: dict[str, str]) -> None:
     for name, svg in drawn.items():
         rows = pictures.text_of(svg).splitlines()

@@ -81,6 +81,27 @@ def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Comman
         assert "postgres://***@host/db?token=" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:/bob:hunter2@h/db",
+        "//bob:hunter2@h",
+        "bob:hunter2@h/db",
+        "postgresql//bob:hunter2@h/db",
+        "postgresql;//bob:hunter2@h",
+        " postgresql://bob:hunter2@h/db",
+        "file:/bob:hunter2@h/x",
+        "host=h passwd=hunter2",
+    ],
+)
+def test_a_mistyped_url_keeps_its_secret(url: str, command: Command, tmp_path: Path) -> None:
+    for verb in (["doctor"], ["doctor", "--json"], ["ls"]):
+        done = command(*verb, "--url", url)
+        assert done.returncode != 0
+        assert "hunter2" not in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_it_knows_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert doctor.EXTRAS.keys() == project["optional-dependencies"].keys() - {"all"}

@@ -42,7 +42,8 @@ def calls(path: str) -> Iterator[list[str]]:
 def parse(words: list[str]) -> str:
     """Let click read a call without running it; return the verb that it leads to."""
     name, *rest = words
-    context = click.Context(app, info_name=name)
+    # Click remembers a command's help option from the first context that it sees.
+    context = click.Context(app, info_name=name, **app.context_settings)
     command: click.Command = app
     path: list[str] = []
     while isinstance(command, click.Group) and rest:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -66,10 +67,28 @@ def test_documents_for_people(command: Command, any_url: str, tmp_path: Path) ->
     assert "hello &lt;script&gt;" in page
     assert "<script" not in page
     markdown = command("export", "alice", "--format", "markdown", "--url", any_url).stdout
-    assert markdown.startswith("# `alice/chat-1`\n")
+    assert markdown.startswith("# hello &lt;script&gt;alert(1)&lt;/script&gt;\n")
+    assert "\nSession `alice/chat-1`\n" in markdown
     assert "## `other`" in markdown
     assert command("export", "--format", "html", "--url", any_url).returncode == 2
     assert command("export", "nobody", "--url", any_url).returncode == 1
+
+
+def test_scopes_are_in_the_order_in_which_they_began(
+    command: Command, url: str, tmp_path: Path
+) -> None:
+    with limpet.open(url) as store:
+        main = store.scope("trip", "zoo")
+        main.set_note("title", "A day out")
+        first = main.save({"n": 1})
+        main.fork(first.id, scope_id="museum")
+        main.fork(first.id, scope_id="aquarium")
+        main.save({"n": 2})
+    command("export", "trip", "-o", "trip.html", "--url", url)
+    page = (tmp_path / "trip.html").read_text()
+    assert re.findall(r"<h2>(\w+)</h2>", page) == ["zoo", "museum", "aquarium", "History"]
+    assert re.findall(r'<li><a href="[^"]+">(\w+)</a>', page)[:3] == ["zoo", "museum", "aquarium"]
+    assert "<h1>A day out</h1>" in page
 
 
 def test_an_export_that_fails_leaves_the_file_as_it_was(
@@ -123,7 +142,7 @@ def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("hello\n")
     done = command("import", "x.jsonl", "--url", "sqlite:///new.db")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "not a limpet export: the first line does not name the format. line=`1`" in done.stderr
+    assert "not an export, which `limpet export` writes: the first line" in done.stderr
     assert command("import", "absent.jsonl", "--url", "sqlite:///new.db").returncode == 1
     assert command("import", "other", "x", "--url", "sqlite:///new.db").returncode == 2
     (tmp_path / "x.jsonl").write_text('{"type":"limpet","version":1}\n')
@@ -178,3 +197,24 @@ def _texts(value: object) -> "list[str]":
     if isinstance(value.get("content"), str):
         own.append(value["content"])
     return own + [text for each in value.values() for text in _texts(each)]
+
+
+def test_a_store_is_not_overwritten_by_its_own_export(command: Command, tmp_path: Path) -> None:
+    base, folder = tmp_path / "a.db", tmp_path / "folder"
+    for each in (f"sqlite:///{base}", folder.as_uri()):
+        with limpet.open(each) as store:
+            store.scope("s").save({"n": 1})
+    (tmp_path / "link").symlink_to(base)
+    os.link(base, tmp_path / "second.jsonl")
+    (document,) = folder.rglob("snapshot_latest.json")
+    os.link(document, tmp_path / "document.jsonl")
+    before = base.read_bytes(), document.read_bytes()
+    for name in ("a.db", "link", "second.jsonl", "a.db-wal"):
+        done = command("export", "-o", name, "--url", f"sqlite:///{base}")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"limpet: the output is a file of the store itself. path=`{name}`\n"
+    for name in (str(document), "document.jsonl", "folder/new.jsonl"):
+        assert command("export", "-o", name, "--url", str(folder)).returncode == 2
+    assert (base.read_bytes(), document.read_bytes()) == before
+    assert command("export", "-o", "new.jsonl", "--url", str(folder)).returncode == 0
+    assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600

@@ -34,9 +34,9 @@ def test_heads(command: Command, any_url: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     short = f"{head[:8]}…{head[-4:]}"
     first, second, third = done.stdout.splitlines()
-    assert first == f"alice/chat:planner:{short}:messages.0: a red fox"
-    assert second == f"alice/chat:planner:{short}:messages.1: a blue fox"
-    assert third.startswith("bob:main:")
+    assert first == f"alice/chat:planner@{short}:messages.0: a red fox"
+    assert second == f"alice/chat:planner@{short}:messages.1: a blue fox"
+    assert third.startswith("bob:main@")
     assert third.endswith(":a/b.1.c: one fox")
 
 
@@ -106,7 +106,7 @@ def test_a_match_is_shown_with_what_is_around_it(
 ) -> None:
     fill(url)
     (line,) = lines(capsys, url, "x{9}$", "--prefix", "o")
-    assert line.startswith("o d'd:\\n\\x1b[2J:main:")
+    assert line.startswith("o d'd:\\n\\x1b[2J:main@")
     assert line.endswith(": …" + "x" * 159)
     (line,) = lines(capsys, url, "^FOX", "--prefix", "o")
     assert ": FOX \\x1b[2Jxx" in line

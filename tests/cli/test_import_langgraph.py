@@ -55,13 +55,13 @@ def test_from_a_file(command: Command, any_url: str, tmp_path: Path) -> None:
     assert done.stderr.count("skipped  bob/1:main@") == 3
 
 
-def test_what_is_not_there(command: Command, tmp_path: Path) -> None:
+def test_what_is_not_there(command: Command, process: Command, tmp_path: Path) -> None:
     done = command("import", "langgraph-sqlite", "none.db")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     (tmp_path / "langgraph").mkdir()
     (tmp_path / "langgraph" / "__init__.py").write_text("raise ImportError")
     (tmp_path / "old.db").touch()
-    done = command("import", "langgraph-sqlite", "old.db", PYTHONPATH=str(tmp_path))
+    done = process("import", "langgraph-sqlite", "old.db", PYTHONPATH=str(tmp_path))
     expected = "limpet: LangGraph is not installed: pip install 'limpet[langgraph]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     url = "postgresql://me:geheim@127.0.0.1:1/agents"
@@ -103,7 +103,11 @@ def fill_with_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_classes_of_ones_own(
-    command: Command, any_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command,
+    process: Command,
+    any_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     value = fill_with_own(tmp_path, monkeypatch)
     words = ("import", "langgraph-sqlite", "old.db", "--url", any_url)
@@ -112,7 +116,7 @@ def test_classes_of_ones_own(
     fact = "a stored value is of a class that is not allowed: list it in `allow`."
     fact = f"{fact} class=`own_shop:Order`"
     assert done.stderr.count(fact) == 2
-    done = command(*words, "--allow", "own_shop:Order", "--allow", "own_shop:Shop.Colour")
+    done = process(*words, "--allow", "own_shop:Order", "--allow", "own_shop:Shop.Colour")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("✓ 1 snapshot in ")
     with limpet.open(any_url) as store:

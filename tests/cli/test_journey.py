@@ -1,4 +1,4 @@
-"""A day with the command: every verb once, on every engine, each in a process of its own."""
+"""A day with the command: every verb once, on every engine; the slow ones as processes."""
 
 import json
 import re
@@ -18,6 +18,7 @@ from tests.cli.test_terminal import on_terminal
 @pytest.fixture(
     params=[
         "sqlite",
+        pytest.param("sqlite process", marks=pytest.mark.slow),
         pytest.param("folder", marks=pytest.mark.slow),
         pytest.param("postgres", marks=pytest.mark.slow),
         pytest.param("s3", marks=pytest.mark.slow),
@@ -25,7 +26,7 @@ from tests.cli.test_terminal import on_terminal
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     match request.param:
-        case "sqlite":
+        case "sqlite" | "sqlite process":
             return f"sqlite:///{tmp_path / 'agents.db'}"
         case "folder":
             return str(tmp_path / "agents")
@@ -39,7 +40,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return f"s3://{service.name}/{secrets.token_hex(8)}?{urlencode(options)}"
 
 
-def test_every_verb(place: str, command: Command, tmp_path: Path) -> None:
+def test_every_verb(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    in_process = request.node.callspec.params["place"] == "sqlite"
+    command: Command = request.getfixturevalue("command" if in_process else "process")
     with limpet.open(place) as store:
         chat = store.scope("alice/chat-1", "planner")
         for text in ("hello", "where to?", "to Lisbon"):
@@ -86,10 +89,10 @@ def test_every_verb(place: str, command: Command, tmp_path: Path) -> None:
 def test_who_waits_sees_how_far_it_is(tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db?synchronous=off"
     with limpet.open(source) as store:
-        for number in range(600):
+        for number in range(100):
             store.scope("long").append("messages", [f"message {number}"])
     code, drawn = on_terminal("copy", source, f"sqlite:///{tmp_path}/target.db")
     assert code == 0
     assert "copying" in drawn
     assert "snapshots ·" in drawn
-    assert "1 session · 600 snapshots" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
+    assert "1 session · 100 snapshots" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)

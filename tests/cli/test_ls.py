@@ -1,11 +1,13 @@
 """`limpet ls`: sessions and scopes, for people and as JSON, and its exit codes."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from rich.cells import cell_len
 
 import limpet
@@ -23,27 +25,99 @@ def fill(url: str) -> None:
         store.scope("alice/2").save({"text": "x" * 3000}, status="failed")
         line = store.scope("bob/trip")
         first = line.save({"n": 1})
+        line.save({"n": 3}, keep=False, status="waiting")
         line.fork(first.id, scope_id="side").save({"n": 2}, status="running")
-        line.save({"n": 3}, keep=False)
 
 
-def test_sessions_and_scopes_are_listed(command: Command, any_url: str) -> None:
+def talk(url: str) -> None:
+    """Save two conversations: one with a title, one with a first message, and a plain state."""
+    with limpet.open(url) as store:
+        trip = store.scope("bob/trip")
+        asked = {"role": "user", "content": "A weekend in\nLisbon?"}
+        told = {"role": "assistant", "content": "Take tram 28."}
+        trip.save({"messages": [asked, told]}, status="completed")
+        trip.fork(trip.save({"messages": [asked, told, asked]}).id, scope_id="side")
+        tax = store.scope("ann/tax")
+        tax.save({"messages": [{"role": "system", "content": "Be brief."}, asked]}, status="")
+        tax.set_note("title", "Taxes of 2023")
+        store.scope("plain").save({"step": 3, "files": []})
+
+
+def test_which_conversation_was_that(command: Command, any_url: str) -> None:
+    talk(any_url)
+    done = command("ls", "--sort", "name", "--url", any_url, COLUMNS="120")
+    assert (done.returncode, done.stderr) == (0, "")
+    heading, tax, trip, plain = (re.split("  +", row) for row in done.stdout.splitlines())
+    assert heading == ["session", "title", "last message", "status", "age", "size"]
+    assert tax[:4] == ["ann/tax", "Taxes of 2023", "user A weekend in Lisbon?", "\N{EN DASH}"]
+    assert trip[:3] == ["bob/trip", "A weekend in Lisbon?", "user A weekend in Lisbon?"]
+    assert plain[:2] == ["plain", "{step, files}"]
+    shown = command("ls", "bob", "--url", any_url).stdout.splitlines()
+    assert shown[0] == "bob/trip"
+    assert shown[1].split() == ["scope", "title", "last", "message", "status", "age", "size"]
+    assert [row.split()[0] for row in shown[2:]] == ["main", "side"]
+
+
+def test_a_fork_has_the_title_of_its_session(command: Command, url: str) -> None:
+    with limpet.open(url) as store:
+        main = store.scope("trip")
+        main.set_note("title", "Lisbon")
+        main.fork(main.save({"messages": ["hello"]}).id)
+    assert "  Lisbon  " in command("ls", "--prefix", "trip", "--url", url).stdout
+
+
+def test_it_reads_the_states_that_it_shows_alone(
+    command: Command, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with limpet.open(url) as store:
+        for number in range(120):
+            store.scope(f"many-{number:03}").save({"messages": [str(number)]})
+    loaded: list[str | None] = []
+    load = limpet.Scope.load
+
+    def counted(scope: limpet.Scope, id: str | None = None) -> limpet.Snapshot | None:
+        loaded.append(id)
+        return load(scope, id)
+
+    monkeypatch.setattr(limpet.Scope, "load", counted)
+    for name in ("leaves", "history"):  # what -l is for
+        monkeypatch.setattr(limpet.Scope, name, lambda *a: pytest.fail("not needed"))
+    assert "… 72 more" in command("ls", "--url", url).stdout
+    assert len(loaded) == 50
+
+
+def test_the_whole_width_is_used_and_no_id_is_cut(command: Command, url: str) -> None:
+    long = "x" * 70
+    with limpet.open(url) as store:
+        for name in ("short", long):
+            store.scope(name).save({"messages": [{"role": "user", "content": "word " * 90}]})
+    for columns in (60, 80, 120, 200):
+        shown = command("ls", "--url", url, COLUMNS=str(columns)).stdout.splitlines()
+        assert any(row.split()[0] == long for row in shown)
+        if columns > 100:
+            assert max(map(cell_len, shown)) == columns
+    assert command("ls", "-l", "--url", url, COLUMNS="40").stdout.count(long) == 1
+
+
+def test_storage_is_listed(command: Command, any_url: str) -> None:
     fill(any_url)
-    done = command("ls", "--url", any_url)
+    done = command("ls", "-l", "--url", any_url)
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
-    assert heading.split()[:6] == ["session", "age", "snapshots", "branches", "status", "stored"]
+    names = ["session", "age", "status", "scopes", "snapshots", "branches", "stored"]
+    assert heading.split()[:7] == names
     assert [row.split()[0] for row in rows] == ["bob/trip", "alice/2", "alice/1"]
-    assert rows[0].split()[2:5] == ["4", "2", "completed"]
-    assert rows[1].split()[2:5] == ["1", "1", "failed"]
-    heading, *rows = command("ls", "bob", "--url", any_url, COLUMNS="100").stdout.splitlines()[1:]
+    assert rows[0].split()[2:6] == ["running", "2", "4", "2"]
+    assert rows[1].split()[2:6] == ["failed", "1", "1", "1"]
+    shown = command("ls", "-l", "bob", "--url", any_url, COLUMNS="100").stdout.splitlines()
+    heading, *rows = shown[1:]
     assert heading.split() == [
-        *("kind", "scope", "age", "snapshots", "branches", "status", "size", "head"),
+        *("scope", "kind", "age", "status", "snapshots", "branches", "logical", "head"),
         *("forked", "from"),
     ]
     main, side = (row.split() for row in rows)
-    assert [main[at] for at in (0, 1, 3, 4, 5, 8)] == ["agent", "main", "2", "1", "completed", "◇"]
-    assert [side[at] for at in (0, 1, 3, 4, 5, 8)] == ["agent", "side", "2", "1", "running", "◆"]
+    assert [main[at] for at in (0, 1, 3, 4, 5, 8)] == ["main", "agent", "waiting", "2", "1", "◇"]
+    assert [side[at] for at in (0, 1, 3, 4, 5, 8)] == ["side", "agent", "running", "2", "1", "◆"]
     assert side[-1].startswith("main@…")
 
 
@@ -54,30 +128,45 @@ def test_its_json_says_what_the_library_says(command: Command, any_url: str) -> 
         line = store.scope("bob/trip")
         heads = [line.info(), store.scope("bob/trip", "side").info()]
         (source,) = line.history()
-    found = [
-        json.loads(line) for line in command("ls", "--json", "--url", any_url).stdout.splitlines()
-    ]
+    done = command("ls", "--json", "-l", "--url", any_url)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["session_id"] for each in found] == ["bob/trip", "alice/2", "alice/1"]
     assert heads[0] is not None
-    assert found[0] == {
-        "session_id": "bob/trip",
-        "kinds": ["agent"],
-        "scopes": 2,
-        "damaged": 0,
-        "status": "completed",
-        "created_at": heads[0].created_at.isoformat().replace("+00:00", "Z"),
+    assert heads[1] is not None
+    counts = {
         "snapshots": 4,
         "branches": 2,
         "logical_bytes": stats.logical_bytes,
         "stored_bytes": stats.stored_bytes,
     }
-    shown = command("ls", "bob/trip", "--json", "--url", any_url).stdout.splitlines()
+    brief = {
+        "session_id": "bob/trip",
+        "title": None,
+        "message": None,
+        "status": "running",
+        "created_at": heads[1].created_at.isoformat().replace("+00:00", "Z"),
+        "size": heads[0].size + heads[1].size,
+        "kinds": ["agent"],
+        "scopes": 2,
+        "damaged": 0,
+    }
+    assert found[0] == brief | counts
+    assert json.loads(command("ls", "--json", "--url", any_url).stdout.splitlines()[0]) == brief
+    shown = command("ls", "bob/trip", "--json", "-l", "--url", any_url).stdout.splitlines()
     main, side = map(json.loads, shown)
     assert [each["head"]["id"] for each in (main, side)] == [each.id for each in heads if each]
     assert (main["head"]["kept"], main["forked_from"]) == (False, None)
     place = {"session_id": "bob/trip", "scope_id": "main", "kind": "agent"}
     assert side["forked_from"] == {**place, "id": source.id}
     assert {"snapshots": 2, "branches": 1, "damaged": False}.items() <= side.items()
+
+
+def test_messages_are_in_the_json(command: Command, url: str) -> None:
+    talk(url)
+    shown = command("ls", "bob/trip", "--json", "--url", url).stdout.splitlines()
+    for each in map(json.loads, shown):
+        assert each["title"] == each["message"] == "A weekend in Lisbon?"
+        assert "snapshots" not in each
 
 
 def test_an_order_a_prefix_and_a_limit(command: Command, url: str) -> None:
@@ -105,7 +194,7 @@ def test_an_empty_store_says_so_and_is_fine(command: Command, any_url: str) -> N
 def test_what_is_not_there_and_what_is_not_clear(command: Command, url: str) -> None:
     done = command("ls", "carol", "--url", url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "limpet: there is no such session. name=`carol`\n"
+    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
     fill(url)
     assert command("ls", "alice", "--url", url).returncode == 2
     assert command("ls", "bob/trip", "--sort", "age", "--url", url).returncode == 2
@@ -117,13 +206,16 @@ def test_damage_is_told(command: Command, url: str, tmp_path: Path) -> None:
     done = command("ls", "--url", url)
     assert done.returncode == 0
     (alice,) = (row for row in done.stdout.splitlines() if row.startswith("alice"))
-    assert alice.split()[:5] == ["alice/chat-1", "-", "2", "1", "damaged"]
+    assert alice.split()[:3] == ["alice/chat-1", "damaged", "-"]
+    counts = command("ls", "-l", "--url", url).stdout
+    (alice,) = (row for row in counts.splitlines() if row.startswith("alice"))
+    assert alice.split()[:6] == ["alice/chat-1", "-", "damaged", "1", "2", "1"]
     shown = command("log", "alice", "--url", url).stdout.splitlines()
     assert shown[1] == "the head of planner is damaged: run `limpet check`"
     assert len(shown) == 3
 
 
-def test_nothing_is_wider_than_the_terminal_or_draws_on_it(command: Command, url: str) -> None:
+def test_only_ids_may_be_wider_than_the_terminal(command: Command, url: str) -> None:
     with limpet.open(url) as store:
         for name in (
             "日本語のとても長いセッションの名前です/会話",
@@ -133,8 +225,9 @@ def test_nothing_is_wider_than_the_terminal_or_draws_on_it(command: Command, url
             line = store.scope(name, "範囲" * 20)
             line.save({"n": 1}, id="識別子" * 9, status="waiting for somebody to answer")
             line.fork("識別子" * 9)
-    for columns, arguments in ((100, ("ls",)), (60, ("ls", "日本語")), (40, ("ls",))):
+    for columns, arguments in ((120, ("ls",)), (100, ("ls", "日本語")), (40, ("ls",))):
         shown = command(*arguments, "--url", url, COLUMNS=str(columns)).stdout
         assert "\x1b" not in shown
-        assert max(map(cell_len, shown.splitlines())) <= columns
+        assert max(map(cell_len, shown.splitlines())) <= max(columns, 102)
+        assert "…" not in "".join(row.split()[0] for row in shown.splitlines())
     assert "\\x1b[2J\\nx" in shown

@@ -113,6 +113,10 @@ def test_abort(command: Command, any_url: str, capsys: pytest.CaptureFixture[str
     assert found(any_url, ODD).status == "aborted"
     assert run(["runs", "--json", "abort", "second", "--url", any_url]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "aborted"
+    with limpet.open(any_url) as store, runs.start(store, "done", on_success="keep"):
+        pass
+    done = command("runs", "abort", "done", "--url", any_url)
+    assert done.stdout == "done  completed  it was not running, and was not changed\n"
     assert run(["runs", "abort", "secon", "--url", any_url]) == 1
     assert run(["runs", "abort", "--url", any_url]) == 2
 
@@ -160,9 +164,9 @@ path.write_text(json.dumps([state, "and done"]))
 """
 
 
-def test_adopt_with_a_command(command: Command, any_url: str) -> None:
+def test_adopt_with_a_command(process: Command, any_url: str) -> None:
     killed(any_url, "r")
-    done = command(
+    done = process(
         *("runs", "adopt", "r", "--owner", "me", *WAIT, "--url", any_url),
         *("--", sys.executable, "-c", FINISH),
     )

@@ -63,9 +63,9 @@ def test_show(command: Command, any_url: str) -> None:
     facts = {line[:9].strip(): line[9:] for line in header.splitlines()}
     assert facts["snapshot"] == info.id
     assert facts["session"] == "trip"
-    assert facts["scope"] == "planner  agent"
+    assert facts["scope"] == "planner (agent)"
     assert facts["saved"].startswith(f"{info.created_at:%Y-%m-%d %H:%M:%S} UTC, ")
-    assert facts["status"] == "completed"
+    assert facts["status"] == "\N{EN DASH}"
     assert facts["parent"] == first.id
     assert facts["labels"] == "step=02"
     assert facts["metadata"].startswith('{"tokens": 7')

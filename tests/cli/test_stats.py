@@ -56,7 +56,7 @@ def test_an_empty_store_has_no_ratio(command: Command, tmp_path: Path) -> None:
 def test_a_session_that_is_not_there_is_1(command: Command, url: str) -> None:
     done = command("stats", "carol", "--url", url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "limpet: there is no such session. name=`carol`\n"
+    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
 
 
 def test_asking_creates_nothing(command: Command, tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_asking_creates_nothing(command: Command, tmp_path: Path) -> None:
 
 def test_the_url_may_stand_in_the_environment(command: Command, url: str, tmp_path: Path) -> None:
     assert command("stats", LIMPET_URL=url).returncode == 0
-    # An option wins over the environment, and without either it is the file `limpet.db`.
+    # An option wins over the environment.
     assert command("stats", "--url", url, LIMPET_URL="sqlite:///absent.db").returncode == 0
-    assert "limpet.db" in command("stats").stderr
-    assert not (tmp_path / "limpet.db").exists()
+    assert command("stats", LIMPET_URL="sqlite:///absent.db").returncode == 1
+    assert not (tmp_path / "absent.db").exists()
 
 
 def test_names_cannot_draw_on_the_terminal(command: Command, url: str) -> None:

@@ -71,10 +71,10 @@ def test_the_end(command: Command, any_url: str) -> None:
     assert (last.returncode, last.stderr) == (0, "")
     talk, _, status = last.stdout.rpartition("\n\n")
     assert talk == "user 1\n  two\n\nuser 2\n  three"
-    assert status.startswith("· completed  ")
+    assert status.startswith("· \N{EN DASH}  ")
     snapshots = command("tail", "files", "-n", "5", "--url", any_url).stdout.splitlines()
     assert [line.split()[1:4] for line in snapshots] == [
-        ["files", "completed", "f-1"],
+        ["files", "\N{EN DASH}", "f-1"],
         ["files", "failed", "f-2"],
     ]
     every = command("tail", "--json", "--url", any_url).stdout.splitlines()

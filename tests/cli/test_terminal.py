@@ -3,7 +3,6 @@
 import os
 import pty
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +10,15 @@ import limpet
 from tests.cli.conftest import EXECUTABLE
 
 
-@pytest.fixture
-def long(tmp_path: Path) -> str:
-    """Return the URL of a store whose history does not fit on a screen."""
-    url = f"sqlite:///{tmp_path / 'long.db'}"
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the URL of a store with a history, and a state, that do not fit on a screen."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('long') / 'long.db'}"
     with limpet.open(url, synchronous="off") as store:
+        lines = [f"line {number} of much text" for number in range(9000)]
+        store.scope("tall").save({"text": "\n".join(lines)})
         for number in range(300):
-            store.scope("long").save({"text": f"number {number} " + "x" * 300})
+            store.scope("long").save({"text": f"number {number} " + "x" * 300}, status="completed")
     return url
 
 
@@ -73,11 +74,9 @@ def test_rm_asks_and_no_is_no(long: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["grep", "number", "--history"], ["show", "long@", "--full"], ["export"]],
+    [["grep", "number", "--history"], ["show", "tall@", "--full"], ["export"]],
 )
 def test_a_pipe_that_nobody_reads_ends_it_quietly(long: str, arguments: list[str]) -> None:
-    with limpet.open(long) as store:
-        store.scope("long").save({"text": "\n".join(f"line {n} of much text" for n in range(9000))})
     process = subprocess.Popen(
         [EXECUTABLE, *arguments, "--url", long],
         stdout=subprocess.PIPE,

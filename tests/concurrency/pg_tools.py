@@ -114,7 +114,7 @@ def fill(scope: Scope) -> None:
 
 WRITES: dict[str, Callable[[Scope], object]] = {
     "save": lambda scope: scope.save({"text": "x"}),
-    "first save": lambda scope: Store(scope.driver.opened).scope("new").save({"text": "x"}),
+    "first save": lambda scope: Store(scope.driver).scope("new").save({"text": "x"}),
     "draft": lambda scope: scope.save({"text": "x"}, keep=False),
     "append": lambda scope: scope.append("items", ["x"]),
     "update": lambda scope: scope.update("id-1", lambda s: s.with_(state="x")),
@@ -125,7 +125,7 @@ WRITES: dict[str, Callable[[Scope], object]] = {
     "delete_snapshot": lambda scope: scope.delete_snapshot("id-1"),
     "delete": lambda scope: scope.delete(),
     "delete_note": lambda scope: scope.delete_note("name"),
-    "delete_session": lambda scope: Store(scope.driver.opened).delete_session(scope.session_id),
+    "delete_session": lambda scope: Store(scope.driver).delete_session(scope.session_id),
 }
 
 

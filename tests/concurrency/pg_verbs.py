@@ -30,7 +30,7 @@ def fork(scope: Scope, **options: Any) -> Scope:
 
 
 def other(scope: Scope) -> Scope:
-    return Store(scope.driver.opened).scope(scope.session_id, "other")
+    return Store(scope.driver).scope(scope.session_id, "other")
 
 
 def backend_of(scope: Scope) -> Backend:
@@ -81,7 +81,7 @@ VERBS: dict[str, Callable[[Scope], Any]] = {
     "delete_snapshot below": lambda scope: scope.delete_snapshot("a"),
     "prune": lambda scope: scope.prune(keep_last=1),
     "delete": lambda scope: scope.delete(),
-    "delete_session": lambda scope: Store(scope.driver.opened).delete_session(scope.session_id),
+    "delete_session": lambda scope: Store(scope.driver).delete_session(scope.session_id),
 }
 
 # To ask again ends in the same and changes nothing more.
@@ -125,7 +125,7 @@ def seen(scope: Scope) -> list[Any]:
     """Return what the scopes of a session show, after checking that they agree with themselves."""
     facts: list[Any] = []
     for name in (scope.scope_id, "fork", "other"):
-        each = Store(scope.driver.opened).scope(scope.session_id, name)
+        each = Store(scope.driver).scope(scope.session_id, name)
         head, infos = each.load(), list(each.history())
         kept = list(each.load_many(info.id for info in infos))
         assert [found.revision for found in kept] == [info.revision for info in infos]

@@ -56,7 +56,7 @@ def test_a_fork_while_threads_are_writing(path: Path) -> None:
         assert worker.hear() == "done"
 
 
-def test_the_async_face_works_in_a_child(path: Path) -> None:
+def test_the_async_api_works_in_a_child(path: Path) -> None:
     with Worker(SCRIPT, "async_face", url_of(path)) as worker:
         assert worker.hear() == "done"
 

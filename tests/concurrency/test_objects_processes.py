@@ -154,7 +154,7 @@ def test_what_is_deleted_while_others_save_stays_away(
     check(store)
 
 
-def test_a_scope_that_is_deleted_while_others_save_ends_and_begins_anew(
+def test_a_scope_that_is_deleted_while_others_save_begins_again(
     workers: list[Worker], url: str, store: Store
 ) -> None:
     """What was there before a delete is gone; a save that overlaps one is whole, or gone."""

@@ -102,7 +102,7 @@ def seen(scope: Scope) -> list[Any]:
     facts: list[Any] = []
     for each in (
         scope,
-        Store(scope.driver.opened).scope(scope.session_id, f"{scope.scope_id}-fork"),
+        Store(scope.driver).scope(scope.session_id, f"{scope.scope_id}-fork"),
     ):
         head, infos = each.load(), list(each.history())
         kept = list(each.load_many(info.id for info in infos))

@@ -71,7 +71,7 @@ def test_a_holder_that_was_asleep_changes_nothing(pair: list[PostgresBackend]) -
     assert hold[:2] == ("b", "owner of b")
 
 
-def test_a_lease_that_ended_is_still_good_if_nobody_wanted_it(pair: list[PostgresBackend]) -> None:
+def test_an_expired_lease_is_still_good_while_it_is_free(pair: list[PostgresBackend]) -> None:
     sleeper, other = pair
     sleeper.claim(claim_of("a", SHORT_US))
     sleeper.commit(commit_of(0, "a"))

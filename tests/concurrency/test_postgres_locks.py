@@ -80,7 +80,7 @@ def use_everything(store: Store, session_id: str, scope_id: str) -> None:
 @pytest.mark.parametrize(
     ("table", "event"), [("snapshots", "INSERT"), ("bodies", "INSERT"), ("scopes", "UPDATE")]
 )
-def test_who_saves_is_in_nobodys_way(
+def test_a_save_blocks_no_other_caller(
     conn: Connection, schema: str, one: Store, two: Store, table: str, event: str
 ) -> None:
     """While a save stands still: all verbs in other scopes go on, and reading also in its own."""
@@ -343,8 +343,29 @@ def test_a_first_fork_while_a_state_is_removed(
     assert complaints(one) == []
 
 
+def test_a_compaction_while_a_fork_stands_still(
+    conn: Connection, schema: str, one: Store, two: Store
+) -> None:
+    """The state of a covered draft goes under the locks of all that build on it."""
+    origin = one.scope("s", "a")
+    origin.save(text(1), id="draft", keep=False)
+    copy = origin.fork("draft", scope_id="b")
+    (first,) = copy.ids()
+    origin.save(near(1, 1), id="1")  # builds on the draft, whose state stays
+    with gate(conn, schema, "bodies", "INSERT") as closed:
+        forking = closed.begin(lambda: two.scope("s", "b").fork(first, scope_id="c"))
+        compacting = closed.meanwhile(one.compact)
+        assert not compacting.done()
+        closed.open()
+        forking.result()
+        compacting.result()
+    found = [state_of(scope) for scope in (origin, copy, one.scope("s", "c"))]
+    assert found == [near(1, 1), text(1), text(1)]
+    assert complaints(one) == []
+
+
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])
-def test_a_repair_while_a_save_stands_still(
+def test_a_repair_while_a_save_is_stopped(
     conn: Connection, schema: str, one: Store, two: Store, table: str
 ) -> None:
     """It waits until the save is done, or the save does: both come through."""

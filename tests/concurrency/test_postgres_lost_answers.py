@@ -201,7 +201,7 @@ def test_a_loss_at_any_batch_leaves_exactly_one(
 
 @pytest.mark.parametrize("api", ["async"])
 @pytest.mark.parametrize("verb", ["kept", "append", "update", "counter", "fork", "delete"])
-def test_a_lost_answer_in_the_other_face(
+def test_a_lost_answer_in_the_other_api(
     stores: dict[bool, Store], direct: Store, proxy: PgProxy, verb: str, api: Api
 ) -> None:
     store = through(api, stores[True])

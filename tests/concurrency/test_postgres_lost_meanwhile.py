@@ -216,12 +216,12 @@ def test_a_rival_with_the_same_jitter_is_not_taken_for_me(
 MINE_GOES: dict[str, Callable[[Scope], object]] = {
     "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
     "delete": lambda scope: scope.delete(),
-    "delete_session": lambda scope: Store(scope.driver.opened).delete_session(scope.session_id),
+    "delete_session": lambda scope: Store(scope.driver).delete_session(scope.session_id),
 }
 
 
 @pytest.mark.parametrize("work", MINE_GOES)
-def test_what_others_made_anew_is_not_deleted(
+def test_what_others_created_again_is_not_deleted(
     pg_proxy: PgProxy, schemas: Schemas, direct: Store, work: str
 ) -> None:
     """A deletion whose answer was lost is not made again over what came after it."""

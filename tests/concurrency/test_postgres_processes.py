@@ -1,5 +1,8 @@
 """What processes do with a store on PostgreSQL: fork, be interrupted, close it in mid-use."""
 
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +94,60 @@ def test_children_that_end_as_usual(postgres_url: str, store: Store) -> None:
     assert run_script(script, postgres_url) == ""
     for name, count in (("parent", 25), ("child-0", 5), ("child-2", 5), ("forked", 5)):
         assert len(list(store.scope("s", name).history())) == count
+
+
+FORKED_IN_A_TRANSACTION = """
+    import os, signal, sys, threading
+    import limpet
+
+    store = limpet.open(sys.argv[1])
+    scope = store.scope("s")
+    scope.save({"n": 0})
+    watching = threading.Thread(target=lambda: list(scope.watch()), daemon=True)
+    watching.start()
+    locked = threading.Event()
+
+    def hold(tables):
+        tables.scope_to_change(scope.key)
+        locked.set()
+        threading.Event().wait()
+
+    server = store.driver.opened.backend._server
+    threading.Thread(target=lambda: server.write(hold), daemon=True).start()
+    locked.wait()
+    pid = os.fork()
+    if not pid:
+        sys.stdin.read()  # for as long as the test lives
+        os._exit(0)
+    print(pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_child_keeps_no_lock_of_a_parent_that_was_killed(
+    postgres: Postgres, postgres_url: str
+) -> None:
+    """The server sees the end of the parent, though the child has inherited its sockets."""
+    command = [sys.executable, "-c", textwrap.dedent(FORKED_IN_A_TRANSACTION), postgres_url]
+    with (
+        opened(postgres, postgres_url, lock_wait_s=10) as store,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent,
+    ):
+        parent.wait()
+        assert store.scope("s").save({"n": 1}).id
+        with postgres.connect() as conn:
+            until(lambda: sessions_of(conn) == 0)
+        assert parent.stdin is not None
+        parent.stdin.close()  # and the child ends
+
+
+def sessions_of(conn: Connection) -> int:
+    """Return how many sessions there are that listen."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%'"
+    query += " AND pid <> pg_backend_pid()"
+    found = conn.execute(query).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 # Interrupts
@@ -242,7 +299,7 @@ def present_id(store: Store) -> str:
     return found.id
 
 
-def test_a_store_that_nobody_closes(postgres_url: str, store: Store) -> None:
+def test_a_store_that_is_never_closed(postgres_url: str, store: Store) -> None:
     """An interpreter that ends without it ends well, and silently."""
     script = """
         import sys, limpet

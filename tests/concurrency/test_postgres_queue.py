@@ -130,7 +130,7 @@ def test_one_that_hangs_does_not_keep_the_others(postgres_url: str) -> None:
         assert len(list(scope.history())) == 5
 
 
-def test_who_waits_for_nobody_may_still_write(postgres_url: str) -> None:
+def test_a_caller_that_does_not_wait_may_still_write(postgres_url: str) -> None:
     with limpet.open(postgres_url, lock_wait_s=0, retry_s=0) as store:
         for number in range(5):
             store.scope("s").save({"n": number})
@@ -163,7 +163,7 @@ def test_a_thread_does_not_wait_for_itself(postgres_url: str) -> None:
 
         def inside() -> None:
             backend: Any = store.driver.opened.backend
-            ended.append(backend._server.in_turn(scope.key, lambda: scope.save({"n": 1}).id))
+            ended.append(backend._server.queued(scope.key, lambda: scope.save({"n": 1}).id))
 
         thread = threading.Thread(target=inside, daemon=True)
         thread.start()

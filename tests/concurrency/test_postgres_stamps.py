@@ -128,7 +128,7 @@ def rows(conn: Connection, schema: str) -> dict[int, tuple[bytes, Any]]:
         for at, name in enumerate(BETWEEN)
     ],
 )
-def test_another_one_in_between(
+def test_another_write_in_between(
     conn: Connection, schemas: Schemas, stores: tuple[Store, Store], name: str
 ) -> None:
     """Whatever the other one did, the next save of the first does what it does in memory."""

@@ -113,7 +113,7 @@ def test_threads_and_tasks_share_a_store(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_repair_beside_writers(url: str) -> None:
+def test_repair_during_writes(url: str) -> None:
     """Others wait while a part is mended, and nothing that they are about to write is touched."""
     ended = threading.Event()
 

@@ -109,7 +109,7 @@ def test_writers_go_on(server: PrivatePostgres, url: str, accident: str) -> None
         assert note.value == sum(writer.counted for writer in writers)
 
 
-def test_a_crash_makes_nobody_believe_what_is_lost(
+def test_what_a_crash_lost_is_not_acknowledged(
     server: PrivatePostgres, space: Schemas, url: str
 ) -> None:
     """Promise 1: after a crash the server gives the numbers of transactions again to others."""
@@ -213,7 +213,7 @@ def test_a_database_that_was_dropped(server: PrivatePostgres) -> None:
         fill(store.scope("s"))
 
 
-def test_tables_that_are_made_anew_in_mid_use(server: PrivatePostgres, url: str) -> None:
+def test_tables_that_are_created_again_in_mid_use(server: PrivatePostgres, url: str) -> None:
     """Nothing that a connection or the store remembers of the old ones is in the way."""
     name = url.rpartition("=")[2]
     with opened(server, url) as store:

@@ -25,7 +25,7 @@ def test_readers_never_see_a_part(crew: Crew, tmp_path: Path) -> None:
     assert min(seen) >= 2, "the readers did not read beside the writers"
 
 
-def test_an_open_walk_blocks_nobody(crew: Crew, tmp_path: Path) -> None:
+def test_an_open_listing_blocks_no_writer(crew: Crew, tmp_path: Path) -> None:
     """Between two pages nothing is held: others write, and can empty the log of changes.
 
     A reader that kept its moment of the store would make the checkpoint fail and the log grow.

@@ -36,7 +36,9 @@ def file_of(store: Store) -> SqliteFile:
     return file
 
 
-def test_nobody_of_the_queue_tries_in_vain(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_caller_in_the_queue_tries_in_vain(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, pauses = file_of(store), 0
 
     def pause(_: float) -> None:

@@ -12,6 +12,7 @@ from limpet.testing.conformance.appending import Appending
 from limpet.testing.conformance.backend import BackendPromises
 from limpet.testing.conformance.bad_input import BadInput
 from limpet.testing.conformance.branching import Branching
+from limpet.testing.conformance.comfort import Comfort
 from limpet.testing.conformance.damage import Damage
 from limpet.testing.conformance.deleting import Deleting
 from limpet.testing.conformance.drafts import Drafts
@@ -71,6 +72,7 @@ class Stored(
     StoreHistory,
     Pruning,
     Upkeep,
+    Comfort,
     BackendPromises,
     Threads,
     Leasing,
@@ -83,7 +85,7 @@ class AboveEngine(BadInput, SyncAsync):
     """The chapters about code above the engine: refused arguments, and how the two APIs relate."""
 
 
-class InBoth(Promises, Watching):
+class InBoth(Promises, Comfort, Watching):
     """The chapters that also run with the async API, on an engine whose other chapters do not."""
 
 

@@ -10,12 +10,29 @@ from limpet.core.layout import listing_order
 from limpet.model import ANY
 from limpet.protocol import Backend
 from limpet.testing import conformance
+from limpet.testing.conformance.appending import Appending
+from limpet.testing.conformance.backend import BackendPromises
+from limpet.testing.conformance.branching import Branching
+from limpet.testing.conformance.comfort import Comfort
 from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.deleting import Deleting
+from limpet.testing.conformance.drafts import Drafts
+from limpet.testing.conformance.exactness import Exactness
+from limpet.testing.conformance.forking import Forking
 from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.listing import Listing
+from limpet.testing.conformance.notes import Notes
+from limpet.testing.conformance.order import Order
+from limpet.testing.conformance.promises import Promises
+from limpet.testing.conformance.pruning import Pruning
+from limpet.testing.conformance.reading import Reading
 from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
+from limpet.testing.conformance.store_history import StoreHistory
 from limpet.testing.conformance.threads import Threads
 from limpet.testing.conformance.updating import Updating
+from limpet.testing.conformance.upkeep import Upkeep
+from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, InBoth, Sync
 from tests.servers.service import Service
 
@@ -66,13 +83,34 @@ class TestSeaweedFS(
     Updating,
     Threads,
     Leasing,
+    Comfort,
 ):
     """The chapters that depend most on the storage."""
 
 
 @pytest.mark.slow
-class TestSeaweedFSAtLength(Sync, OnSeaweedFS, conformance.Suite):
-    """Every chapter."""
+class TestSeaweedFSAtLength(
+    Sync,
+    OnSeaweedFS,
+    Promises,
+    Exactness,
+    Order,
+    Drafts,
+    Repeating,
+    Appending,
+    Reading,
+    Listing,
+    Notes,
+    Deleting,
+    Branching,
+    Forking,
+    StoreHistory,
+    Pruning,
+    Upkeep,
+    BackendPromises,
+    Watching,
+):
+    """The other chapters that depend on the engine."""
 
 
 @pytest.mark.slow
@@ -96,7 +134,20 @@ class TestMoto(Sync, OnMoto, Repeating):
 
 
 @pytest.mark.slow
-class TestMotoAtLength(Sync, OnMoto, conformance.Sequential):
-    """Every chapter but that of threads, without the one promise that is about them."""
+class TestMotoAtLength(
+    Sync,
+    OnMoto,
+    Promises,
+    Order,
+    Damage,
+    Saving,
+    Drafts,
+    Updating,
+    Reading,
+    Listing,
+    Notes,
+    Deleting,
+):
+    """The chapters that depend on how a bucket lists and replaces, without the race in them."""
 
     test_promise_06_atomic_update = None  # type: ignore[assignment]

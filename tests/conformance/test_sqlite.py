@@ -7,6 +7,7 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
+from limpet.testing.conformance.comfort import Comfort
 from limpet.testing.conformance.leasing import Leasing
 from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.sync_async import SyncAsync
@@ -25,7 +26,7 @@ class TestSqlite(Sync, OnSqlite, conformance.Suite):
     """Every chapter."""
 
 
-class TestSqliteAsync(Async, OnSqlite, Promises, SyncAsync, Threads, Leasing, Watching):
+class TestSqliteAsync(Async, OnSqlite, Promises, Comfort, SyncAsync, Threads, Leasing, Watching):
     """The chapters that are about more than one caller, or about both APIs."""
 
 

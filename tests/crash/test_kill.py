@@ -11,9 +11,10 @@ from pathlib import Path
 
 import limpet
 from tests.crash.mortal import Model, Write, observe, predict
+from tests.effort import times
 
 SCRIPT = Path(__file__).with_name("mortal.py")
-ROUNDS = 20
+ROUNDS = times(8, full=20)
 
 
 def kill_after(
@@ -51,7 +52,7 @@ def kill_after(
 
 
 def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
-    """Promises 1, 2 and 5: one file, killed twenty times in the middle of all kinds of writes.
+    """Promises 1, 2 and 5: one file, killed many times in the middle of all kinds of writes.
 
     After each kill the store shows exactly what was acknowledged in all rounds so far, in order,
     with or without the one write that was under way.

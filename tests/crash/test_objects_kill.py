@@ -128,15 +128,15 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
     After each kill it shows exactly what was acknowledged in all rounds so far, in order, with or
     without the one write that was under way, and the next write finds nothing in its way.
     """
-    counts = torture(tmp_path / "store", rounds=10, writes_max=24, seed=500)
-    assert sum(counts[kind] for kind in ALL) > 60
+    counts = torture(tmp_path / "store", rounds=6, writes_max=24, seed=500)
+    assert sum(counts[kind] for kind in ALL) > 30
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_what_was_acknowledged_survives_many_kills(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
-    for number in range(5):
+    for number in range(3):
         counts += torture(tmp_path / f"{number}", rounds=30, writes_max=50, seed=1000 * number)
     assert counts.keys() >= ALL | {"killed, done", "killed, not"}
 
@@ -149,6 +149,7 @@ def killed_at_steps(folder: Path, stride: int) -> dict[str, list[str]]:
     assert found.keys() == VERBS.keys()
     for name, outcomes in found.items():
         assert outcomes[-1] == "done"
+        assert len(outcomes) > 1, f"{name} was not killed"
         # Once a write is done, it stays so: there is one moment at which it happens.
         assert outcomes == sorted(outcomes, key=("not", "half", "done").index), name
         assert "half" not in outcomes or "delete" in name
@@ -158,7 +159,7 @@ def killed_at_steps(folder: Path, stride: int) -> dict[str, list[str]]:
 @pytest.mark.timeout(300)
 def test_each_verb_is_killed_at_its_steps(tmp_path: Path) -> None:
     """Promise 2: wherever a writer dies, its write is done or not, and can be done again."""
-    killed_at_steps(tmp_path, stride=8)
+    killed_at_steps(tmp_path, stride=16)
 
 
 @pytest.mark.slow

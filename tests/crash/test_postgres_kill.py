@@ -18,10 +18,12 @@ from tests.crash.mortal_chat import SESSION, name_of, save, state_of
 from tests.crash.mortal_chat import predict as predict_edit
 from tests.crash.test_kill import kill_after
 from tests.crash.test_seal import check_order, check_states, kill, moments
+from tests.effort import times
 from tests.servers.postgres import Connection, Postgres, Schemas, with_option
 
 MORTAL = "mortal"  # the name of the connections of those who are killed
 WAIT_S_MAX = 20.0
+ROUNDS = times(4, full=10)
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def bury(conn: Connection) -> None:
 
 
 def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url: str) -> None:
-    """Promises 1, 2 and 5: one store, killed seven times in the middle of all kinds of writes.
+    """Promises 1, 2 and 5: one store, killed many times in the middle of all kinds of writes.
 
     After each kill the store shows exactly what was acknowledged in all rounds so far, in order,
     with or without the one write that was under way.
@@ -54,7 +56,7 @@ def test_what_was_acknowledged_survives_the_kill(conn: Connection, postgres_url:
     with limpet.open(postgres_url) as store:
         store.scope("s", "counter").save({"count": 0}, id="counter")
         model = observe(store)
-        for number in range(7):
+        for number in range(ROUNDS):
             found, done, begun = kill_after(
                 chance.randrange(45), mortal(postgres_url), number, f"{number:02}"
             )
@@ -212,7 +214,7 @@ def test_writers_of_a_family_that_are_killed_together(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.torture)])
 def test_many_more_kills(conn: Connection, schemas: Schemas, seed: int) -> None:
     killed_in_chats(conn, schemas.url("chats"), rounds=30, seed=seed)
     killed_in_drafts(conn, schemas.url("drafts"), rounds=30, seed=seed)

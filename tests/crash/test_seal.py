@@ -174,7 +174,7 @@ def test_drafts_that_are_killed(tmp_path: Path) -> None:
 
 def test_edits_that_are_killed(tmp_path: Path) -> None:
     """Promise 5: what is stored against something is whole before that something is gone."""
-    kinds = killed_in_edits(tmp_path / "store.db", rounds=7, seed=35)
+    kinds = killed_in_edits(tmp_path / "store.db", rounds=4, seed=35)
     assert kinds.keys() == {"save", "overwrite", "delete", "prune", "fork"}
 
 

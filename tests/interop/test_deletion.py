@@ -145,7 +145,7 @@ def test_no_pointer_leads_to_what_they_deleted(ground: Ground, store: Store) -> 
                 query()
 
 
-def test_we_begin_anew_after_they_deleted(ground: Ground, store: Store) -> None:
+def test_we_begin_again_after_they_deleted(ground: Ground, store: Store) -> None:
     """Also a writer that remembers its last save, which is gone."""
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     gone = [ours.save({"number": number}).id for number in range(3)]
@@ -158,7 +158,7 @@ def test_we_begin_anew_after_they_deleted(ground: Ground, store: Store) -> None:
     assert ours.save({"number": 10}).parent_id == info.id
 
 
-def test_they_begin_anew_after_we_deleted(ground: Ground, store: Store) -> None:
+def test_they_begin_again_after_we_deleted(ground: Ground, store: Store) -> None:
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     gone = ours.save({"number": 1})
     store.delete_session("chat")

@@ -130,7 +130,7 @@ def test_every_document_is_listed(written: Written, store: Store) -> None:
     assert [found for found in store.check() if found.severity == "error"] == []
 
 
-def test_ours_go_on_top(written: Written, planted: Ground, store: Store) -> None:
+def test_our_snapshots_follow_theirs(written: Written, planted: Ground, store: Store) -> None:
     for scope, ids in written.scopes.items():
         ours, theirs = store.scope(*scope), planted.theirs(*scope)
         before = written.read(scope)["data"]
@@ -143,7 +143,7 @@ def test_ours_go_on_top(written: Written, planted: Ground, store: Store) -> None
             assert theirs.load(id) == written.read(scope, id)
 
 
-def test_a_session_goes_as_a_whole(written: Written, planted: Ground, store: Store) -> None:
+def test_a_session_is_deleted_whole(written: Written, planted: Ground, store: Store) -> None:
     for scope in written.scopes:
         store.delete_session(scope.session_id)
     assert planted.files.list_keys() == []

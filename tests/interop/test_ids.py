@@ -70,7 +70,7 @@ def test_many_ids_in_one_scope_are_listed_alike(ground: Ground, store: Store) ->
     assert paged == whole
 
 
-def test_ids_that_they_refuse_are_in_nobodys_way(ground: Ground, store: Store) -> None:
+def test_ids_that_they_refuse_do_no_harm(ground: Ground, store: Store) -> None:
     ours, theirs = store.scope("chat", "planner"), ground.theirs("chat", "planner")
     for id in ONLY_OURS:
         ours.save({"strange": True}, id=id)

@@ -127,7 +127,7 @@ def test_drafts_of_ours_and_latest_of_theirs_replace_each_other(
     assert newest_first(ours) == [kept.id]
 
 
-def test_history_of_both_stands_by_time(ground: Ground, store: Store) -> None:
+def test_history_of_both_is_ordered_by_time(ground: Ground, store: Store) -> None:
     """Theirs stand where their own time puts them among ours."""
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     kept = [ours.save({"number": 0})]

@@ -58,7 +58,7 @@ def test_latest_is_the_head(ground: Ground, store: Store) -> None:
     assert head.scope == SCOPE
     assert (head.created_at, head.updated_at) == (at(7), at(7))
     assert (head.parent_id, head.forked_from, head.labels) == (None, None, {})
-    assert head.status == "completed"
+    assert head.status == ""
     info = ours.info()
     assert info is not None
     assert (info.id, info.revision, info.size) == (head.id, head.revision, head.size)
@@ -90,7 +90,7 @@ def test_history_is_in_the_order_of_time_and_ids_in_that_of_text(
     listed = list(ours.history())
     assert [info.id for info in listed] == [uuid7(1), uuid7(3), uuid7(2)]
     assert [info.created_at for info in listed] == [at(50), at(30), at(10)]
-    assert all(info.kept and info.status == "completed" and not info.labels for info in listed)
+    assert all(info.kept and info.status == "" and not info.labels for info in listed)
     for info in listed:
         found = ours.load(info.id)
         assert found is not None

@@ -102,7 +102,7 @@ def test_the_manifest_is_the_note(ground: Ground, store: Store) -> None:
     assert theirs.manifest() == {**manifest, "more": 1}
 
 
-def test_other_notes_are_in_nobodys_way(ground: Ground, store: Store) -> None:
+def test_other_notes_do_no_harm(ground: Ground, store: Store) -> None:
     ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
     info = ours.save({"number": 1})
     ours.set_note("todo", ["tea"])

@@ -1,6 +1,7 @@
 """A store in which everything is that a store can hold, and what can be told of it."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import limpet
@@ -53,3 +54,22 @@ def _nested(depth: int) -> Any:
 def lines(store: limpet.Store, **asked: Any) -> bytes:
     """Return an export."""
     return b"".join(portable.export_lines(store, **asked))
+
+
+LOSSES = ["head lost", "head link", "snapshot link", "scope link", "session link"]
+
+
+def lose(root: Path, what: str) -> None:
+    """Take something of the session `a` away from a store, or put a link in its place."""
+    scope = root / "sessions" / "a" / "scopes" / "agent" / "p"
+    path = {
+        "head lost": scope / "snapshots" / "snapshot_latest.json",
+        "head link": scope / "snapshots" / "snapshot_latest.json",
+        "snapshot link": scope / "snapshots" / "immutable_history" / "snapshot_i1.json",
+        "scope link": scope,
+        "session link": root / "sessions" / "a",
+    }[what]
+    elsewhere = root.parent / "elsewhere"
+    path.rename(elsewhere)
+    if what.endswith("link"):
+        path.symlink_to(elsewhere)

@@ -1,6 +1,8 @@
 """Exports, imports and copies: everything is carried over, in order, and can be repeated."""
 
+import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -14,7 +16,7 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from tests.portable.stores import LONG, fill, lines
+from tests.portable.stores import LONG, LOSSES, fill, lines, lose
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
@@ -70,7 +72,7 @@ def test_an_import_holds_the_same(full: limpet.Store) -> None:
                     portable.import_lines(store, whole[:end])
                 with pytest.raises(Corrupt, match=rf"incomplete. line=`{end + 1}`"):
                     portable.import_lines(store, [*whole[:end], whole[end][:-5]])
-                with pytest.raises(InvalidInput, match=rf"not JSON: .*line=`{end + 1}`"):
+                with pytest.raises(Corrupt, match=rf"was changed .*line=`{end + 1}`"):
                     portable.import_lines(store, [*whole[:end], whole[end][:-5] + b"\n"])
             portable.import_lines(store, whole)
             assert lines(store) == expected
@@ -243,7 +245,7 @@ def _changed_at(store: limpet.Store, number: int, change: Callable[[], object]) 
     store.driver.run = counted  # type: ignore[method-assign]
 
 
-def test_a_part_of_a_store(full: limpet.Store) -> None:
+def test_a_copy_of_a_part_of_a_store(full: limpet.Store) -> None:
     with limpet.open("memory:") as target:
         portable.copy(full, target, prefix="bob/")
         assert list(target.sessions()) == ["bob/chat-1"]
@@ -286,7 +288,8 @@ def test_a_target_that_loses_something_is_found_out(full: limpet.Store) -> None:
 
 
 def test_the_lines_hold_nothing_of_the_engine(full: limpet.Store) -> None:
-    first, *rest, last = (json.loads(line) for line in lines(full).splitlines())
+    first, *rest, last = found = [json.loads(line) for line in lines(full).splitlines()]
+    assert all(list(record)[-1] == "check" and record.pop("check") for record in found)
     assert first == {"type": "limpet", "version": 1}
     counts = Counter(f"{record['type']}s" for record in rest)
     assert last == {"type": "end", **counts}
@@ -352,7 +355,7 @@ def test_what_is_no_export_is_refused(text: str, message: str) -> None:
         assert list(store.sessions()) == []
 
 
-def test_damage_is_told_and_left_out(tmp_path: Path, full: limpet.Store) -> None:
+def test_damage_is_reported_and_left_out(tmp_path: Path, full: limpet.Store) -> None:
     with limpet.open(str(tmp_path)) as store:
         scope = store.scope("s")
         for number in range(20):
@@ -377,3 +380,89 @@ def test_damage_is_told_and_left_out(tmp_path: Path, full: limpet.Store) -> None
         ]
         with pytest.raises(Corrupt):
             lines(store)
+
+
+def test_every_flipped_bit_of_an_export_is_noticed() -> None:
+    with limpet.open("memory:") as store:
+        store.scope("s").save({"n": 1, "text": "some"}, id="a", labels={"l": "x"})
+        store.scope("s").set_note("n", [1], on="a")
+        whole = lines(store)
+    for bit in range(len(whole) * 8):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with limpet.open("memory:") as target, pytest.raises((Corrupt, InvalidInput)):
+            portable.import_lines(target, io.BytesIO(flipped))
+
+
+@pytest.mark.parametrize("change", ["drop", "twice", "swap", "line ends", "bom"])
+def test_lines_stay_as_they_were_written(full: limpet.Store, change: str) -> None:
+    found = lines(full).splitlines(keepends=True)
+    at = next(n for n, line in enumerate(found) if b'"on":"a-"' in line)
+    if change == "drop":
+        del found[at]
+    elif change == "twice":
+        found[at + 1] = found[at]  # as many as before
+    elif change == "swap":
+        found[at], found[at + 1] = found[at + 1], found[at]
+    elif change == "line ends":
+        found = [line.replace(b"\n", b"\r\n") for line in found]
+        found[-1] = found[-1].rstrip()
+    else:
+        found[0] = b"\xef\xbb\xbf" + found[0]
+    with limpet.open("memory:") as target:
+        if change in ("line ends", "bom"):
+            portable.import_lines(target, found)
+            assert lines(target) == lines(full)
+        else:
+            with pytest.raises(Corrupt, match=f"line=`{at + 2 - (change != 'twice')}`"):
+                portable.import_lines(target, found)
+
+
+def test_a_line_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.jsonl"
+    with path.open("wb") as file:
+        file.write(FIRST.encode())
+        file.truncate(20 * 1024**3)
+    with limpet.open("memory:?state_bytes_max=1000") as store:
+        with path.open("rb") as file, pytest.raises(InvalidInput, match=r"too long\. line=`2`"):
+            portable.import_lines(store, file)
+        long = b'{"type":"scope","x":[' + b"[]," * 400_000 + b"0]}\n"
+        with pytest.raises(InvalidInput, match=r"too long\. line=`2`"):
+            portable.import_lines(store, [FIRST.encode(), long])
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
+    root = tmp_path / "store"
+    with limpet.open(str(root)) as store:
+        for number in range(3):
+            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+        store.scope("b", "p").save({"n": 9})
+        store.scope("gone").save(1)
+        store.scope("gone").delete()
+        assert portable.copy(store, limpet.open("memory:")).skipped == ()
+    lose(root, what)
+    with limpet.open(str(root)) as store:
+        done = portable.copy(store, limpet.open("memory:"))
+        codes = {"head lost": ["head_missing"], "head link": ["head_missing", "link_skipped"]}
+        assert [each.code for each in done.skipped] == codes.get(what, ["link_skipped"])
+        assert all("a" in str(each.scope or each.message) for each in done.skipped)
+        told: list[limpet.Finding] = []
+        assert list(portable.export_lines(store, skipped=told.append))
+        assert tuple(told) == done.skipped
+        with pytest.raises(Corrupt):
+            lines(store)
+        assert portable.copy(store, limpet.open("memory:"), session_id="b").skipped == ()
+
+
+def test_the_page_says_how_lines_are_checked(
+    full: limpet.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page.partition("## Part five")[2], re.S)
+    monkeypatch.chdir(tmp_path)
+    Path("agents.jsonl").write_bytes(lines(full))
+    exec(example, {})
+    Path("agents.jsonl").write_bytes(lines(full).replace(b"message 1 ", b"message 2 "))
+    with pytest.raises(AssertionError):
+        exec(example, {})

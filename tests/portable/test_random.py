@@ -8,6 +8,7 @@ import pytest
 
 import limpet
 from limpet import portable
+from tests.effort import times
 from tests.portable.stores import lines
 
 IDS = ["a", "A", "b", "x~1", "x/y", "é", "😀", "a b", "a@b", "a-b", "a-", "z\nz"]
@@ -63,7 +64,7 @@ def some(chance: random.Random, store: limpet.Store, count: int) -> None:
             continue
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(times(2, full=6)))
 def test_copies_of_copies(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     with (

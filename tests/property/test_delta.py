@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from limpet import ScopeKey
 from limpet.core.deltas.delta import Delta, apply, diff, dump, parse, size_of
 from limpet.errors import Corrupt
+from tests.effort import slowly, times
 from tests.property.trees import BASE, KINDS, Forest, everything_in, evolve, grow, message, text_of
 
 MAIN = ScopeKey("s")
@@ -27,7 +28,10 @@ KIB = 1024
 WALL_S_MAX = 3
 
 thorough = settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=times(100, full=300),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 longer = settings(
     max_examples=5_000,
@@ -318,7 +322,7 @@ def test_a_prune_gives_space_back(forest: Forest, kind: str, share: float) -> No
     forest.verify_empty()
 
 
-@pytest.mark.parametrize("every", [2, 10])
+@pytest.mark.parametrize("every", slowly([2, 10], but=[10]))
 @pytest.mark.parametrize("kind", ["append", "middle", "many", "files"])
 def test_replaced_drafts_do_not_pile_up(forest: Forest, kind: str, every: int) -> None:
     """A group of 32 may build on them until it is closed, and a few more are anchors of others."""
@@ -373,7 +377,7 @@ FORGET: dict[str, Callable[[Forest, str], object]] = {
 
 
 @pytest.mark.parametrize("by", FORGET)
-@pytest.mark.parametrize("at", [0, 20, 33])
+@pytest.mark.parametrize("at", slowly([0, 20, 33], but=[20]))
 def test_what_was_deleted_is_stored_nowhere(forest: Forest, by: str, at: int) -> None:
     """A secret that stood in one snapshot alone goes with it, whatever was stored against it."""
     chance = random.Random(f"{by}{at}")

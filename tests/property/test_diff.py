@@ -246,7 +246,6 @@ def test_equal_values_have_no_difference(value: Any) -> None:
 def test_what_is_common_is_longest(before: list[Any], after: list[Any]) -> None:
     """Against the textbook: no longer subsequence is in order in both lists."""
     tokens = module._Tokens()
-    tokens.read([before, after])
     a, b = tokens.of_elements(before, after)
     length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, one in enumerate(a):

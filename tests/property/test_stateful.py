@@ -45,7 +45,7 @@ class Memory(Lockstep):
 
 
 def test_sqlite_does_what_memory_does() -> None:
-    run_state_machine_as_test(Sqlite, settings=some(20, 30))
+    run_state_machine_as_test(Sqlite, settings=some(8, 30))
 
 
 def test_memory_does_what_memory_does() -> None:

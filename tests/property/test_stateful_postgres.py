@@ -44,5 +44,6 @@ def test_postgres_does_what_memory_does(schemas: Schemas) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_postgres_does_what_memory_does_for_long(schemas: Schemas) -> None:
-    run_state_machine_as_test(machine(schemas), settings=some(60, 40))
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in (1, 2))])
+def test_postgres_does_what_memory_does_for_long(schemas: Schemas, part: int) -> None:
+    run_state_machine_as_test(machine(schemas), settings=some(20, 40))

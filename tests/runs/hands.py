@@ -10,6 +10,7 @@ import pytest
 
 import limpet
 from limpet import JSON, Store, runs
+from limpet.core import codec
 from limpet.runs import Run, RunInfo
 from limpet.runs.attempt import Attempt, Plan
 from limpet.runs.verbs import scope_of
@@ -126,9 +127,13 @@ def ends_with(error: type[BaseException]) -> Iterator[None]:
         yield
 
 
-def desert(store: Store, run_id: str, *states: JSON, task: str | None = None) -> None:
+def desert(
+    store: Store, run_id: str, *states: JSON, task: str | None = None, initial: JSON = None
+) -> None:
     """Leave behind what a worker leaves that died, after its lease has ended."""
-    plan = Plan(scope_of(run_id), "the dead one", deletes=True, adopts=False, task=task)
+    encoded = None if initial is None else codec.encode(initial, what="state")
+    scope = scope_of(run_id)
+    plan = Plan(scope, "the dead one", deletes=True, adopts=False, task=task, initial=encoded)
     with store.scope(*plan.scope).claim(owner=plan.owner) as lease:
         attempt = Attempt(store.driver.tools, plan, lease.token)
         store.driver.drive(attempt.begin())

@@ -22,6 +22,9 @@ from tests.runs.hands import Hands
         {"wait_s": -1},
         {"on_success": "forget"},
         {"on_success": []},
+        {"initial": b""},
+        {"initial": {"a": float("nan")}},
+        {"again": 1},
         {"labels": {"task_name": "x"}},
         {"labels": {"a": 1}},
         {"labels": []},
@@ -39,7 +42,7 @@ def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
         for each in (store, store.aio):
             with pytest.raises(InvalidInput):
                 runs.start(each, **options)
-            if not options.keys() & {"task", "labels", "metadata"}:
+            if not options.keys() & {"task", "labels", "metadata", "initial", "again"}:
                 with pytest.raises(InvalidInput):
                     runs.adopt(each, **options)
         assert list(store.scopes()) == []

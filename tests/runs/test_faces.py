@@ -2,6 +2,7 @@
 
 import inspect
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.runs.hands import Hands, Place, ends_with
 from tests.waiting import until
 
 
-def test_the_faces_have_the_same_names() -> None:
+def test_the_apis_have_the_same_names() -> None:
     names = [{name for name in dir(each) if not name.startswith("_")} for each in (Run, AsyncRun)]
     assert names[0] == names[1]
     assert inspect.signature(Run.step) == inspect.signature(AsyncRun.step)
@@ -25,9 +26,18 @@ def test_a_store_gains_no_names() -> None:
     assert "runs" not in limpet.__all__
 
 
-@pytest.mark.parametrize("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list])
-def test_every_verb_states_its_promise(verb: object) -> None:
-    assert inspect.getdoc(verb)
+def test_only_the_public_names_are_shown() -> None:
+    assert dir(runs) == sorted(runs.__all__)
+
+
+@pytest.mark.parametrize(
+    "verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list, runs.Run.step]
+)
+def test_every_verb_explains_its_arguments_and_has_an_example(verb: Any) -> None:
+    text = inspect.getdoc(verb) or ""
+    assert "::\n\n    " in text
+    for name in inspect.signature(verb).parameters:
+        assert name == "self" or f"\n    {name}: " in text
 
 
 def test_nothing_is_left_behind(place: Place, face: str) -> None:
@@ -41,6 +51,6 @@ def test_nothing_is_left_behind(place: Place, face: str) -> None:
                 raise KeyError
             with ends_with(runs.Aborted), hands.start(f"aborted-{number}") as run:
                 hands.abort(run.run_id)
-        assert len(hands.list()) == 6
+        assert len(hands.list()) == 9
         assert [*store.check()] == []
     until(lambda: threading.active_count() <= before)  # those of the pool end by themselves

@@ -31,10 +31,11 @@ def fail(hands: Hands, run_id: str, *states: Any, error: BaseException | None = 
 # From beginning to end.
 
 
-def test_a_new_run_has_no_state_and_is_gone_when_it_succeeds(hands: Hands) -> None:
+def test_a_run_is_gone_when_it_succeeds_if_that_was_asked_for(hands: Hands) -> None:
     assert hands.get("r") is None
-    with hands.start("r", task="report") as run:
+    with hands.start("r", task="report", on_success="delete") as run:
         assert (run.run_id, run.state, run.resumed, run.aborted) == ("r", None, False, False)
+        assert not run.completed
         found = hands.found("r")
         assert (found.run_id, found.task, found.status) == ("r", "report", "running")
         assert (found.attempt, found.steps, found.error) == (1, 0, None)
@@ -73,7 +74,7 @@ def test_a_completed_run_can_be_kept(hands: Hands) -> None:
     assert (found.status, found.attempt, found.steps) == ("completed", 1, 1)
     assert hands.store.scope("r", "main", "run").load(found.info.id).state == {"n": 1}  # type: ignore[union-attr]
 
-    with hands.start("r") as run:
+    with hands.start("r", again=True, on_success="delete") as run:
         assert (run.state, run.resumed) == (None, False)
         assert (hands.found("r").attempt, hands.found("r").steps) == (1, 0)
         assert [each.id for each in hands.store.scope(*found.info.scope).history()] == [
@@ -95,7 +96,7 @@ def test_a_failed_run_keeps_its_error_and_resumes(hands: Hands) -> None:
         assert (found.error, found.started_at) == (None, failed.started_at)
         run.step({"n": 3})
         assert hands.found("r").steps == 3
-    assert hands.get("r") is None
+    assert hands.found("r").status == "completed"
 
 
 def test_a_run_that_failed_before_its_first_step_has_no_state(hands: Hands) -> None:
@@ -103,6 +104,40 @@ def test_a_run_that_failed_before_its_first_step_has_no_state(hands: Hands) -> N
     assert hands.found("r").error == RunError("Broken", "no paper")
     with hands.start("r", on_success="keep") as run:
         assert (run.state, run.resumed) == (None, True)
+
+
+def test_a_run_has_its_initial_state_until_its_first_step(hands: Hands) -> None:
+    initial: Any = {"pages": []}
+    for resumed in (False, True):
+        with ends_with(Broken), hands.start("r", initial=initial) as run:
+            assert (run.state, run.resumed) == ({"pages": []}, resumed)
+            run.state["pages"].append("lost")
+            raise Broken
+    assert initial == {"pages": []}
+    assert hands.found("r").steps == 0
+    assert hands.store.scope("r", "main", "run").load().state == initial  # type: ignore[union-attr]
+    with ends_with(Broken), hands.start("r") as run:
+        assert run.state == initial  # of the first attempt
+        raise Broken
+    with ends_with(Broken), hands.start("r", initial={"pages": ["title"]}) as run:
+        assert run.state == {"pages": ["title"]}  # nothing is lost by a new one
+        raise Broken
+    with hands.start("r") as run:
+        assert run.state == {"pages": ["title"]}
+        run.step({"pages": ["title", "one"]})
+    with hands.start("r", initial=initial) as run:
+        assert (run.completed, run.state) == (True, {"pages": ["title", "one"]})
+
+
+@pytest.mark.parametrize("first", [None, {"n": 0}])
+def test_a_dead_worker_without_a_step_leaves_the_initial_state(hands: Hands, first: Any) -> None:
+    desert(hands.store, "r", initial=first)
+    with hands.adopt("r") as run:
+        assert (run.state, run.resumed) == (first, True)
+        run.step({"n": 1})
+    desert(hands.store, "s", initial=first)
+    with hands.start("s", initial={"n": 7}) as run:
+        assert run.state == {"n": 7}
 
 
 class Mute(Exception):
@@ -179,7 +214,7 @@ def test_a_worker_can_wait_for_the_one_before(hands: Hands) -> None:
     thread.start()
     assert began.wait(WAIT_S_MAX)
     threading.Timer(0.1, leave.set).start()
-    with hands.start("r", wait_s=WAIT_S_MAX) as run:
+    with hands.start("r", wait_s=WAIT_S_MAX, again=True) as run:
         assert not run.resumed
     thread.join()
 
@@ -234,12 +269,12 @@ def test_a_plain_writer_is_not_overwritten(hands: Hands) -> None:
             run.step(2)
     head = scope.load()
     assert head is not None
-    assert (head.id, head.state, head.status) == ("theirs", "theirs", "completed")
+    assert (head.id, head.state, head.status) == ("theirs", "theirs", "")
 
 
 def test_nothing_is_written_when_the_run_is_over(hands: Hands) -> None:
     for on_success in ("keep", "delete"):
-        with hands.start("r", on_success=on_success) as run:
+        with hands.start("r", on_success=on_success, again=True) as run:
             run.step(1)
         with pytest.raises(Conflict):
             run.step(2)
@@ -395,4 +430,4 @@ def test_what_others_wrote_at_the_address_of_a_run_is_one(hands: Hands) -> None:
     with hands.start("r") as run:
         assert (run.state, run.resumed) == ({"n": 2}, True)
         run.step({"n": 3})
-    assert hands.get("r") is None
+    assert hands.found("r").status == "completed"

@@ -40,20 +40,42 @@ def idle(store: Store, run_id: str, ttl_s: float) -> None:
 def doze(store: Store, run_id: str, ttl_s: float) -> None:
     """Save, do nothing until the next line, and want to go on."""
     try:
-        with runs.start(store, run_id, ttl_s=ttl_s) as run:
+        with runs.start(store, run_id, owner="the dozer", ttl_s=ttl_s) as run:
             run.step("dozing")
             say("ready")
             sys.stdin.readline()
             run.step("awake")
+        say("done")
     except limpet.LimpetError as error:
         say(type(error).__name__)
+
+
+def once(store: Store, run_id: str, ttl_s: float) -> None:
+    """Do the run unless it is done; its name says what becomes of it."""
+    ending: Any = run_id
+    with runs.start(store, run_id, ttl_s=ttl_s, wait_s=60, on_success=ending) as run:
+        if run.completed:
+            say(["completed", run.state])
+            return
+        say(["works", run.state])
+        sys.stdin.readline()
+        run.step("done")
+
+
+def hello(store: Store, run_id: str, ttl_s: float) -> None:
+    """Say that the process is there, and the store open."""
+    runs.get(store, "nobody")
+    say("hello")
+
+
+VERBS = {"count": count, "idle": idle, "doze": doze, "once": once, "hello": hello}
 
 
 def main(url: str, options: str) -> None:
     with limpet.open(url, **json.loads(options)) as store:
         while line := sys.stdin.readline():
             verb, run_id, ttl_s = json.loads(line)
-            {"count": count, "idle": idle, "doze": doze}[verb](store, run_id, ttl_s)
+            VERBS[verb](store, run_id, ttl_s)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_a_server_may_fall_silent(proxy: PgProxy, connect: Connect, url: str, ta
         connect(proxy.url)
 
 
-def test_who_waits_can_cancel(proxy: PgProxy, connect: Connect) -> None:
+def test_a_waiting_caller_can_cancel(proxy: PgProxy, connect: Connect) -> None:
     connection = connect(proxy.url)
     timer = threading.Timer(0.1, connection.cancel_safe)
     timer.start()

@@ -87,7 +87,7 @@ def test_it_takes_a_new_connection_when_one_is_lost(
     assert one(connect(pooler.url), "SELECT 1") == 1
 
 
-def test_who_waits_can_cancel(pooler: Pooler, connect: Connect) -> None:
+def test_a_waiting_caller_can_cancel(pooler: Pooler, connect: Connect) -> None:
     connection = connect(pooler.url)
     timer = threading.Timer(0.1, connection.cancel_safe)
     timer.start()

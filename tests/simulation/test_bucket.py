@@ -43,7 +43,7 @@ class TestTree(Simulated):
         return SimulatedBucket(tree, "a")
 
 
-def test_dice_are_fair_enough() -> None:
+def test_the_simulators_dice_are_fair() -> None:
     dice = Dice(7)
     counts = [0] * 6
     for _ in range(6_000):

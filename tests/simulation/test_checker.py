@@ -13,9 +13,10 @@ from limpet.model import ANY, Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Stamp
 from simulation import ASSERTED, SCENARIOS, simulate
 from simulation.world import Opener
+from tests.effort import times
 from tests.simulation.one_object import OneObjectBackend
 
-RUNS = 20
+RUNS = times(8, full=20)
 SEEDS_MAX = 300
 
 

@@ -216,23 +216,13 @@ CASES = {
     ),
     "id": Case(
         run("UPDATE snapshots SET id = 'other' WHERE seq = :seq"),
-        {"snapshot_damaged", "parent_missing"},
-        {"snapshot_damaged", "parent_missing"},
+        {"snapshot_damaged"},
+        {"snapshot_damaged"},
         HIT,
     ),
     "facts not JSON": stays("snapshot_damaged", another_row(metadata=b"{")),
     "labels no object": stays("snapshot_damaged", another_row(labels=b"[1]")),
     "time out of range": stays("snapshot_damaged", another_row(created_at=2**62)),
-    "parent gone": Case(
-        run(
-            "DELETE FROM bodies WHERE seq = :seq",
-            "DELETE FROM labels WHERE seq = :seq",
-            "DELETE FROM snapshots WHERE seq = :seq",
-        ),
-        {"parent_missing"},
-        {"parent_missing"},
-        HIT,
-    ),
     "draft not the head": stays("draft_unreachable", another_row(kept=False)),
     "draft without a head": mended(
         "draft_unreachable", f"UPDATE scopes SET head_seq = NULL WHERE head_seq = {LAST_DRAFT}"
@@ -333,7 +323,7 @@ class Repairs:
         (finding,) = inspect(backend)
         assert (finding.scope, finding.id) == (S, "id-1")
         backend.delete_snapshots(S, ["id-1"])
-        assert codes(inspect(backend)) == ["parent_missing"]
+        assert codes(inspect(backend)) == []
 
     def test_a_lost_head_is_the_draft_if_there_is_one(
         self, backend: Backend, tables: Tables

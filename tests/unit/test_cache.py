@@ -1,7 +1,11 @@
 """The last states that an engine keeps in memory."""
 
 import os
+import subprocess
+import sys
 from functools import partial
+
+import pytest
 
 from limpet.backends.sql.commit import LastBody, cache_cost
 from limpet.backends.support.recent import Recent
@@ -55,7 +59,7 @@ def test_many_threads() -> None:
     assert 0 <= cache.cost_held <= 5000
 
 
-def test_a_forked_child_begins_with_an_empty_one_that_nobody_holds() -> None:
+def test_a_forked_child_begins_with_an_empty_and_unlocked_one() -> None:
     cache = new_cache(1000)
     cache.put(A, LastBody("n", b"body"))
     with cache._lock:
@@ -64,3 +68,57 @@ def test_a_forked_child_begins_with_an_empty_one_that_nobody_holds() -> None:
             os._exit(0 if cache.get(A) is None else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get(A) == ("n", b"body")
+
+
+GROWTH = """
+import sys
+import limpet
+from limpet.backends.sql.commit import LastBody, cache_cost
+from limpet.backends.support.recent import Recent
+from limpet.core import codec
+from limpet.model import ScopeKey
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+count, chars, bytes_max = map(int, sys.argv[1:4])
+if len(sys.argv) > 4:
+    store = limpet.open(sys.argv[4], synchronous="off", cache_bytes_max=bytes_max)
+    def keep(number):
+        store.scope(f"session-{number:06}").save({"messages": ["x" * chars], "n": number})
+else:
+    cache = Recent(bytes_max, cache_cost)
+    def keep(number):
+        body, _ = codec.encode_state({"messages": ["x" * chars], "n": number})
+        cache.put(ScopeKey(f"session-{number:06}"), LastBody(f"{number:016x}", body))
+for number in range(1_000):
+    keep(number)
+before = resident()
+for number in range(1_000, count):
+    keep(number)
+print(resident() - before)
+"""
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def growth(*args: object) -> int:
+    """Return by how many bytes a process grows that keeps many states."""
+    command = [sys.executable, "-c", GROWTH, *map(str, args)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@LINUX
+@pytest.mark.parametrize("chars", [50, 3_000])
+def test_it_takes_no_more_memory_than_it_counts(chars: int) -> None:
+    bytes_max = 8 * 1024 * 1024
+    assert growth(20_000, chars, bytes_max) < 1.2 * bytes_max
+
+
+@LINUX
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_many_scopes_in_one_process_stay_below_the_limit(tmp_path: os.PathLike[str]) -> None:
+    bytes_max = 64 * 1024 * 1024
+    assert growth(100_000, 500, bytes_max, f"sqlite:///{tmp_path}/a.db") < 1.2 * bytes_max

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import enum
 import struct
+import time
 import traceback
 import uuid
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import orjson
 import pytest
 
 from limpet.core.codec import decode, encode
-from limpet.core.limits import INTEGER_DIGITS_MAX
+from limpet.core.limits import INTEGER_DIGITS_MAX, STATE_BYTES_MAX
 from limpet.errors import InvalidInput
 
 NAN = float("nan")
@@ -219,11 +220,11 @@ def test_keys_of_the_same_text_are_refused() -> None:
 def test_circles_are_refused() -> None:
     items: list[Any] = []
     items.append(items)
-    assert "levels deep" in refusal(items)
+    assert "a cycle" in refusal(items)
     members: dict[str, Any] = {}
     members["a"] = [members, members]
-    assert "levels deep" in refusal({"x": members})
-    assert "levels deep" in refusal([2**70, items])
+    assert "a cycle" in refusal({"x": members})
+    assert "a cycle" in refusal([2**70, items])
 
 
 def test_the_caller_names_what_is_refused() -> None:
@@ -318,3 +319,56 @@ def test_no_message_holds_the_text_of_a_state(bad: Any) -> None:
         with pytest.raises(InvalidInput) as caught:
             encode(value)
         assert secret not in "".join(traceback.format_exception(caught.value))
+
+
+# Shared parts: few in memory, very many when they are written out.
+
+
+def bomb(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = [inner] * 10
+    return inner
+
+
+class Odd(list[Any]):
+    """A list that only the walk accepts."""
+
+
+SHARED = {
+    "lists": bomb(30, 1),
+    "lists that need the walk": bomb(30, Odd([2**70])),
+    "objects": {"a": bomb(30, {"k": "v"})},
+    "a long text": ["x" * 1_000_000] * 100_000,
+    "a long key": [{"x" * 1_000_000: 1}] * 100_000,
+    "many lists of a long text": bomb(4, ["x" * 10_000] * 1_000),
+    "empty": bomb(30, []),
+}
+
+
+@pytest.mark.parametrize("value", SHARED.values(), ids=SHARED)
+def test_parts_that_are_shared_are_counted_before_they_are_written(value: Any) -> None:
+    begun_s = time.process_time()
+    with pytest.raises(InvalidInput, match="too large"):
+        encode(value, bytes_max=STATE_BYTES_MAX)
+    assert time.process_time() - begun_s < 2
+
+
+@pytest.mark.parametrize("inner", [1, 2**70, "text", {"k": [1.5]}, Odd()])
+def test_parts_that_are_shared_are_written_out(inner: Any) -> None:
+    value = bomb(4, inner)
+    assert decode(encode(value)) == value
+    size = len(encode(value).strip())
+    assert encode(value, bytes_max=size) == encode(value)
+
+
+@pytest.mark.parametrize("value", [1, "ab", [], {}, [[]], {"a": 1}, [1, 2], ["a", {"b": None}]])
+def test_nothing_is_refused_that_fits(value: Any) -> None:
+    encoded = encode(value)
+    assert encode(value, bytes_max=len(encoded)) == encoded
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, Odd])
+def test_a_list_that_holds_itself_twice_is_refused_at_once(wrap: Callable[[Any], Any]) -> None:
+    value: list[Any] = []
+    value += [wrap([value, value]), value]
+    assert "a cycle" in refusal(value)

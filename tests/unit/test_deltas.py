@@ -213,7 +213,7 @@ def test_forks_of_forks_stay_near(store: Store, path: Path) -> None:
     assert line.load().state == chat(20) | {"turn": 119}  # type: ignore[union-attr]
 
 
-def test_what_was_changed_stands_nowhere_any_more(store: Store, path: Path) -> None:
+def test_what_was_changed_is_stored_nowhere_any_more(store: Store, path: Path) -> None:
     """Not in the body of a draft either that was replaced and had been built on it."""
     scope = store.scope("s")
     secret = words("secret", 5)
@@ -260,6 +260,22 @@ def test_branches_build_on_their_parents(store: Store, path: Path) -> None:
             assert loaded.state == {"text": text}
     assert forms(path).count(WHOLE) == 2
     assert max(length for (length,) in rows(path, "length(body)", "base IS NOT NULL")) < 2_000
+
+
+@pytest.mark.parametrize(("period", "rounds"), [(2, 70), (3, 10)])
+def test_states_that_alternate_build_on_one_another(
+    store: Store, path: Path, period: int, rounds: int
+) -> None:
+    scope = store.scope("s")
+    texts = [[words((side, each)) for each in range(140)] for side in range(period)]
+    for turn in range(rounds * period):
+        state = {"turn": turn, "text": texts[turn % period]}
+        info = scope.save(state)
+        loaded = scope.load(info.id)
+        assert loaded is not None
+        assert loaded.state == state
+    assert forms(path).count(WHOLE) <= 2 * period
+    assert max(len(each) for (each,) in rows(path, "body", "base IS NOT NULL")) < 1_000
 
 
 def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -311,7 +327,7 @@ def test_a_save_in_the_same_process_reads_no_state(
     assert scope.load().state == chat(2 * GROUP + 6)  # type: ignore[union-attr]
 
 
-def test_a_trail_that_is_damaged_is_not_followed(store: Store, path: Path) -> None:
+def test_a_damaged_chain_state_is_not_followed(store: Store, path: Path) -> None:
     scope = store.scope("s")
     save_chat(scope, 10)
     for turn in range(10, 14):

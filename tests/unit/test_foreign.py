@@ -45,7 +45,7 @@ def test_a_copy_is_kept_and_a_head_is_a_draft() -> None:
         assert header.last == header.seq
         assert header.at == ids.place_us(header.seq) // 1000
         assert codec.decode(header.metadata) == {"strands": envelope}
-        assert (header.labels, header.status) == (b"{}", "completed")
+        assert (header.labels, header.status) == (b"{}", "")
     assert (copy.id, copy.kept) == ("a", True)
     assert (head.id, head.kept) == (f"latest-{DIGEST}", False)
 
@@ -89,12 +89,12 @@ def test_what_is_no_time_counts_as_when_it_was_stored(said: Any, name: str) -> N
     assert ids.place_us(header.seq) == MODIFIED
 
 
-def test_no_time_at_all() -> None:
+def test_without_a_time_it_is_the_files() -> None:
     assert seen({}).created_at == MODIFIED
 
 
 @pytest.mark.parametrize("year", [1, 1969, 1970, 2223, 2224, 9999])
-def test_the_ends_of_time(year: int) -> None:
+def test_times_beyond_the_range_are_at_its_end(year: int) -> None:
     """What lies outside the places there are stands at their end, and can be written again."""
     moment = datetime(year, 7, 1, 12, tzinfo=UTC)
     header = at(moment)

@@ -1,4 +1,4 @@
-"""The guides are true: examples print what is shown, every verb has a page, links resolve."""
+"""The documentation is true: examples print what is shown, verbs have pages, links resolve."""
 
 import inspect
 import json
@@ -19,9 +19,11 @@ import pytest
 import limpet
 from limpet import AsyncScope, AsyncStore, Scope, Store, Unavailable
 from limpet.cli._app import run
+from tests import snippets
 from tests.concurrency.pg_verbs import claim, release, renew
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres
+from tests.snippets import Block, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guides"
@@ -29,6 +31,10 @@ INDEX = GUIDES / "README.md"
 CONCEPTS = GUIDES / "concepts.md"
 POSTGRES = GUIDES / "postgres.md"
 PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
+START = ROOT / "docs" / "README.md"
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+SINGLE = [ROOT / "docs" / f"{name}.md" for name in ("errors", "integrations", "promises")]
 PICTURES = sorted((GUIDES / "images").glob("*"))
 DOCUMENTS = [
     ROOT / "README.md",
@@ -77,29 +83,6 @@ PAGE_OF = {
 }
 
 
-class Block(NamedTuple):
-    language: str
-    line: int
-    text: str
-
-
-def blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page, each with the line on which its text begins."""
-    found: list[Block] = []
-    begun: Block | None = None
-    inside: list[str] = []
-    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
-        if not line.startswith("```"):
-            inside.append(line + "\n")
-        elif begun is None:
-            begun, inside = Block(line[3:], number + 1, ""), []
-        else:
-            found.append(begun._replace(text="".join(inside)))
-            begun = None
-    assert begun is None, f"{page.name}:{begun.line} is never closed"
-    return found
-
-
 def prose(document: Path) -> str:
     """Return a document without its fenced blocks and its spans of code."""
     text = re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.M | re.S)
@@ -126,7 +109,7 @@ json.dump(printed, sys.stdout)
 """
 
 
-ALONE = [page for page in PAGES if page != POSTGRES]
+ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page != POSTGRES]
 
 
 @pytest.mark.parametrize("page", ALONE, ids=names(ALONE))
@@ -159,6 +142,15 @@ def check_examples(page: Path, all_blocks: list[Block], folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     printed = dict(zip([block.line for block in sources], json.loads(done.stdout), strict=True))
     assert {line: text for line, text in printed.items() if text} == shown
+
+
+@pytest.mark.timeout(600)
+def test_the_tutorials_run_one_after_the_other_in_one_folder(database: str, tmp_path: Path) -> None:
+    """They tell one story, so that each needs the files of those before it."""
+    assert [page.name[0] for page in TUTORIALS] == ["1", "2", "3", "4", "5"]
+    for page in TUTORIALS:
+        made = tmp_path / "travel"  # by the first of them
+        snippets.run(page, made if made.exists() else tmp_path, {SERVER: database})
 
 
 # PostgreSQL: the examples of its page need a server, and so does what it says.
@@ -348,11 +340,11 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [
         Cost(verb, theirs_first)
         for verb in (
-            lambda s: Store(s.driver.opened).find("b", prefix=s.session_id),
-            lambda s: list(Store(s.driver.opened).history(limit=20)),
-            lambda s: list(Store(s.driver.opened).history(limit=20, labels={"a": "b"})),
-            lambda s: list(Store(s.driver.opened).sessions(limit=20)),
-            lambda s: list(Store(s.driver.opened).scopes(s.session_id)),
+            lambda s: Store(s.driver).find("b", prefix=s.session_id),
+            lambda s: list(Store(s.driver).history(limit=20)),
+            lambda s: list(Store(s.driver).history(limit=20, labels={"a": "b"})),
+            lambda s: list(Store(s.driver).sessions(limit=20)),
+            lambda s: list(Store(s.driver).scopes(s.session_id)),
         )
     ],
     [Cost(lambda s: s.delete_note("title"), three)],
@@ -368,7 +360,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     [Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],
-    [Cost(lambda s: Store(s.driver.opened).delete_session(s.session_id), three)],
+    [Cost(lambda s: Store(s.driver).delete_session(s.session_id), three)],
 ]
 
 
@@ -418,6 +410,7 @@ def verbs(*classes: type) -> set[str]:
 
 def test_every_verb_is_called_on_its_page() -> None:
     wanted = verbs(Scope, Store, AsyncScope, AsyncStore) | {"open", "open_async", "store.history"}
+    wanted -= {"aclose"}  # another name of `close`
     assert PAGE_OF.keys() == wanted
     missing = []
     for verb, page in PAGE_OF.items():
@@ -454,8 +447,23 @@ def test_relative_links_resolve() -> None:
     assert dead == []
 
 
-def test_the_readme_leads_to_the_index_and_the_index_to_every_page() -> None:
-    assert "docs/guides/README.md" in links(ROOT / "README.md")
+def test_the_readme_leads_to_the_tutorials_the_recipes_and_the_reference() -> None:
+    named = [link.partition("#")[0] for link in links(ROOT / "README.md")]
+    assert START.relative_to(ROOT).as_posix() in named
+    shown = links(START)
+    for page in [*TUTORIALS, *RECIPES, INDEX, CONCEPTS]:
+        assert page.relative_to(START.parent).as_posix() in shown
+    order = [shown.index(f"{each.parent.name}/{each.name}") for each in (TUTORIALS[0], RECIPES[0])]
+    assert order[0] < order[1] < shown.index("guides/README.md")
+
+
+def test_each_tutorial_ends_with_what_was_learned_and_leads_on() -> None:
+    for page, following in pairwise([*TUTORIALS, START]):
+        end = page.read_text("utf-8").rpartition("## What you learned")[2]
+        assert following.name in end, page.name
+
+
+def test_the_index_of_the_guides_leads_to_every_page() -> None:
     pages = [link for link in links(INDEX) if "/" not in link]
     assert pages[0] == CONCEPTS.name
     assert sorted(pages) == names(PAGES)

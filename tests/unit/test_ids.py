@@ -83,7 +83,7 @@ def test_ids_grow_while_the_clock_jumps(jumps: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("back", [0, 1, 999, 1000, 10 * YEAR_US, NOW_US, 2 * NOW_US])
-def test_a_clock_that_stands_or_steps_back_is_held(back: int) -> None:
+def test_a_clock_that_stops_or_steps_back_is_held(back: int) -> None:
     """Time stays where the floor is, so that ids do not run ahead of the clock."""
     floor = first = mint(NOW_US, 12345, "")
     for _ in range(1_000):

@@ -97,7 +97,7 @@ def test_escape(id: str, escaped: str) -> None:
         "a" * 200 + "~" + "0" * 32,
     ],
 )
-def test_what_escape_never_writes_is_nobodys_name(name: str) -> None:
+def test_what_escape_never_writes_is_no_name(name: str) -> None:
     assert unescape(name) is None
 
 

@@ -325,7 +325,7 @@ def test_without_permission_nothing_passes_for_empty(
 # What vanishes in mid-run
 
 
-def test_a_folder_that_vanishes_is_begun_anew(store: Store, root: Path) -> None:
+def test_a_folder_that_vanishes_is_watched_again(store: Store, root: Path) -> None:
     """Nothing that was remembered makes a write believe in what is gone."""
     scope = store.scope("s")
     scope.save({"n": 1}, id="a")

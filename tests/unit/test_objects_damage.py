@@ -55,9 +55,7 @@ def text_of(found: Snapshot | None) -> str | None:
 
 
 VERBS: dict[str, Callable[[Scope], object]] = {
-    "the first save": lambda scope: (
-        Store(scope.driver.opened).scope("new").save(sealed("c"), id="c")
-    ),
+    "the first save": lambda scope: Store(scope.driver).scope("new").save(sealed("c"), id="c"),
     "kept": lambda scope: scope.save(sealed("c"), id="c", labels={"colour": "red"}),
     "draft": lambda scope: scope.save(sealed("c"), keep=False),
     "aside": lambda scope: scope.save(sealed("c"), id="c", head=False),

@@ -167,7 +167,7 @@ def test_only_what_an_engine_saw_itself_counts(here: Site) -> None:
     assert newcomer.claim(claim("b")).key == "b"
 
 
-def test_a_lease_that_ended_is_renewed_while_nobody_claims_it(site: Site) -> None:
+def test_an_expired_lease_is_renewed_while_it_is_free(site: Site) -> None:
     one = site.engine()
     one.claim(claim("a"))
     site.hands.pass_s(3600)
@@ -403,7 +403,7 @@ def test_who_deletes_needs_the_lease_that_it_names(site: Site) -> None:
 # Damage
 
 
-def test_a_damaged_lease_is_told_and_mended(site: Site) -> None:
+def test_a_damaged_lease_is_reported_and_repaired(site: Site) -> None:
     engine = site.engine()
     saved = engine.commit(commit({}))
     engine.claim(claim("a"))
@@ -520,7 +520,7 @@ def check_saved(site: Site) -> None:
     site.engine().commit(commit({"x": "between"}, id="between"))
 
 
-def test_a_claim_that_slept_for_too_long_puts_nobody_out(here: Site) -> None:
+def test_a_claim_that_slept_for_too_long_ends_no_other_claim(here: Site) -> None:
     bucket, sleeper = meddled(here)
     other = here.engine()
 

@@ -125,7 +125,7 @@ def watch(bucket: Bucket) -> Iterator[Callable[..., Watcher]]:
         watcher.listener.close()
 
 
-def test_a_head_is_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
+def test_a_change_of_the_head_is_noticed(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
     writer = engine(bucket)
     watcher = watch(Topic(Target(SCOPE)))
     watcher.hears("s", lambda: writer.commit(commit()))
@@ -135,7 +135,7 @@ def test_a_head_is_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) -> No
     watcher.hears("s", lambda: writer.commit(commit()))
 
 
-def test_a_snapshot_is_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
+def test_a_change_of_a_snapshot_is_noticed(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
     writer = engine(bucket)
     watcher = watch(Topic(Target(SCOPE, "x")))
     watcher.hears("s", lambda: writer.commit(commit(id="x", head=False)))
@@ -147,7 +147,7 @@ def test_a_snapshot_is_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) -
     watcher.hears("s", lambda: writer.delete_snapshots(SCOPE, ["x"]))
 
 
-def test_sessions_are_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
+def test_changes_of_sessions_are_noticed(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
     writer = engine(bucket)
     writer.commit(commit())
     one, all_ = watch(Topic(session_id="s")), watch(Topic(prefix="t"))
@@ -157,7 +157,9 @@ def test_sessions_are_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) ->
     all_.hears("t2", lambda: writer.commit(commit(ScopeKey("t2"))))
 
 
-def test_long_names_are_heard_of(bucket: Bucket, watch: Callable[..., Watcher]) -> None:
+def test_changes_under_long_names_are_noticed(
+    bucket: Bucket, watch: Callable[..., Watcher]
+) -> None:
     writer, scope = engine(bucket), ScopeKey("É" * 400, "Ö" * 400)
     watcher = watch(Topic(Target(scope)))
     for _ in range(2):
@@ -170,7 +172,9 @@ def test_a_snapshot_that_may_come_anywhere(bucket: Bucket, watch: Callable[..., 
     writer = engine(bucket)
     watcher = watch(Topic(id="x"))
     watcher.hears("s", lambda: writer.commit(commit(id="x", head=False)))
-    watcher.hears("s", lambda: writer.commit(commit(id="x", overwrite=True, head=False)))
+    watcher.listener.follow([Topic(id="x"), Topic(Target(SCOPE, "x"))])
+    changed = commit(id="x", overwrite=True, head=False)._replace(status="changed")
+    watcher.hears("s", lambda: writer.commit(changed))
     watcher.hears("s", lambda: writer.delete_snapshots(SCOPE, ["x"]))
 
 
@@ -205,7 +209,7 @@ class Said:
         pass
 
 
-def test_sessions_are_told_by_their_keys() -> None:
+def test_sessions_are_recognized_by_their_keys() -> None:
     long = ScopeKey("É" * 400)
     said = Said(
         frozenset({LAYOUT.lease_key(SCOPE), LAYOUT.note_key(SCOPE, "n")}),
@@ -224,7 +228,7 @@ def test_sessions_are_told_by_their_keys() -> None:
     assert heard == [{"s", "t"}, {"s"}, {long.session_id}, None, None, None, frozenset(), None]
 
 
-def test_notes_and_leases_wake_nobody(tmp_path: Path) -> None:
+def test_notes_and_leases_wake_no_watcher(tmp_path: Path) -> None:
     backend = engine(folder(tmp_path))
     backend.commit(commit())
     watcher = Watcher(backend, Topic(Target(SCOPE)))
@@ -243,7 +247,7 @@ def test_notes_and_leases_wake_nobody(tmp_path: Path) -> None:
 # How soon
 
 
-def test_what_the_system_tells_is_heard_soon(tmp_path: Path) -> None:
+def test_a_notification_of_the_system_is_noticed_soon(tmp_path: Path) -> None:
     backend = engine(folder(tmp_path), poll_s=60)
     backend.commit(commit())
     watcher = Watcher(backend, Topic(Target(SCOPE)))
@@ -314,7 +318,7 @@ def test_a_watcher_that_cannot_be_had_is_done_without(
     watcher.listener.close()
 
 
-def test_a_folder_that_is_too_large_is_looked_at(
+def test_a_folder_that_is_too_large_is_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listen, "_FOLDERS_MAX", 3)
@@ -326,9 +330,7 @@ def test_a_folder_that_is_too_large_is_looked_at(
     watcher.listener.close()
 
 
-def test_everything_is_looked_at_now_and_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_polled_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "_FULL_POLL_S", 0.2)
     backend = engine(folder(tmp_path), poll_s=60)
     backend.commit(commit())
@@ -488,7 +490,7 @@ def test_one_that_is_damaged_does_not_stop_the_others(bucket: Bucket) -> None:
     assert reader.read_revisions(targets)[2] is not None
 
 
-def test_a_look_at_what_has_not_changed_reads_nothing() -> None:
+def test_a_poll_without_a_change_reads_nothing() -> None:
     bucket = DictBucket()
     backend = engine(bucket)
     scopes = [ScopeKey(f"s{number}") for number in range(50)]

@@ -1,7 +1,12 @@
 """From a URL to an engine: what is understood, what is refused, and what no message shows."""
 
 import asyncio
+import contextlib
+import gc
 import os
+import re
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,7 @@ import limpet
 from limpet import AsyncStore, InvalidInput, LimpetError, Store
 from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
-from limpet.opening import draw, file_of, open_async, store_over
+from limpet.opening import draw, file_of, open_async, scheme_of, store_over
 
 SECRET = "".join(("s3", "cr", "et"))
 
@@ -59,7 +64,6 @@ def use(store: Store) -> None:
         ("x:", "x"),
         ("", ""),
         (":", ""),
-        ("agents.db", ""),
         ("//host/path", ""),
         ("memory", ""),
         ("?workers=1", ""),
@@ -247,7 +251,96 @@ def test_options_count_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_unknown_option_is_refused(url: str, options: dict[str, Any], name: str) -> None:
-    assert refusal(url, **options) == f"there is no such option. option=`{name}`"
+    message = refusal(url, **options)
+    assert message.startswith("there is no such option")
+    assert f"option=`{name}`" in message
+    assert ("did you mean" in message) != ("known=`" in message)
+
+
+def test_what_is_nearly_right_is_suggested() -> None:
+    assert "did you mean `workers`" in refusal("memory:", worker=1)
+    assert "did you mean `lock_wait_s`" in refusal("sqlite:///x.db?lock_wait=1")
+    assert "did you mean `sqlite:`" in refusal("sqlite3:///x.db")
+    assert "did you mean `postgresql:`" in refusal("postgressql://host/db")
+    assert "did you mean" not in refusal("xyz://host/db")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("workers", "two", "a whole number from 1 on"),
+        ("lock_wait_s", -1, "a number of seconds from 0 to 86400"),
+        ("synchronous", "on", "one of `full`, `normal`, `off`"),
+        ("default", "limpet.jsonable", "a function, given by name"),
+    ],
+)
+def test_a_bad_value_says_what_is_acceptable(name: str, value: Any, accepted: str) -> None:
+    assert f"it must be {accepted}" in refusal("sqlite:///x.db", **{name: value})
+
+
+@pytest.mark.parametrize("path", ["agents.db", "./agents.sqlite", "below/agents.sqlite3"])
+def test_a_plain_path_of_a_database_is_a_sqlite_file(path: str, folder: Path) -> None:
+    (folder / "below").mkdir()
+    with limpet.open(path) as store:
+        store.scope("s").save(1)
+        assert repr(store) == f"Store({path!r})"
+    assert (folder / path).is_file()
+    assert scheme_of(path) == "sqlite"
+    assert file_of(path) == str(folder / path)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:pass/w@rd@host:1/db", "postgresql://me:***@host:1/db"),
+        (
+            "postgresql://me@host/db?password=x&port=1",
+            "postgresql://me@host/db?password=***&port=1",
+        ),
+        (
+            "s3://b/p?access_key_id=x&secret_access_key=x&region=r",
+            "s3://b/p?access_key_id=***&secret_access_key=***&region=r",
+        ),
+        ("s3://b/p?session_token=x", "s3://b/p?session_token=***"),
+        ("s3://b/p?endpoint_url=http://u:x@h/", "s3://b/p?endpoint_url=http://u:***@h/"),
+        ("memory:", "memory:"),
+    ],
+)
+def test_a_store_shows_its_url_without_secrets(url: str, shown: str) -> None:
+    store = limpet.open_async(url)  # sends nothing yet
+    assert repr(store) == f"AsyncStore({shown!r})"
+    assert repr(store.sync) == f"Store({shown!r})"
+    store.sync.close()
+
+
+def test_a_store_that_is_never_closed_is_warned_of() -> None:
+    scopes = [limpet.open("sqlite:///x.db").scope("s")]
+    gc.collect()
+    scopes[0].save(1)  # a scope keeps its store open
+    with pytest.warns(ResourceWarning, match="never closed.*url=`sqlite:///x.db`"):
+        scopes.clear()
+    limpet.open("sqlite:///x.db").close()
+    limpet.open("memory:")
+    limpet.open_async("sqlite:///x.db")  # was never opened
+    gc.collect()
+
+
+def test_the_end_of_the_interpreter_warns_of_nothing(folder: Path) -> None:
+    program = "import limpet; store = limpet.open('x.db'); store.scope('s').save(1)"
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, check=True
+    )
+    assert ran.stderr == b""
+
+
+def test_an_async_store_has_aclose() -> None:
+    async def main() -> None:
+        async with contextlib.aclosing(limpet.open_async("sqlite:///x.db")) as store:
+            await store.scope("s").save(1)
+        with pytest.raises(InvalidInput, match="closed"):
+            await store.scope("s").load()
+
+    asyncio.run(main())
 
 
 COUNTS = (0, -1, 1.5, 2.0, True, None, "", "x", "1.5", "-1", "0", [1], float("inf"), float("nan"))
@@ -263,10 +356,10 @@ BAD_VALUES: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), BAD_VALUES, ids=lambda each: repr(each)[:20])
 def test_a_bad_value_is_refused(name: str, value: Any) -> None:
-    expected = f"the option's value is not acceptable. option=`{name}`"
-    assert refusal("sqlite:///x.db", **{name: value}) == expected
+    expected = rf"the option's value is not acceptable: it must be .*\. option=`{name}`"
+    assert re.fullmatch(expected, refusal("sqlite:///x.db", **{name: value}))
     if isinstance(value, str):
-        assert refusal(f"sqlite:///x.db?{name}={value}") == expected
+        assert re.fullmatch(expected, refusal(f"sqlite:///x.db?{name}={value}"))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +392,7 @@ def test_options_stand_in_the_query_or_are_given_by_name(query: str) -> None:
     use(limpet.open("sqlite:///two.db", **dict(pairs)))
 
 
-def test_an_option_counts_wherever_it_stands() -> None:
+def test_an_option_counts_in_any_position() -> None:
     for store in (
         limpet.open("memory:?state_bytes_max=3"),
         limpet.open("memory:", state_bytes_max="3"),

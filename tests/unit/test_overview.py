@@ -11,7 +11,7 @@ import pytest
 import limpet
 from limpet import InvalidInput, SnapshotRef, Store
 from limpet.views import overview
-from limpet.views.overview import ScopeOverview, SessionOverview
+from limpet.views.overview import Counts, ScopeOverview, SessionOverview
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -51,15 +51,21 @@ def names(found: overview.Sessions) -> list[str]:
 
 
 def only(store: Store, session_id: str) -> SessionOverview:
-    found = overview.session(store, session_id)
-    assert found is not None
-    return found
+    found = overview.sessions(store, prefix=session_id, counts=True)
+    return next(each for each in found.shown if each.session_id == session_id)
 
 
 def scope_of(store: Store, session_id: str, scope_id: str = "main") -> ScopeOverview:
     return next(
-        each for each in overview.scopes(store, session_id) if each.key.scope_id == scope_id
+        each
+        for each in overview.scopes(store, session_id, counts=True)
+        if each.key.scope_id == scope_id
     )
+
+
+def counts(found: SessionOverview | ScopeOverview) -> Counts:
+    assert found.counts is not None
+    return found.counts
 
 
 def test_sessions_come_in_the_order_asked(store: Store) -> None:
@@ -96,41 +102,60 @@ def test_a_session_has_its_counts_and_its_newest_head(store: Store) -> None:
     fill(store)
     found = only(store, "c")
     assert (found.kinds, found.scopes, found.damaged) == (("agent", "graph"), 2, 0)
-    assert (found.status, found.created_at) == ("running", at(9))
-    assert (found.snapshots, found.branches) == (3, 2)
+    assert found.head is not None
+    assert (found.head.status, found.head.created_at) == ("running", at(9))
     stats = store.stats("c")
-    assert (found.logical_bytes, found.stored_bytes) == (stats.logical_bytes, stats.stored_bytes)
-    assert overview.session(store, "nobody") is None
+    assert found.counts == (3, 2, stats.logical_bytes, stats.stored_bytes)
+    assert found.head_bytes == len("[9]") + len("{}")
+    assert next(overview.sessions(store, prefix="c").shown).counts is None
+
+
+def test_a_conversation_has_a_title_and_a_last_turn(store: Store) -> None:
+    said = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello"}]
+    line = store.scope("s")
+    line.save({"messages": said})
+    assert only(store, "s").about.title == "hello"
+    line.set_note("title", "  A \n greeting ")
+    about = scope_of(store, "s").about
+    assert about == only(store, "s").about
+    assert about.title == "A greeting"
+    assert about.last is not None
+    assert about.last.role == "user"
+    line.set_note("title", 7)
+    assert only(store, "s").about.title == "hello"
+    line.save({"step": 1, "file": "x"})
+    assert only(store, "s").about == (None, None, ("step", "file"))
 
 
 def test_branches_are_the_ends_of_lines(store: Store) -> None:
     line = store.scope("s")
     first = line.save({"n": 1})
     line.save({"n": 2})
-    assert only(store, "s").branches == 1
+    assert counts(only(store, "s")).branches == 1
     line.save({"n": 3}, parent=first.id)
     line.save({"n": 4}, parent=None, head=False)
-    assert only(store, "s").branches == scope_of(store, "s").branches == 3
+    assert counts(only(store, "s")).branches == counts(scope_of(store, "s")).branches == 3
     line.save({"n": 5}, id="child", parent="late")
     line.save({"n": 6}, id="late", parent=first.id)  # saved after what follows it
-    assert only(store, "s").branches == scope_of(store, "s").branches
-    assert scope_of(store, "s").branches == len(list(line.leaves())) == 4
+    assert counts(only(store, "s")).branches == counts(scope_of(store, "s")).branches
+    assert counts(scope_of(store, "s")).branches == len(list(line.leaves())) == 4
 
 
 def test_a_draft_counts(store: Store) -> None:
     line = store.scope("s")
     draft = line.save({"n": 1}, keep=False)
     alone = scope_of(store, "s")
-    assert (alone.snapshots, alone.branches, alone.logical_bytes) == (1, 1, draft.size)
+    assert alone.counts == (1, 1, draft.size, None)
     line.save({"n": 1})
     line.save({"n": 2}, keep=False, status="running")
     found = scope_of(store, "s")
     assert found.head is not None
     assert not found.head.kept
-    assert (found.snapshots, found.branches) == (2, 1)
+    assert counts(found)[:2] == (2, 1)
     session = only(store, "s")
-    assert (session.snapshots, session.branches, session.status) == (2, 1, "running")
-    assert session.logical_bytes == found.logical_bytes
+    assert counts(session)[:2] == (2, 1)
+    assert session.head == found.head
+    assert counts(session).logical_bytes == counts(found).logical_bytes
 
 
 def test_a_scope_tells_what_it_was_forked_from(store: Store) -> None:
@@ -140,14 +165,14 @@ def test_a_scope_tells_what_it_was_forked_from(store: Store) -> None:
     side.save({"n": 2})
     assert scope_of(store, "s").forked_from is None
     assert scope_of(store, "s", "side").forked_from == SnapshotRef(source.scope, source.id)
-    assert [each.key.kind for each in overview.scopes(store, "s", kind="graph")] == []
+    assert [each.forked_from for each in overview.scopes(store, "s")] == [None, None]
 
 
 def test_a_scope_with_notes_alone_shows_nothing(store: Store) -> None:
     store.scope("s").set_note("title", "x")
     found, session = scope_of(store, "s"), only(store, "s")
-    assert (found.head, found.damaged, found.snapshots, found.branches) == (None, False, 0, 0)
-    assert (session.status, session.created_at, session.snapshots) == (None, None, 0)
+    assert (found.head, found.damaged, counts(found)[:2]) == (None, False, (0, 0))
+    assert (session.head, session.head_bytes, counts(session).snapshots) == (None, 0, 0)
     assert names(overview.sessions(store)) == ["s"]
 
 
@@ -174,8 +199,8 @@ def test_damage_is_shown_and_hides_nothing_else(url: str, tmp_path: Path) -> Non
     with limpet.open(url) as store:
         assert names(overview.sessions(store)) == ["good", "bad"]
         bad, good = only(store, "bad"), only(store, "good")
-        assert (bad.damaged, bad.head, bad.status) == (1, None, None)
-        assert (good.damaged, good.snapshots, good.branches) == (0, 2, 1)
+        assert (bad.damaged, bad.head, bad.about.title) == (1, None, None)
+        assert (good.damaged, counts(good)[:2]) == (0, (2, 1))
         assert scope_of(store, "bad").damaged
         assert not scope_of(store, "good").damaged
         for sort in ("name", "size", "snapshots"):

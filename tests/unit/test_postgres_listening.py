@@ -91,7 +91,7 @@ def heard(listener: PostgresListener, store: Store) -> set[str]:
 
 @pytest.mark.usefixtures("_never_looks")
 @pytest.mark.parametrize("verb", sorted(VERBS.keys() - UNTOLD))
-def test_a_change_is_heard_with_its_session(
+def test_a_change_is_noticed_with_its_session(
     backend: PostgresBackend, postgres_url: str, verb: str
 ) -> None:
     with limpet.open(postgres_url) as store:
@@ -105,7 +105,7 @@ def test_a_change_is_heard_with_its_session(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_only_what_shows_is_told(
+def test_only_what_is_shown_is_notified(
     listener: PostgresListener, backend: PostgresBackend, postgres_url: str
 ) -> None:
     """Who watches looks at snapshots: notes and leases would wake them in vain."""
@@ -119,7 +119,7 @@ def test_only_what_shows_is_told(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_a_save_in_one_statement_tells_as_well(
+def test_a_save_in_one_statement_notifies_as_well(
     listener: PostgresListener, postgres_url: str
 ) -> None:
     with limpet.open(postgres_url) as store:
@@ -129,7 +129,7 @@ def test_a_save_in_one_statement_tells_as_well(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_who_writes_behind_a_pooler_tells_as_well(
+def test_a_writer_behind_a_pooler_notifies_as_well(
     listener: PostgresListener, schemas: Schemas, pooler: Pooler
 ) -> None:
     with limpet.open(schemas.url(server_url=pooler.url), pooler=True) as store:
@@ -141,7 +141,7 @@ def test_who_writes_behind_a_pooler_tells_as_well(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_many_changes_are_heard_at_once(listener: PostgresListener, postgres_url: str) -> None:
+def test_many_changes_are_noticed_at_once(listener: PostgresListener, postgres_url: str) -> None:
     names = {f"s{number}" for number in range(20)}
     with limpet.open(postgres_url, connections=1) as store:
         for name in names:
@@ -186,7 +186,7 @@ def test_what_is_too_much_to_tell_may_be_anything(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_stores_do_not_hear_each_other(
+def test_stores_do_not_notify_each_other(
     listener: PostgresListener, schemas: Schemas, postgres_url: str
 ) -> None:
     url = schemas.url("another")
@@ -221,7 +221,7 @@ def told(proxy: PgProxy) -> int:
     return sum(TOLD in text for batch in proxy.batches() for text in batch)
 
 
-def test_with_nobody_to_hear_it_nothing_is_sent(
+def test_without_listeners_nothing_is_sent(
     backend: PostgresBackend, postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
 ) -> None:
     with limpet.open(schemas.url(server_url=pg_proxy.url)) as store:
@@ -255,7 +255,7 @@ def test_who_does_not_tell_sends_nothing(
 
 
 @pytest.mark.parametrize("pooler", [False, True])
-def test_nobody_waits_for_what_is_told(
+def test_no_caller_waits_for_notifications(
     backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, pooler: bool
 ) -> None:
     """On a slow line a save takes as long as with nobody to hear it."""
@@ -303,7 +303,7 @@ def test_no_more_connections_than_allowed(
 
 @pytest.mark.parametrize("kind", ["drop_reply", "drop_request", "silence"])
 @pytest.mark.parametrize("connections", [1, 4])
-def test_what_could_not_be_told_harms_nobody(
+def test_a_lost_notification_harms_no_watcher(
     backend: PostgresBackend,
     schemas: Schemas,
     pg_proxy: PgProxy,
@@ -350,7 +350,7 @@ def is_quiet(postgres: Postgres, schemas: Schemas) -> bool:
 
 
 @pytest.mark.parametrize("how", ["terminated", "cut"])
-def test_a_lost_connection_is_told_and_another_one_will_do(
+def test_a_lost_connection_is_reported_and_replaced(
     postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy, how: str
 ) -> None:
     backend = open_backend(pg_proxy.url, schemas)
@@ -376,7 +376,7 @@ def test_a_lost_connection_is_told_and_another_one_will_do(
     backend.close()
 
 
-def test_a_server_that_is_away_is_told_soon(schemas: Schemas, pg_proxy: PgProxy) -> None:
+def test_a_server_that_is_away_is_reported_soon(schemas: Schemas, pg_proxy: PgProxy) -> None:
     backend = open_backend(pg_proxy.url, schemas)
     pg_proxy.close()
     begin = time.monotonic()
@@ -417,7 +417,9 @@ def test_wake_ends_the_wait_that_is_under_way_or_the_next(
     backend.close()
 
 
-def test_it_also_looks(listener: PostgresListener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listening_polls_as_well(
+    listener: PostgresListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A writer that was about to commit may not have seen that somebody listens."""
     monkeypatch.setattr(listening, "_FULL_POLL_S", 0.3)
     begin = time.monotonic()
@@ -427,7 +429,7 @@ def test_it_also_looks(listener: PostgresListener, monkeypatch: pytest.MonkeyPat
     assert time.monotonic() - begin > 0.3
 
 
-def test_one_who_only_looks_does_so_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poller_polls_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = poller(Clock(lambda: 0.0, lambda _: None, lambda: 0.0), 8.0)
     waited: list[float] = []
 
@@ -442,7 +444,7 @@ def test_one_who_only_looks_does_so_less_and_less(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("option", ["pooler", "notify", "advisory_locks"])
-def test_who_cannot_listen_looks(postgres: Postgres, schemas: Schemas, option: str) -> None:
+def test_without_listening_it_polls(postgres: Postgres, schemas: Schemas, option: str) -> None:
     backend = open_backend(postgres.url, schemas, poll_s=0.2, **{option: option == "pooler"})
     listener = backend.listen()
     begin = time.monotonic()

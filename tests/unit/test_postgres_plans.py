@@ -52,18 +52,20 @@ QUERY: dict[str, Any] = {
 WALK = {"start": 2_000, "limit": PAGE}
 
 VALUES: dict[str, Any] = {
-    "lock_scope": SCOPE, "lock_family": SCOPE, "lock_session": (SESSION,),
-    "lock_session_if_free": (SESSION,), "session_scopes": (SESSION,), "scope": SCOPE,
+    "lock_scope": SCOPE, "lock_fork_group": SCOPE, "lock_session": (SESSION,),
+    "lock_session_if_free": (SESSION,), "session_scopes": (SESSION,),
+    "scope": tuple(SCOPE.values()),
     "scope_to_commit": {**SCOPE, "id": ID}, "add_session": {"session_id": "new"},
     "add_scope": {**SCOPE, "scope_id": "new"},
     "add_scope_if_missing": {**SCOPE, "scope_id": "new"}, "chain_of_head": SCOPE,
-    "make_family": {"family": SHORT, "origin": SHORT, "pk": FORK},
+    "join_fork_group": {"family": SHORT, "origin": SHORT, "pk": FORK},
     "save_in_one": {
         **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
         "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
         "fence": None, "listeners": 1, "overwrite": True,
     },
-    "is_heard": {"listeners": 1}, "put_lease": ("key", "ann", 1, SHORT), "marks": (TARGETS,),
+    "has_listeners": {"listeners": 1},
+    "put_lease": ("key", "ann", 1, SHORT), "revisions": (TARGETS,),
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},
     "read_snapshots": {**SCOPE, "ids": SOME}, "snapshot_info": {**SCOPE, "id": SOME[0]},
     "seq_and_size": (LONG, ID), "snapshot_by_seq": (LONG, SEQ),
@@ -72,10 +74,10 @@ VALUES: dict[str, Any] = {
     "remove_snapshots_of": (SHORT,), "set_apart": {"pk": LONG, "seq": SEQ},
     "remove_snapshot": (SEQ,), "add_label": ("a", "b", SEQ), "remove_labels": (SEQ,),
     "move_scope": (*MOVE.values(), b"", b"", SHORT), "forget_chains": (SHORT,),
-    "forget_chain": (SHORT,), "mark_scope": (b"x", SHORT), "uncover": {"pk": LONG, "seq": SEQ},
+    "forget_chain": (SHORT,), "stamp_scope": (b"x", SHORT), "uncover": {"pk": LONG, "seq": SEQ},
     "has_notes": (SHORT,), "seqs_of_scope": (SHORT,), "scope_is_base": {"pk": SHORT},
     "session_is_base": {"pk": SHORT}, "unlisted_bases": (SHORT,), "remove_scope_bodies": (SHORT,),
-    "newest_place": (), "unlisted": {"after": SEQ}, "scopes_above": (SEQ,),
+    "last_seq_and_time": (), "unlisted": {"after": SEQ}, "scopes_above": (SEQ,),
     "lock_scopes": {"pks": [SHORT]},
     "remove_scope": (SHORT,), "remove_empty_session": (SESSION,), "note": NOTE,
     "note_in_scope": {**SCOPE, **NOTE},
@@ -101,9 +103,8 @@ VALUES: dict[str, Any] = {
     "check.drafts": (SHORT,), "check.ids_downwards": (SHORT,),
     "check.move_scope": {**MOVE, "pk": SHORT}, "check.set_head": {"pk": SHORT, "seq": SEQ},
     "check.restore_session": {"pk": 99_999, "session_id": "new"},
-    "check.add_session": {"session_id": "new"},
     "check.restore_scope": {**SCOPE, "pk": 99_999, "scope_id": "new"},
-    "check.add_label": ("a", "b", SEQ), "check.remove_labels": (SEQ,), "check.set_apart": (SEQ,),
+    "check.set_apart": (SEQ,),
 }  # fmt: skip
 
 # Each listing as it is asked for: name, and what differs from QUERY.
@@ -154,6 +155,7 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"kind": None, "low": SESSION, "high": f"{SESSION}\x01"}
         | dict.fromkeys(("after_session", "after_kind", "after_scope"), ""),
     ),
+    "largest heads": ("largest_heads", {}),
     "refs by a prefix": ("find_refs", {"low": "id-4", "high": "id-5"}),
     "refs of everything": ("find_refs", {"low": "", "high": None}),
     "noted": ("list_noted", {"pk": SHORT, "after": ""}),

@@ -8,6 +8,7 @@ import pytest
 import limpet
 from limpet import Store
 from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.unit.test_package_files import check_files_read
 
 VIEWS = ("session_list", "scope_list", "snapshot_list", "note_list")
 NUL = "a\0b\U0001f600"
@@ -77,7 +78,7 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     (copied,) = fork.ids()
     assert found == [
         (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True, True),
-        ("draft", "completed", False, True, "{}", "{}", 2, None, True, True),
+        ("draft", "", False, True, "{}", "{}", 2, None, True, True),
         (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True, True),
     ]
     assert rows(conn, f"SELECT on_id, name, value::text FROM {schema}.note_list ORDER BY name") == [
@@ -95,3 +96,7 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
 def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store: Store) -> None:
     for view in VIEWS:
         assert rows(conn, f"SELECT * FROM {schemas.name()}.{view}") == []
+
+
+def test_no_file_of_the_package_is_read_after_the_import(postgres_url: str) -> None:
+    check_files_read(postgres_url, "postgres.backend")

@@ -34,8 +34,10 @@ def test_ids_prefixes_and_shown_forms(store: limpet.Store) -> None:
         assert name(store, text, session="chat-42") == B
         assert name(store, text, session="chat", scope="plan") == B
     assert name(store, "0190ab13") == C
-    with pytest.raises(InvalidInput, match=r"several snapshots match.*0190ab12-1.*planner"):
+    with pytest.raises(refs.SeveralMatch, match="several snapshots match") as caught:
         name(store, "0190ab12")
+    assert caught.value.addresses == [f"chat-42:planner@{id}" for id in (A, B)]
+    assert [name(store, each) for each in caught.value.addresses] == [A, B]
     with pytest.raises(InvalidInput, match="several"):
         name(store, "0190ab12", session="chat-42")
     for missing in ("0191", "0190ab12…cccc"):
@@ -59,8 +61,10 @@ def test_the_head_and_what_is_before_it(store: limpet.Store) -> None:
 
 def test_several_sessions_and_scopes(store: limpet.Store) -> None:
     other = store.scope("chat-42", "planner~12345678").save(1, id="x")
-    with pytest.raises(InvalidInput, match=r"several scopes.*planner \(agent\), planner~1234"):
+    with pytest.raises(refs.SeveralMatch, match="several scopes") as caught:
         name(store, "chat-42@")
+    assert caught.value.addresses == ["chat-42:planner", "chat-42:planner~12345678"]
+    assert [name(store, each) for each in caught.value.addresses] == [C, other.id]
     assert name(store, "chat-42:planner@") == C  # an exact name wins over a longer one
     assert name(store, "chat-42:planner~12345678@") == other.id
     assert name(store, "@", session="chat-42", scope="planner~") == other.id
@@ -70,8 +74,9 @@ def test_several_sessions_and_scopes(store: limpet.Store) -> None:
     assert name(store, "chat-42@", kind="graph") == graph.id
     store.scope("chat-43").save(1, id="w")
     assert refs.find_session(store, "chat-43") == "chat-43"
-    with pytest.raises(InvalidInput, match=r"several sessions match.*chat-42, chat-43"):
+    with pytest.raises(refs.SeveralMatch, match="several sessions match") as caught:
         refs.find_session(store, "chat")
+    assert caught.value.addresses == ["chat-42", "chat-43"]
     with pytest.raises(InvalidInput, match="several sessions: name one"):
         name(store, "@")
     with pytest.raises(NotFound, match="no such session"):
@@ -139,7 +144,7 @@ def test_very_many_ids_with_the_same_beginning(
         name(store, "0190ab12")
 
 
-def test_nothing_is_no_name(store: limpet.Store) -> None:
+def test_an_empty_reference_is_refused(store: limpet.Store) -> None:
     for text in ("", "…", "..", "..."):
         with pytest.raises(InvalidInput, match=r"is empty|not a snapshot reference"):
             name(store, text)
@@ -152,14 +157,21 @@ def test_nothing_is_no_name(store: limpet.Store) -> None:
             name(store, text)
 
 
-def test_an_id_that_stands_in_several_scopes_is_not_guessed(store: limpet.Store) -> None:
+def test_an_id_in_several_scopes_is_not_guessed(store: limpet.Store) -> None:
     store.scope("other").save(1, id=A)
     store.scope("other", kind="graph").save(1, id=A)
-    with pytest.raises(
-        InvalidInput, match=r"several snapshots.*chat-42:planner \(agent\), .*graph"
-    ):
+    with pytest.raises(refs.SeveralMatch, match="several snapshots") as caught:
         name(store, A)
-    with pytest.raises(InvalidInput, match=r"other:main \(graph\)"):
+    assert caught.value.addresses == [
+        f"chat-42:planner@{A} --kind agent",
+        f"other:main@{A} --kind agent",
+        f"other:main@{A} --kind graph",
+    ]
+    for each in caught.value.addresses:
+        address, kind = each.split(" --kind ")
+        found = refs.find_snapshot(store, address, kind=kind)
+        assert (found.id, found.scope.kind) == (A, kind)
+    with pytest.raises(refs.SeveralMatch):
         name(store, A, session="other")
     assert refs.find_snapshot(store, A, session="other", kind="graph").scope.kind == "graph"
     assert refs.find_snapshot(store, A, session="chat-42").scope.scope_id == "planner"

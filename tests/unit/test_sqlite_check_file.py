@@ -19,6 +19,7 @@ from limpet.errors import Corrupt, LimpetError
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, open_backend
 from limpet.protocol import Backend, Commit, NoteWrite
+from tests.effort import times
 
 PAGE_BYTES = 4096
 
@@ -133,7 +134,7 @@ def test_a_truncated_file(path: Path, part: float) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(times(12, full=40)))
 def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
     """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
     fill(path, 60)

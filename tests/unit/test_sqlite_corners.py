@@ -9,7 +9,7 @@ import limpet
 from limpet import InvalidInput, Unavailable
 
 
-def test_a_file_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_removed_is_not_created_again(tmp_path: Path) -> None:
     """A store whose file somebody removes fails; it does not go on in an empty one."""
     path = tmp_path / "x.db"
     with limpet.open(f"sqlite:///{path}") as store:

@@ -2,7 +2,11 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,11 @@ from urllib.parse import quote
 import pytest
 
 import limpet
-from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet import Corrupt, InvalidInput, LimpetError, Store, Unavailable, Unsupported
 from limpet.backends.sql.transaction import load_migrations
-from limpet.backends.sqlite.schema import APPLICATION_ID
+from limpet.backends.sqlite.errors import APPLICATION_ID
+from limpet.cli._app import run as code_of_command
+from limpet.cli._exits import CORRUPT
 
 
 @pytest.fixture
@@ -141,7 +147,7 @@ def read_all(url: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("part", [20, 99, 100, 511, 512, 4095, 4096, 4097, 0.1, 0.5, 0.9, -1])
-def test_a_truncated_file_raises_or_tells_the_truth(path: Path, part: float) -> None:
+def test_a_truncated_file_raises_or_is_answered_rightly(path: Path, part: float) -> None:
     """Promise 10: no error of SQLite leaks, and nothing is left out without a word."""
     fill(path)
     truth = dict(read_all(url_of(path)))
@@ -160,7 +166,7 @@ def test_a_truncated_file_raises_or_tells_the_truth(path: Path, part: float) -> 
 
 
 @pytest.mark.parametrize("page", range(2, 30, 3))
-def test_a_page_of_noise_raises_or_tells_the_truth(path: Path, page: int) -> None:
+def test_a_page_of_noise_raises_or_is_answered_rightly(path: Path, page: int) -> None:
     """Promise 10 again: one damaged page, wherever, leaks no error and invents nothing."""
     fill(path)
     truth = dict(read_all(url_of(path)))
@@ -297,3 +303,113 @@ def test_others_may_make_the_file_ready_at_any_moment(
         monkeypatch.undo()
         assert versions == [(number,) for number, _, _ in load_migrations("sqlite")]
     assert turn > 10
+
+
+# A file that is removed or replaced while the store is open.
+
+
+def lose(path: Path, how: str) -> None:
+    if how == "replaced":
+        with limpet.open(url_of(path.with_name("other.db"))) as other:
+            other.scope("s").save({"other": True})
+        os.replace(path.with_name("other.db"), path)
+    elif how == "moved":
+        path.rename(path.with_name("elsewhere.db"))
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_nothing_is_saved_into_a_file_that_is_gone(path: Path, how: str) -> None:
+    """Promise 1: what would be lost is not acknowledged, on old connections and on new ones."""
+    with limpet.open(url_of(path)) as store:
+        scope = store.scope("s")
+        scope.save({"n": 1})
+        lose(path, how)
+        verbs: list[Callable[[], object]] = [
+            lambda: scope.save({"n": 2}),
+            lambda: scope.append("list", [1]),
+            lambda: scope.set_note("a", 1),
+            scope.delete,
+            store.compact,
+            lambda: list(store.repair()),
+            lambda: list(store.check()),
+        ]
+        for verb in [*verbs, *verbs]:
+            with pytest.raises(Unavailable, match=r"was (removed|replaced)"):
+                verb()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_no_new_connection_reads_another_file(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one made: it would empty the log that ours is reading, which may end the process."""
+    with limpet.open(url_of(path)) as store:
+        store.scope("s").save({"n": 1})
+        first = store.history(limit=1)  # holds no connection between pages
+        lose(path, how)
+        monkeypatch.delattr(sqlite3, "connect")
+        assert [info.id for info in first]
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: _state(store), range(40)))
+        assert set(map(str, found)) <= {"{'n': 1}", "Unavailable"}
+
+
+def _state(store: Store) -> object:
+    try:
+        head = store.scope("s").load()
+        return None if head is None else head.state
+    except Unavailable:
+        return "Unavailable"
+
+
+def test_a_link_may_be_moved_with_its_file(path: Path) -> None:
+    """What counts is the file that the path leads to."""
+    target = path.with_name("target.db")
+    path.symlink_to(target)
+    with limpet.open(url_of(path)) as store:
+        store.scope("s").save({"n": 1})
+        target.rename(path.with_name("moved.db"))
+        path.unlink()
+        path.symlink_to(path.with_name("moved.db"))
+        assert store.scope("s").save({"n": 2})
+
+
+# What cannot be opened.
+
+
+@pytest.mark.parametrize("byte", [0, 5, 16, 21])
+def test_a_damaged_header_is_damage(path: Path, byte: int) -> None:
+    """Also for the exit code of the command."""
+    fill(path, 4)
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 0x40
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match="damaged"):
+        list(limpet.open(url_of(path)).sessions())
+    assert code_of_command(["ls", "--url", url_of(path)]) == CORRUPT
+    assert path.read_bytes() == content
+
+
+def test_too_many_open_files(path: Path) -> None:
+    fill(path, 4)
+    script = """
+        import errno, os, resource, sys
+        import limpet
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        taken = []
+        try:
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError as error:
+            assert error.errno == errno.EMFILE
+        while True:
+            try:
+                limpet.open(sys.argv[1]).close()
+                break
+            except limpet.Unavailable:
+                os.close(taken.pop())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), url_of(path)]
+    subprocess.run(command, check=True, timeout=60)

@@ -53,9 +53,7 @@ def fill(scope: Scope) -> None:
 
 WRITES: dict[str, Callable[[Scope], object]] = {
     "save": lambda scope: scope.save({"text": noise(200_000)}),
-    "first save": lambda scope: (
-        Store(scope.driver.opened).scope("new").save({"text": noise(200_000)})
-    ),
+    "first save": lambda scope: Store(scope.driver).scope("new").save({"text": noise(200_000)}),
     "draft": lambda scope: scope.save({"text": noise(200_000)}, keep=False),
     "append": lambda scope: scope.append("items", [noise(200_000)]),
     "update": lambda scope: scope.update("id-1", lambda s: s.with_(state=noise(200_000))),
@@ -66,7 +64,7 @@ DELETES: dict[str, Callable[[Scope], object]] = {
     "delete_snapshot": lambda scope: scope.delete_snapshot("id-1"),
     "delete": lambda scope: scope.delete(),
     "delete_note": lambda scope: scope.delete_note("name"),
-    "delete_session": lambda scope: Store(scope.driver.opened).delete_session("s"),
+    "delete_session": lambda scope: Store(scope.driver).delete_session("s"),
 }
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import limpet
 from limpet import ScopeKey
-from limpet.backends.sql.commit import carry_out
+from limpet.backends.sql.commit import apply_commit
 from limpet.backends.sql.tables import Tables
 from limpet.backends.sql.transaction import load_queries
 from limpet.opening import open_backend
@@ -30,7 +30,7 @@ LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}
 # The first reads one row, the last by key; the others count everything.
-ON_PURPOSE = {"newest_place", "sizes_by_session", "stored_bytes"}
+ON_PURPOSE = {"last_seq_and_time", "sizes_by_session", "stored_bytes"}
 NEVER_SORTED = {
     "history_of_scope",
     "history_of_sessions",
@@ -41,7 +41,7 @@ NEVER_SORTED = {
     "list_noted",
     "list_sessions",
     "list_scopes",
-    "newest_place",
+    "last_seq_and_time",
     "snapshot_by_nonce",
 }
 
@@ -101,6 +101,11 @@ def test_what_walks_by_place_uses_no_index(conn: sqlite3.Connection, name: str) 
     first, *rest = plan_of(conn, name)
     assert re.fullmatch(r"(SCAN|SEARCH) (n|snapshots)( USING INTEGER PRIMARY KEY .*)?", first)
     assert not any(step.startswith("SCAN") for step in rest)
+
+
+def test_no_placeholder_has_a_number() -> None:
+    """With a sequence of values `?1` is a warning from Python 3.12 on, and an error in 3.14."""
+    assert [name for name, text in STATEMENTS.items() if re.search(r"\?\d", text)] == []
 
 
 def test_the_plans_are_read_right(conn: sqlite3.Connection) -> None:
@@ -179,4 +184,4 @@ def fill(backend: Backend, commits: list[Commit]) -> None:
     """Store many snapshots in one transaction, which is much faster than one by one."""
     with backend._file.transaction(write=True) as transaction:  # type: ignore[attr-defined]
         for commit in commits:
-            carry_out(Tables(transaction), commit)
+            apply_commit(Tables(transaction), commit)

@@ -16,6 +16,7 @@ import pytest
 import limpet
 from limpet import InvalidInput, Store
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.errors import CLOSED
 
 SAVES_MIN = 5
 
@@ -168,7 +169,7 @@ def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
         ends = [pool.submit(work, number) for number in acknowledged]
         warm.wait()
         store.close()
-        assert [end.result() for end in ends] == ["the store is closed"] * len(acknowledged)
+        assert [end.result() for end in ends] == [CLOSED] * len(acknowledged)
 
     gc.collect()
     assert descriptors(path) == 0

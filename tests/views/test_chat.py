@@ -61,7 +61,7 @@ def test_any_json_is_a_chat_or_none(state: Any) -> None:
         list(other_values(state, chat))
 
 
-@given(st.lists(JSONS, min_size=1))
+@given(st.lists(JSONS, min_size=1, max_size=8))
 def test_any_list_under_messages_is_a_chat_of_which_no_message_is_lost(messages: Any) -> None:
     chat = read_chat({"messages": messages})
     assert chat is not None
@@ -206,3 +206,13 @@ def test_base64_is_never_shown() -> None:
     assert "QUJD" not in value_text(f"data:image/png;base64,{secret}")
     assert value_text("QUJD") == '"QUJD"'
     assert json.loads(value_text({"a": [1, "b"]}, indent=2)) == {"a": [1, "b"]}
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 7, 11, 12, 13, 40])
+def test_the_ends_of_a_chat(count: int) -> None:
+    state = {"messages": [{"role": "user", "content": str(n)} for n in range(count)]}
+    whole, ends = read_chat(state), read_chat(state, ends=True)
+    assert whole is not None
+    assert ends is not None
+    turns = whole.turns if count <= 12 else (*whole.turns[:6], *whole.turns[-6:])
+    assert [*ends.turns] == [*turns]

@@ -1,6 +1,7 @@
 """What people see of a diff: changes by top-level key, and the words of a text that changed."""
 
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ def lines(before: str, after: str, chars_max: int | None = 80) -> Lines:
     """Return the lines of a changed text; what changed in them stands in brackets."""
     return [
         (mark, "".join(f"[{text}]" if changed else text for text, changed in spans))
-        for mark, spans in text_lines(before, after, chars_max=chars_max)
+        for mark, spans in text_lines(before, after, chars_max=chars_max)[0]
     ]
 
 
@@ -132,7 +133,7 @@ def test_a_text_that_was_empty_has_lost_no_line() -> None:
 
 @given(st.text("ab \n", max_size=40), st.text("ab \n", max_size=40))
 def test_no_line_that_differs_is_lost(before: str, after: str) -> None:
-    found = list(text_lines(before, after))
+    found = text_lines(before, after)[0]
     assert (found == []) == (before == after)
     for mark, text in (("-", before), ("+", after)):
         told = iter(rows(text))
@@ -153,16 +154,17 @@ def test_what_both_ends_have_in_common_is_found_in_a_huge_line() -> None:
 
 @given(st.text("ab c", max_size=20), st.text("ab c", max_size=20))
 def test_the_pieces_of_a_line_are_the_line(before: str, after: str) -> None:
-    for mark, spans in text_lines(before, after):
+    for mark, spans in text_lines(before, after)[0]:
         assert "".join(span.text for span in spans) == (before if mark == "-" else after)
     sames = [
-        [span.text for span in spans if not span.changed] for _, spans in text_lines(before, after)
+        [span.text for span in spans if not span.changed]
+        for _, spans in text_lines(before, after)[0]
     ]
     if len(sames) == 2:
         assert "".join(sames[0]) == "".join(sames[1])
 
 
-@pytest.mark.parametrize("shape", ["lines", "words", "both"])
+@pytest.mark.parametrize("shape", ["lines", "words", pytest.param("both", marks=pytest.mark.slow)])
 def test_large_texts_that_have_little_in_common_take_little_time(shape: str) -> None:
     """A comparison of everything with everything would outlast the test's time."""
     dice = random.Random(7)
@@ -172,4 +174,21 @@ def test_large_texts_that_have_little_in_common_take_little_time(shape: str) -> 
         rows = (" ".join(dice.choice("abcdef") for _ in range(wide)) for _ in range(high))
         return "\n".join(rows)
 
-    assert sum(1 for _ in text_lines(text(), text())) >= 2
+    assert len(text_lines(text(), text())[0]) >= 2
+
+
+def test_lines_that_are_not_shown_are_counted() -> None:
+    before = "\n".join(f"line {n}" for n in range(100))
+    for after in (before.upper(), before.replace("line 5", "5"), f"{before}\nx", ""):
+        everything, none = text_lines(before, after)
+        some, more = text_lines(before, after, lines_max=3)
+        assert (none, some, more) == (0, everything[:3], len(everything) - 3)
+
+
+@pytest.mark.slow
+def test_a_million_lines() -> None:
+    before = "\n".join(f"line {n}" for n in range(1_000_000))
+    begun = time.process_time()
+    some, more = text_lines(before, before.upper(), lines_max=12)
+    assert time.process_time() - begun < 2  # a second on an idle machine is too much
+    assert (len(some), more) == (12, 2_000_000 - 12)

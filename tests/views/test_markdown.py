@@ -153,7 +153,7 @@ def test_a_session_reads_well() -> None:
     assert "<details><summary>result of search</summary>\n\n````\nfound\n```\n\n````\n" in text
     assert "### State\n\n`mood`\n\n```json\n1\n```\n" in text
     assert f"`seen on {first.id}`\n\n```json\n[\n  1\n]\n```\n" in text
-    assert f"· `{first.id}` · completed · `run_id=7`" in text
+    assert f"· `{first.id}` · `run_id=7`" in text
     assert f"· `second` · failed · **head** · follows `{first.id}`" in text
 
 

@@ -6,13 +6,14 @@ import random
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
 
 import limpet
 from limpet.core.limits import KIB
+from limpet.views.page import history
 from limpet.views.page.images import image_uri
 from limpet.views.page.page import ScopePage, session_page
 from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
@@ -100,9 +101,9 @@ def test_nothing_breaks_out(text: str) -> None:
     assert {name for name, _ in seen.attributes} <= ATTRIBUTES
     assert "img" not in seen.tags
     assert seen.tags.count("style") == 1
-    assert seen.tags.count("section") == 2
+    assert seen.tags.count("section") == 2 + 1  # the last is the history
     assert seen.tags.count("article") == 2 * 5
-    assert all(value.startswith("#scope-") for value in seen.values("href"))
+    assert all(re.match("#scope-|#history", value) for value in seen.values("href"))
     targets = seen.values("id")
     assert len({*targets}) == len(targets)
     assert {value[1:] for value in seen.values("href")} <= {*targets}
@@ -183,14 +184,38 @@ def test_several_scopes_have_contents_and_history_has_lines() -> None:
     assert "noted (run)" in seen.text
     assert "no head" in seen.text
     assert "run_id=7" in seen.text
-    assert f"forked from s:main@{first.id}" in seen.text
-    assert seen.tags.count("tr") == 4 + 1 + 2
-    assert seen.tags.count("circle") == 4 + 1 + 1  # one is the ring of a head that is kept
+    assert "follows s:main@gone" in seen.text
+    assert seen.tags.count("tr") == 1 + 4 + 2
+    assert seen.tags.count("circle") == 6 + 2  # two are the rings of heads
+    assert "forked from" not in seen.text.partition("Sizes are those")[2]  # a line leads there
     assert f'<code class="id">{gone.id}</code>' in whole
-    head = re.search(r'<tr id="[^"]+" class="head">.*?</tr>', whole, re.S)
-    assert head is not None
-    assert second.id in head[0]
-    assert 'class="status bad"' in head[0]
+    heads = re.findall(r'<tr class="head">.*?</tr>', whole, re.S)
+    assert [fork.scope_id in head for head in heads] == [True, False]
+    assert second.id in heads[1]
+    assert 'class="status bad"' in heads[1]
+
+
+def test_a_title_stands_above_the_session() -> None:
+    with limpet.open("memory:") as store:
+        store.scope("s").save({"messages": [{"role": "user", "content": "hello"}]}, status="")
+        contents, pages = open_session(store, "s")
+    whole = "".join(session_page("s", pages, contents=contents, title="Trip <to> Lisbon"))
+    assert "<title>Trip &lt;to&gt; Lisbon</title>" in whole
+    assert "<h1>Trip &lt;to&gt; Lisbon</h1>" in whole
+    assert "Session <code>s</code>" in whole
+    assert '<dt>status</dt><dd><span class="quiet">\N{EN DASH}</span></dd>' in whole
+    assert "<dt>state, as JSON</dt>" in whole
+
+
+def test_only_the_newest_thousand_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_SNAPSHOTS_MAX", 3)
+    with limpet.open("memory:") as store:
+        for n in range(5):
+            store.scope("s", f"{n % 2}").save(n, id=f"i{n}")
+        contents, pages = open_session(store, "s")
+    whole = "".join(session_page("s", pages, contents=contents))
+    assert sorted(re.findall(r'<code class="id">(\w+)</code>', whole)) == ["i2", "i3", "i4"]
+    assert "3 snapshots, and 2 older ones that are not shown." in whole
 
 
 # Images
@@ -259,9 +284,9 @@ def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
         scope = store.scope("s")
         info = scope.save(chat(*messages))
         page = ScopePage(scope.key, scope.load(), [info] * 1, [])
-    begun = perf_counter()
+    begun = process_time()
     pieces = [*session_page("s", [page])]
-    assert perf_counter() - begun < 10  # it takes a tenth of this
+    assert process_time() - begun < 10  # it takes a tenth of this
     assert len(pieces) > 5_000
     assert max(map(len, pieces)) < 20 * KIB
     assert sum(map(len, pieces)) < 3_000 * KIB
@@ -269,9 +294,9 @@ def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
 
 def test_long_lines_of_marks_are_not_slow() -> None:
     lines = ["".join("`" * n + "x" for n in range(600)), "**a " * 50_000, "`a " * 50_000]
-    begun = perf_counter()
+    begun = process_time()
     page_of(chat({"role": "user", "content": "\n".join(lines)}))
-    assert timedelta(seconds=perf_counter() - begun) < timedelta(seconds=10)
+    assert timedelta(seconds=process_time() - begun) < timedelta(seconds=10)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -291,4 +316,4 @@ def test_every_forest_is_drawn(seed: int) -> None:
 
 @pytest.mark.parametrize("state", [None, [], {}, "text", 7, {"messages": []}, {"": {"": ""}}])
 def test_any_state_has_a_page(state: Any) -> None:
-    assert Seen(page_of(state)).tags.count("section") == 1
+    assert Seen(page_of(state)).tags.count("section") == 2

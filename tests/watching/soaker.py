@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import limpet
@@ -164,13 +165,14 @@ class Soaker:
     def run(self) -> None:
         """Some steps of a run that others begin, adopt and abort as well."""
         name = self._chance.choice((KEPT_RUN, DELETED_RUN))
-        verb = runs.adopt if self._chance.random() < 0.2 else runs.start
+        adopts = self._chance.random() < 0.2
+        verb: Any = runs.adopt if adopts else partial(runs.start, again=True)
         ending: runs.OnSuccess = "keep" if name == KEPT_RUN else "delete"
         try:
             with verb(self._store, name, owner=self._name, ttl_s=TTL_S, on_success=ending) as run:
                 facts: Any = run.info.metadata["run"]
                 attempt = (name, facts["started_at"], facts["attempt"])
-                self._say("began", *attempt, verb is runs.adopt)
+                self._say("began", *attempt, adopts)
                 self._work(run, attempt)
                 self._say("close", *attempt)
             self._say("closed", *attempt)

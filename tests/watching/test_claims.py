@@ -45,9 +45,9 @@ def go_on(worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("url", "rounds"),
     [
-        ("sqlite", 80),
-        ("directory", 40),
-        ("postgres", 40),
+        ("sqlite", 32),
+        ("directory", 16),
+        ("postgres", 16),
         pytest.param("sqlite", 200, marks=pytest.mark.slow),
         pytest.param("directory", 200, marks=pytest.mark.slow),
         pytest.param("postgres", 200, marks=pytest.mark.slow),
@@ -150,7 +150,7 @@ class Robbery:
 
 
 # A file has one writer at a time: one that sleeps there holds up all the others.
-STOPS = {"sqlite": (1, 2), "directory": (4, 1), "postgres": (4, 1)}
+STOPS = {"sqlite": (1, 2), "directory": (2, 1), "postgres": (2, 1)}
 MORE_STOPS = {"sqlite": (1, 20), "directory": (4, 5), "postgres": (4, 5), "s3": (4, 5)}
 
 

@@ -111,7 +111,7 @@ async def _look_once(store: AsyncStore) -> None:
 
 
 @on("sqlite", "postgres")
-def test_the_thread_ends_when_nobody_watches_any_more(
+def test_the_thread_ends_with_the_last_watch(
     url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("limpet.api.watching._LINGER_S", 0.1)
@@ -163,7 +163,7 @@ def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
 
 
 @on(*ENGINES)
-def test_one_that_fails_harms_nobody(url: str, store: Store) -> None:
+def test_one_that_fails_stops_no_other(url: str, store: Store) -> None:
     """A loop whose body raises, an event loop that was closed, a call that raises."""
     scope = store.scope("s")
     first = scope.save({"n": 1})
@@ -191,7 +191,7 @@ def test_one_that_fails_harms_nobody(url: str, store: Store) -> None:
 
 @on(*ENGINES)
 @nothing_left()
-def test_the_store_is_closed_under_those_who_watch(url: str) -> None:
+def test_closing_the_store_ends_its_watches(url: str) -> None:
     """Their loops end, without an error."""
     store = limpet.open(url)
     store.scope("s").save({"n": 1})

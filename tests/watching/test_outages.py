@@ -11,6 +11,7 @@ import pytest
 import limpet
 from limpet import Store, Unavailable
 from tests.concurrency.crew import Worker
+from tests.effort import slowly
 from tests.servers.postgres import PrivatePostgres
 from tests.waiting import until
 from tests.watching.tools import APIS, Remote, Watching
@@ -22,7 +23,10 @@ def server() -> Iterator[PrivatePostgres]:
         yield server
 
 
-@pytest.mark.parametrize("how", ["fast", "immediate", "killed", "connections"])
+@pytest.mark.parametrize(
+    "how",
+    slowly(("fast", "immediate", "killed", "connections"), but=("immediate", "connections")),
+)
 def test_a_server_that_restarts(server: PrivatePostgres, how: str) -> None:
     """What was saved while nobody could listen is told when that is possible again."""
     url = f"{server.url}?schema=outage_{how}"

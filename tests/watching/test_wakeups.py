@@ -11,6 +11,7 @@ import pytest
 
 from limpet import ScopeKey, SnapshotInfo, Store, Unavailable
 from limpet.api import driver, watching
+from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.backends import memory
 from limpet.backends.buckets.protocol import KeyPrefix
@@ -161,7 +162,7 @@ class Run:
         tools = Tools(draw=draw, clock=scheduler.clock, state_bytes_max=10**6, workers=1)
         opened = Opened(lambda: self.backend, tools)
         opened.open()
-        self.store = Store(opened)
+        self.store = Store(Driver(opened))
         self.last: dict[str, str] = {}
         self.is_calm = False
         self.seen: dict[int, dict[str, str]] = {}

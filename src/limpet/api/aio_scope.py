@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Generic
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver
-from limpet.api.opened import ScopeBase
-from limpet.core import limits, prepare
+from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
+from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
@@ -21,41 +23,51 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
+    State,
 )
-from limpet.protocol import Claim
 
 
-class AsyncScope(ScopeBase):
-    """Async twin of `Scope`."""
+class AsyncScope(ScopeBase, Generic[State]):
+    """One line of state inside a session, with its history. Async twin of `Scope`.
 
-    def __init__(self, driver: AsyncDriver, key: ScopeKey) -> None:
+    Example:
+        chat = store.scope("chat-42", "planner")  # not awaited
+        await chat.save({"messages": []})
+        async for info in chat.history(): print(info.id)
+    """
+
+    def __init__(self, driver: AsyncDriver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `AsyncStore.scope`, which checks the key."""
-        super().__init__(key)
+        super().__init__(key, model)
         self.driver = driver
         self._tools = driver.tools
         self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     async def save(
         self,
-        state: JSON,
+        state: State,
         *,
         id: str | None = None,
-        parent: Parent = HEAD,
+        parent: Parent | SnapshotLike = HEAD,
         keep: bool = True,
         head: bool = True,
         overwrite: bool = False,
-        status: str = "completed",
+        status: str = "",
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         created_at: datetime | None = None,
         forked_from: SnapshotRef | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Async twin of `Scope.save`."""
-        commit = prepare.save(
+        """Save a state as a new snapshot. Atomic, and durable when it returns.
+
+        Async twin of `Scope.save`, which explains the arguments.
+        """
+        encode = partial(
+            prepare.save,
             self._key,
-            state,
             id=id,
             parent=parent,
             keep=keep,
@@ -70,8 +82,10 @@ class AsyncScope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
-        return await self.driver.run(lambda backend: backend.commit(commit))
+        commit = await self.driver.encoded(state, lambda: encode(self._model.dump(state)))
+        return await self.driver.run(verbs.save(commit))
 
     async def append(
         self,
@@ -79,16 +93,18 @@ class AsyncScope(ScopeBase):
         items: list[JSON],
         *,
         keep: bool = True,
-        status: str = "completed",
+        status: str | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Async twin of `Scope.append`."""
-        commit = prepare.append(
+        """Save the head's state with `items` appended to the list under the top-level `key`.
+
+        Async twin of `Scope.append`, which explains the arguments.
+        """
+        encode = partial(
+            prepare.append,
             self._key,
-            key,
-            items,
             keep=keep,
             status=status,
             labels=labels,
@@ -97,68 +113,105 @@ class AsyncScope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
-        return await self.driver.run(lambda backend: backend.commit(commit))
+        commit = await self.driver.encoded(
+            items, lambda: encode(*self._model.dump_member(key, items))
+        )
+        return await self.driver.run(verbs.save(commit))
 
-    async def load(self, id: str | None = None) -> Snapshot | None:
-        """Async twin of `Scope.load`."""
-        return await self.driver.run(verbs.load(self._key, id))
+    async def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
+        """Return a snapshot with its state; None if there is none.
 
-    def load_many(self, ids: Iterable[str]) -> AsyncIterator[Snapshot]:
-        """Async twin of `Scope.load_many`."""
-        return self.driver.stream(verbs.load_many(self._key, ids))
+        Async twin of `Scope.load`, which explains the arguments.
+        """
+        return await self.driver.run(verbs.load(self._key, id, self._model))
 
-    async def info(self, id: str | None = None) -> SnapshotInfo | None:
-        """Async twin of `Scope.info`."""
+    def load_many(self, ids: Iterable[SnapshotLike]) -> AsyncIterator[Snapshot[State]]:
+        """Yield snapshots with their states; missing ones are skipped.
+
+        Async twin of `Scope.load_many`, which explains the arguments.
+        """
+        return self.driver.stream(verbs.load_many(self._key, ids, self._model))
+
+    async def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
+        """Return a snapshot without its state; None if there is none.
+
+        Async twin of `Scope.info`, which explains the arguments.
+        """
         return await self.driver.run(verbs.info(self._key, id))
 
     def history(
         self,
         *,
         limit: int | None = None,
-        after: str | SnapshotInfo | None = None,
+        after: SnapshotLike | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.history`."""
+        """Yield kept snapshots, the last saved first. Lazy: one query per page.
+
+        Async twin of `Scope.history`, which explains the arguments.
+        """
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
 
-    def ids(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[str]:
-        """Async twin of `Scope.ids`."""
+    def ids(
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
+    ) -> AsyncIterator[str]:
+        """Yield kept ids in text order.
+
+        Async twin of `Scope.ids`, which explains the arguments.
+        """
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
     async def update(
         self,
-        id: str,
-        fn: Callable[[Snapshot], Snapshot | Awaitable[Snapshot | None] | None],
+        id: SnapshotLike,
+        fn: Callable[[Snapshot[State]], Snapshot[State] | Awaitable[Snapshot[State] | None] | None],
     ) -> SnapshotInfo | None:
-        """Async twin of `Scope.update`; `fn` may be async and runs in the caller's task."""
+        """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
+
+        Async twin of `Scope.update`, which explains the arguments; `fn` may be
+        async and runs in the caller's task.
+        """
         return await self.driver.drive(
-            verbs.update(self._tools, self._key, id, fn, fence=self._fence)
+            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
         )
 
-    def ancestors(self, id: str) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.ancestors`."""
+    def ancestors(self, id: SnapshotLike) -> AsyncIterator[SnapshotInfo]:
+        """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
+
+        Async twin of `Scope.ancestors`, which explains the arguments.
+        """
         return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.leaves`."""
+        """Yield the kept snapshots without kept children, the last saved first.
+
+        Async twin of `Scope.leaves`, which explains the arguments.
+        """
         return self.driver.stream(branching.leaves(self._key))
 
-    async def diff(self, a: str, b: str) -> Diff:
-        """Async twin of `Scope.diff`."""
+    async def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
+        """Return the changes from the state of `a` to that of `b`; falsy if there are none.
+
+        Async twin of `Scope.diff`, which explains the arguments.
+        """
         return await self.driver.run(branching.difference(self._key, a, b))
 
     async def restore(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
     ) -> SnapshotInfo:
-        """Async twin of `Scope.restore`."""
+        """Save the state of an earlier snapshot as a new head, with that snapshot as parent.
+
+        Async twin of `Scope.restore`, which explains the arguments.
+        """
         work = branching.restore(
             self._tools,
             self._key,
@@ -172,26 +225,31 @@ class AsyncScope(ScopeBase):
 
     async def fork(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         to: str | None = None,
         scope_id: str | None = None,
-        patch: Mapping[str, JSON] | Callable[[JSON], JSON | Awaitable[JSON]] | None = None,
+        patch: Mapping[str, JSON] | Callable[[State], State | Awaitable[State]] | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
-    ) -> "AsyncScope":
-        """Async twin of `Scope.fork`; a function may be async and runs in the caller's task."""
+    ) -> "AsyncScope[State]":
+        """Begin a new scope with the state of an existing snapshot.
+
+        Async twin of `Scope.fork`, which explains the arguments; a function may be
+        async and runs in the caller's task.
+        """
         verb = branching.fork(
             self._tools,
             self._key,
             id,
+            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return AsyncScope(self.driver, await self.driver.drive(verb))
+        return AsyncScope(self.driver, await self.driver.drive(verb), self._model)
 
     async def prune(
         self,
@@ -200,7 +258,10 @@ class AsyncScope(ScopeBase):
         older_than: timedelta | None = None,
         dry_run: bool = False,
     ) -> Pruned:
-        """Async twin of `Scope.prune`."""
+        """Delete snapshots outside the newest `keep_last` **and** older than `older_than`.
+
+        Async twin of `Scope.prune`, which explains the arguments.
+        """
         verb = upkeep.prune(
             self._tools,
             self._key,
@@ -211,32 +272,49 @@ class AsyncScope(ScopeBase):
         )
         return await self.driver.drive(verb)
 
-    async def delete_snapshot(self, id: str) -> int:
-        """Async twin of `Scope.delete_snapshot`."""
-        id = limits.check_id("id", id)
+    async def delete_snapshot(self, id: SnapshotLike) -> int:
+        """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
+
+        Async twin of `Scope.delete_snapshot`, which explains the arguments.
+        """
+        found = prepare.snapshot_id("id", id, self._key)
         return await self.driver.run(
-            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+            lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
         )
 
     async def delete(self, *, expect: Expect = ANY) -> int:
-        """Async twin of `Scope.delete`."""
+        """Delete the whole scope with its notes; return the number of snapshots.
+
+        Async twin of `Scope.delete`, which explains the arguments.
+        """
         expect = prepare.check_expect(expect)
         return await self.driver.run(
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
-    async def note(self, name: str, *, on: str | None = None) -> Note | None:
-        """Async twin of `Scope.note`."""
+    async def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
+        """Return a note; None if there is none.
+
+        Async twin of `Scope.note`, which explains the arguments.
+        """
         return await self.driver.run(verbs.note(self._key, name, on))
 
-    def notes(self, *, on: str | Iterable[str] | None = None) -> AsyncIterator[Note]:
-        """Async twin of `Scope.notes`."""
+    def notes(
+        self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None
+    ) -> AsyncIterator[Note]:
+        """Yield notes, by name.
+
+        Async twin of `Scope.notes`, which explains the arguments.
+        """
         return self.driver.stream(verbs.notes(self._key, on))
 
     def noted_ids(
-        self, *, after: str | None = None, limit: int | None = None
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
     ) -> AsyncIterator[str]:
-        """Async twin of `Scope.noted_ids`."""
+        """Yield the snapshot ids that have notes, in text order. The snapshots need not exist.
+
+        Async twin of `Scope.noted_ids`, which explains the arguments.
+        """
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     async def set_note(
@@ -244,83 +322,87 @@ class AsyncScope(ScopeBase):
         name: str,
         value_or_fn: JSON | Callable[[JSON], JSON | Awaitable[JSON]],
         *,
-        on: str | None = None,
+        on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Async twin of `Scope.set_note`; a function may be async and runs in the caller's task."""
+        """Write a note: a small document beside the scope, or beside a snapshot.
+
+        Async twin of `Scope.set_note`, which explains the arguments; a function may be
+        async and runs in the caller's task.
+        """
         verb = verbs.set_note(
             self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
         )
         return await self.driver.drive(verb)
 
-    async def delete_note(self, name: str, *, on: str | None = None) -> int:
-        """Async twin of `Scope.delete_note`."""
-        name, on = prepare.note_address(name, on)
+    async def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
+        """Delete a note; return 1, or 0 if there was none.
+
+        Async twin of `Scope.delete_note`, which explains the arguments.
+        """
+        name, owner = prepare.note_address(self._key, name, on)
         return await self.driver.run(
-            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+            lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
         )
 
     def watch(
-        self, id: str | None = None, *, timeout_s: float | None = None
+        self, id: SnapshotLike | None = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Scope.watch`."""
+        """Yield the head, or the snapshot `id`, and again after each change by any process.
+
+        Async twin of `Scope.watch`, which explains the arguments.
+        """
         return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
-    ) -> AbstractAsyncContextManager["AsyncLease"]:
-        """Async twin of `Scope.claim`: `async with scope.claim(owner="worker-1") as lease:`."""
-        return self._claim(owner, ttl_s, wait_s)
+    ) -> AbstractAsyncContextManager["AsyncLease[State]"]:
+        """Hold the lease of this scope for a `with` block.
 
-    def _claim(
-        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
-    ) -> AbstractAsyncContextManager["AsyncLease"]:
-        claim, wait_s = leases.prepare(
-            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
-        )
-        return self._claimed(claim, wait_s, patient)
+        Async twin of `Scope.claim`, which explains the arguments.
+        """
+        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        return leases.AsyncClaimed(hold(self, wanted), AsyncLease)
 
-    @asynccontextmanager
-    async def _claimed(
-        self, claim: Claim, wait_s: float, patient: bool
-    ) -> AsyncIterator["AsyncLease"]:
-        renewals = self.driver.opened.service(leases.Renewals)
+
+@asynccontextmanager
+async def hold(
+    scope: AsyncScope[State], wanted: leases.Wanted
+) -> AsyncIterator["AsyncLease[State]"]:
+    """Async twin of `scope.hold`."""
+    driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
+    try:
+        term = await driver.drive(leases.claim(driver.tools, wanted))
+    except Conflict:
+        raise
+    except BaseException:
+        # It may still be granted: a cancelled await does not stop a call.
+        renewals.abandon(wanted.claim)
+        raise
+    try:
+        renewals.add(term)
+        yield AsyncLease(driver, term, scope._model)
+    finally:
+        renewals.remove(term)
         try:
-            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
-            term = await self.driver.drive(verb)
-        except Conflict:
-            raise
+            await driver.run(leases.release(driver.tools, term))
+        except (Unavailable, InvalidInput):
+            pass  # the lease ends by itself
         except BaseException:
-            renewals.abandon(
-                claim
-            )  # it may still be granted: a cancelled await does not stop a call
+            renewals.abandon(wanted.claim)  # cancelled, perhaps before the call began
             raise
-        try:
-            renewals.add(term)
-            yield AsyncLease(self.driver, term)
-        finally:
-            renewals.remove(term)
-            try:
-                await self.driver.run(leases.release(self._tools, term))
-            except (Unavailable, InvalidInput):
-                pass  # the lease ends by itself
-            except BaseException:
-                renewals.abandon(claim)  # cancelled, perhaps before the call began
-                raise
 
 
-def claim_patiently(
-    scope: AsyncScope, owner: str, ttl_s: float, wait_s: float
-) -> AbstractAsyncContextManager["AsyncLease"]:
-    """Async twin of `scope.claim_patiently`."""
-    return scope._claim(owner, ttl_s, wait_s, patient=True)
+class AsyncLease(leases.LeaseProperties, AsyncScope[State]):
+    """A scope whose every write carries a lease. Async twin of `Lease`.
 
+    Example:
+        async with chat.claim(owner="worker-1") as lease:
+            await lease.save({"step": 1})
+    """
 
-class AsyncLease(leases.LeaseProperties, AsyncScope):
-    """Async twin of `Lease`."""
-
-    def __init__(self, driver: AsyncDriver, term: leases.Term) -> None:
+    def __init__(self, driver: AsyncDriver, term: leases.Term, model: JsonModel) -> None:
         """Made by `AsyncScope.claim`."""
-        super().__init__(driver, term.claim.scope)
+        super().__init__(driver, term.claim.scope, model)
         self._term = term
         self._fence = term.claim.key

@@ -1,22 +1,33 @@
 """The verbs about branches of snapshots: ancestors, leaves, diff, restore and fork."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from limpet.api.opened import Tools
-from limpet.api.verbs import Ask, Steps, Walk, Work, contend, load, pages, save
+from limpet.api.opened import JsonModel, Tools
+from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, missing, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff as compare
-from limpet.errors import AlreadyExists, InvalidInput, NotFound
-from limpet.model import HEAD, JSON, Diff, Expect, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.errors import AlreadyExists, InvalidInput
+from limpet.model import (
+    HEAD,
+    JSON,
+    Diff,
+    Expect,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotLike,
+    SnapshotRef,
+)
 from limpet.protocol import AppendOffsets, Backend, Commit, Copy, Found, Query
 
 _NAME_TRIES_MAX = 8
+_REACH_FIRST = 16  # snapshots that `ancestors` reads ahead
 
 
-def ancestors(scope: ScopeKey, snapshot_id: str) -> Walk[SnapshotInfo]:
+def ancestors(scope: ScopeKey, snapshot: SnapshotLike) -> Walk[SnapshotInfo]:
     """Walk from a snapshot to its parent and on, until a parent is missing or was seen before."""
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
 
     def walk() -> Walk[SnapshotInfo]:
         ancestry = _Ancestry(scope, snapshot_id)
@@ -31,6 +42,9 @@ class _Ancestry:
 
     Parents are older than their children, unless they were saved later (a parent need not exist).
     Only after such a step can a snapshot be met again, so only then are those seen remembered.
+
+    The parent is mostly the snapshot that was saved just before. So some of those are read at once:
+    more as long as they are ancestors, fewer if not.
     """
 
     def __init__(self, scope: ScopeKey, start: str) -> None:
@@ -39,15 +53,20 @@ class _Ancestry:
         self._next: str | None = start
         self._last_seq = ids.SEQ_MAX
         self._seen: set[int] | None = None
+        self._ahead: dict[str, SnapshotInfo] = {}
+        self._reach = _REACH_FIRST
+        self._missed = False  # none of those read ahead was an ancestor
         self.ended = False
 
     def read_page(self, backend: Backend) -> list[SnapshotInfo]:
         page: list[SnapshotInfo] = []
+        self._ahead.clear()  # it may have changed since the last page
+        self._missed = False
         while self._next is not None and len(page) < limits.PAGE_ITEMS_MAX:
-            info = backend.read_info(self._scope, self._next)
+            info = self._read(backend, self._next)
             if info is None:
                 if self._last_seq == ids.SEQ_MAX:
-                    raise NotFound(f"there is no such snapshot. id=`{self._start}`")
+                    raise missing(self._scope, self._start)
                 self._next = None
                 break
             seq = ids.seq_of(info.revision)
@@ -63,6 +82,22 @@ class _Ancestry:
             page.append(info)
         self.ended = self._next is None
         return page
+
+    def _read(self, backend: Backend, snapshot_id: str) -> SnapshotInfo | None:
+        info = self._ahead.pop(snapshot_id, None)
+        if info is not None:
+            self._missed = False
+            return info
+        info = backend.read_info(self._scope, snapshot_id)
+        self._reach = max(1, self._reach // 4) if self._missed else self._reach
+        if info is None or info.parent_id is None or self._reach == 1:
+            return info
+        query = Query(self._scope, after=ids.seq_of(info.revision))
+        found = backend.list_snapshots(query, limit=self._reach)
+        self._ahead = {each.id: each for each in found}
+        self._reach = min(2 * self._reach, limits.PAGE_ITEMS_MAX)
+        self._missed = True
+        return info
 
     def _seen_before(self, backend: Backend) -> set[int]:
         """Walk the same way again, up to the last snapshot seen."""
@@ -81,8 +116,6 @@ class _Ancestry:
 
 
 def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
-    """Walk the kept snapshots without kept children in the scope, the last saved first."""
-
     def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
         seq = None if last is None else ids.seq_of(last.revision)
         return backend.list_snapshots(Query(scope, leaves=True, after=seq), limit=count)
@@ -90,16 +123,16 @@ def leaves(scope: ScopeKey) -> Walk[SnapshotInfo]:
     return pages(fetch, limit=None)
 
 
-def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
-    """Compare the states of two snapshots."""
-    reads = [(each, load(scope, limits.check_id("id", each))) for each in (a, b)]
+def difference(scope: ScopeKey, a: SnapshotLike, b: SnapshotLike) -> Work[Diff]:
+    """Compare two snapshots; one that is given by more than its id may be of another scope."""
+    refs = [prepare.address(each, scope) for each in (a, b)]
 
     def work(backend: Backend) -> Diff:
         states = []
-        for each, read in reads:
-            found = read(backend)
+        for ref in refs:
+            found = load(*ref)(backend)
             if found is None:
-                raise NotFound(f"there is no such snapshot. id=`{each}`")
+                raise missing(*ref)
             states.append(found.state)
         return compare(*states)
 
@@ -109,22 +142,21 @@ def difference(scope: ScopeKey, a: str, b: str) -> Work[Diff]:
 def restore(
     tools: Tools,
     scope: ScopeKey,
-    snapshot_id: str,
+    snapshot: SnapshotLike,
     *,
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
     expect: Expect,
     fence: str | None,
 ) -> Work[SnapshotInfo]:
-    """Save the state of an earlier snapshot as a new head that follows it."""
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
     facts = _encoded(tools, labels, metadata)
     expect = prepare.check_expect(expect)
 
     def work(backend: Backend) -> SnapshotInfo:
         found = backend.read_snapshots(scope, [snapshot_id])
         if not found:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+            raise missing(scope, snapshot_id)
         ((origin, body),) = found
         commit = Commit(
             scope=scope,
@@ -143,13 +175,14 @@ def restore(
 
 
 _State = tuple[bytes | Copy, AppendOffsets | None]
-_Patch = Mapping[str, JSON] | Callable[[JSON], Any]
+_Patch = Mapping[str, Any] | Callable[[Any], Any]
 
 
 def fork(
     tools: Tools,
     source: ScopeKey,
-    snapshot_id: str,
+    snapshot: SnapshotLike,
+    model: JsonModel,
     *,
     to: str | None,
     scope_id: str | None,
@@ -157,8 +190,7 @@ def fork(
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
 ) -> Steps[ScopeKey]:
-    """Begin a new scope with the state of a snapshot, patched if asked; return its key."""
-    snapshot_id = limits.check_id("id", snapshot_id)
+    snapshot_id = prepare.snapshot_id("id", snapshot, source)
     session_id = source.session_id if to is None else limits.check_id("to", to)
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):
         raise InvalidInput(f"patch must be a mapping or a function. type=`{type(patch).__name__}`")
@@ -169,7 +201,7 @@ def fork(
     seen: list[str] = []
 
     def attempt() -> Steps[ScopeKey]:
-        info, state = yield from _origin(source, snapshot_id, patch, tools.state_bytes_max)
+        info, state = yield from _origin(tools, source, snapshot_id, patch, model)
         seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if is_generated else 1)):
             stamp = tools.draw()
@@ -220,14 +252,14 @@ class _Encoded(NamedTuple):
 def _encoded(
     tools: Tools, labels: Mapping[str, str] | None, metadata: Mapping[str, JSON] | None
 ) -> _Encoded:
-    return _Encoded(
-        None if labels is None else prepare.encode_labels(labels),
-        None if metadata is None else prepare.encode_metadata(metadata, tools.state_bytes_max),
-    )
+    given = None
+    if metadata is not None:
+        given = prepare.encode_metadata(metadata, tools.state_bytes_max, tools.default)
+    return _Encoded(None if labels is None else prepare.encode_labels(labels), given)
 
 
 def _origin(
-    source: ScopeKey, snapshot_id: str, patch: _Patch | None, bytes_max: int
+    tools: Tools, source: ScopeKey, snapshot_id: str, patch: _Patch | None, model: JsonModel
 ) -> Steps[tuple[SnapshotInfo, _State]]:
     """Read the snapshot that a fork begins with, and patch its state."""
     if patch is None:  # then the state need not be read
@@ -236,17 +268,23 @@ def _origin(
     else:
         found = yield lambda backend: backend.read_snapshots(source, [snapshot_id])
     if not found:
-        raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+        raise missing(source, snapshot_id)
     ((origin, body),) = found
     if patch is None:
         return origin, (Copy(), None)
-    state = codec.decode(body)
     if callable(patch):
-        state = yield Ask(patch, state)
-    elif isinstance(state, dict):
-        state |= patch
+        patched = yield Ask(patch, model.load(origin, body))
+
+        def encode() -> _State:
+            return prepare.encode_state(model.dump(patched), tools.state_bytes_max, tools.default)
+
+        return origin, (yield Encode(patched, encode))
+    state = codec.decode(body)
+    if isinstance(state, dict):
+        state |= [model.dump_member(*each) for each in patch.items()]
     else:
         raise InvalidInput(
             f"a mapping can patch only an object: give a function. type=`{type(state).__name__}`"
         )
-    return origin, prepare.encode_state(state, bytes_max)
+    encoded = partial(prepare.encode_state, state, tools.state_bytes_max, tools.default)
+    return origin, (yield Encode(state, encoded))

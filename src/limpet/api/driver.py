@@ -7,19 +7,22 @@ them, for the sync API in the caller's thread and for the async API in a bounded
 
 import inspect
 import os
+import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpet.api.opened import Opened, Tools
-from limpet.api.verbs import Ask, Pause, Steps, Walk, Work
+from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work
 from limpet.api.watching import Dispatcher, Subscription
-from limpet.core import limits
-from limpet.errors import InvalidInput, LimpetError
+from limpet.core import codec, limits
+from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
@@ -34,13 +37,20 @@ class Driver:
     def __init__(self, opened: Opened) -> None:
         self.opened = opened
 
+    def __del__(self) -> None:
+        # Stores and scopes hold the driver: none of them is left. The end of the interpreter closes
+        # everything, and the memory engine has nothing to close.
+        opened = self.opened
+        if opened.is_open and opened.may_block and not sys.is_finalizing():
+            advice = "use it as a context manager, or call close()"
+            message = f"a store was never closed: {advice}. url=`{opened.url}`"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+
     @property
     def tools(self) -> Tools:
-        """Clock, randomness and limits."""
         return self.opened.tools
 
     def run(self, work: Work[T]) -> T:
-        """Call the backend once."""
         return work(self.opened.backend)
 
     def drive(self, verb: Steps[T]) -> T:
@@ -60,9 +70,11 @@ class Driver:
                     raise  # from the caller's own function
                 advance, value = verb.throw, error
 
-    def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
+    def _answer(self, step: Step) -> Any:
         if isinstance(step, Pause):
             return self.tools.clock.sleep(step.seconds)
+        if isinstance(step, Encode):
+            return step.encode()
         if not isinstance(step, Ask):
             return self.run(step)
         answer = step.function(step.argument)
@@ -73,7 +85,6 @@ class Driver:
         return answer
 
     def stream(self, walk: Walk[T]) -> Iterator[T]:
-        """Yield the items of a listing, page by page."""
         page: Sequence[T] | None = None
         while True:
             try:
@@ -121,11 +132,9 @@ class AsyncDriver:
 
     @property
     def tools(self) -> Tools:
-        """Clock, randomness and limits."""
         return self.opened.tools
 
     async def run(self, work: Work[T]) -> T:
-        """Async twin of `Driver.run`."""
         return await self.offload(self.sync.run, work)
 
     async def drive(self, verb: Steps[T]) -> T:
@@ -145,18 +154,19 @@ class AsyncDriver:
                     raise  # from the caller's own function
                 advance, value = verb.throw, error
 
-    async def _answer(self, step: Work[Any] | Ask | Pause) -> Any:
+    async def _answer(self, step: Step) -> Any:
         if isinstance(step, Pause):
             import asyncio
 
             return await asyncio.sleep(step.seconds)
+        if isinstance(step, Encode):
+            return await self.encoded(step.value, step.encode)
         if not isinstance(step, Ask):
             return await self.run(step)
         answer = step.function(step.argument)
         return await answer if inspect.isawaitable(answer) else answer
 
     async def stream(self, walk: Walk[T]) -> AsyncIterator[T]:
-        """Async twin of `Driver.stream`."""
         page: Sequence[T] | None = None
         while True:
             try:
@@ -168,7 +178,6 @@ class AsyncDriver:
                 yield item
 
     def watch(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
-        """Async twin of `Driver.watch`."""
         if timeout_s is not None:
             timeout_s = limits.check_seconds("timeout_s", timeout_s)
         return self._changes(topic, timeout_s)
@@ -177,7 +186,7 @@ class AsyncDriver:
         import asyncio
 
         dispatcher = self.opened.service(Dispatcher)
-        loop, notified = asyncio.get_running_loop(), asyncio.Event()
+        loop, notified = running_loop(), asyncio.Event()
         subscription = Subscription(topic, lambda: loop.call_soon_threadsafe(notified.set))
         try:
             dispatcher.add(subscription)
@@ -197,20 +206,25 @@ class AsyncDriver:
         finally:
             dispatcher.remove(subscription)
 
+    async def encoded(self, value: Any, encode: Callable[[], T]) -> T:
+        """Encode a value: in the pool if that takes long, else here.
+
+        So the caller may change a small value as soon as the call has begun, and a large one once
+        it has returned.
+        """
+        return await self.in_pool(encode) if codec.is_large(value) else encode()
+
     async def offload(self, fn: Callable[..., T], *args: Any) -> T:
         """Call a function: in the pool if the backend may block, else here."""
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
     async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
-        """Call a function in a thread of the pool."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         try:
             future = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
         except RuntimeError:
             if self.opened.closed:  # by another thread, since it was checked
-                raise InvalidInput("the store is closed") from None
+                raise InvalidInput(CLOSED) from None
             raise
         return await future
 
@@ -223,6 +237,16 @@ class AsyncDriver:
             self._pool, self._pool_pid = pool, os.getpid()
             self.opened.at_close(lambda: pool.shutdown(wait=False))
         return self._pool
+
+
+def running_loop() -> "asyncio.AbstractEventLoop":
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        advice = "run it by asyncio, or by anyio on asyncio; trio has no such loop"
+        raise Unsupported(f"the async API needs a running asyncio loop: {advice}") from None
 
 
 def _without_stop(fn: Callable[..., T], *args: Any) -> T:

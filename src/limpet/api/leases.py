@@ -8,9 +8,11 @@ nothing, whatever its own clock says.
 import os
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import datetime
 from math import ceil
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
@@ -19,7 +21,10 @@ from limpet.backends.support.forks import renew_after_fork
 from limpet.core import limits, times
 from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import ScopeKey
-from limpet.protocol import Backend, Claim, Hold
+from limpet.protocol import Claim, Hold
+
+T = TypeVar("T")
+L = TypeVar("L")
 
 _TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
@@ -32,10 +37,26 @@ _THREADS_MAX = 4
 _IDLE_S = 1.0  # after which a thread notices that the lease it waited for is gone
 
 
-def prepare(
-    tools: Tools, scope: ScopeKey, *, owner: str, ttl_s: float, wait_s: float
-) -> "tuple[Claim, float]":
-    """Check the arguments of `Scope.claim`; return the claim and `wait_s`."""
+class Holder(NamedTuple):
+    """Who holds a lease that a caller waits for. `is_alive` None: only a renewal would show it."""
+
+    owner: str
+    is_alive: bool | None
+
+
+class Wanted(NamedTuple):
+    """A claim, and how long to wait for a holder that is alive.
+
+    `inspect` finds out about each holder. The lease of a dead one is ended; the end of one that may
+    be dead is waited for, until it is renewed. Without `inspect` every holder counts as alive.
+    """
+
+    claim: Claim
+    wait_s: float
+    inspect: "Callable[[Hold], Steps[Holder]] | None" = None
+
+
+def prepare(tools: Tools, scope: ScopeKey, owner: str, ttl_s: float, wait_s: float) -> Wanted:
     owner = limits.check_id("owner", owner)
     ttl_s = limits.check_seconds("ttl_s", ttl_s)
     wait_s = limits.check_seconds("wait_s", wait_s)
@@ -43,66 +64,67 @@ def prepare(
         raise InvalidInput(f"ttl_s must be at least {_TTL_S_MIN:g} seconds. found=`{ttl_s:g}`")
     stamp = tools.draw()
     key = f"{stamp.nonce}{stamp.bits:020x}"
-    return Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s
+    return Wanted(Claim(scope, key, owner, int(ttl_s * 1_000_000), stamp), wait_s)
 
 
-def claim(tools: Tools, wanted: Claim, wait_s: float, *, patient: bool = False) -> "Steps[Term]":
-    """Claim a lease until it is granted, or for `wait_s`.
-
-    With `patient` it also waits for as long as it takes to be sure that a holder is dead which
-    seems to be: where there is no clock that all trust, one read is not enough.
-    """
-    clock = tools.clock
-    deadline = patience = clock.monotonic() + wait_s
+def claim(tools: Tools, asking: Wanted) -> "Steps[Term]":
+    (wanted, wait_s, inspect), clock = asking, tools.clock
+    deadline = clock.monotonic() + wait_s
     backoff = Backoff(clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX)
     before: Hold | None = None
+    is_renewed = False
     while True:
         begun_s = clock.monotonic()
         asked = wanted._replace(stamp=tools.draw())
         held: Hold = yield _claim(asked)
         if held.key == wanted.key:
             return Term(tools, asked, held, begun_s)
-        held_s = held.left_us / 1_000_000
-        if patient and before is None and (yield _seems_over(asked, held)):
-            patience = clock.monotonic() + held_s + 1.0
+        holder = Holder(held.owner, True) if inspect is None else (yield from inspect(held))
+        if holder.is_alive is False:
+            # Whatever it sent before it died is refused from here on, as after the end of a lease.
+            yield _release(asked._replace(key=held.key, owner=held.owner))
+            continue
         if before is not None and held.left_us > before.left_us:
-            patience = deadline  # it was renewed, or is another one: its holder is alive
+            is_renewed = True  # or it is another one: its holder is alive
         before = held
-        left_s = max(deadline, patience) - clock.monotonic()
-        if left_s <= 0:
-            session_id, scope_id, kind = wanted.scope
-            raise Conflict(
-                f"another worker holds the lease, for {max(0, ceil(held_s))} s unless it is "
-                "renewed: claim it later, or with a longer wait_s. "
-                f"owner=`{held.owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`"
-            )
+        left_s = deadline - clock.monotonic()
+        if left_s <= 0 and (holder.is_alive or is_renewed):
+            raise _held_by(holder.owner, asked, held)
         # Not much longer than it lasts; sooner, since it may be released.
-        ends_s = max(_PAUSE_S_MIN, held_s)
-        yield Pause(min(left_s, ends_s, backoff.pause_s() or 0.0))
+        pauses_s = [max(_PAUSE_S_MIN, held.left_us / 1_000_000), backoff.pause_s() or 0.0]
+        yield Pause(min([*pauses_s, left_s] if left_s > 0 else pauses_s))
+
+
+def _held_by(owner: str, asked: Claim, held: Hold) -> Conflict:
+    session_id, scope_id, kind = asked.scope
+    left_us = max(0, held.left_us)
+    ends = times.from_us(asked.stamp.now + left_us)
+    return Conflict(
+        f"another worker holds the lease until {ends:%H:%M:%S} UTC ({ceil(left_us / 1_000_000)} s),"
+        " unless it renews it: try again later, or pass a longer wait_s. "
+        f"owner=`{owner}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`",
+        scope=asked.scope,
+        owner=owner,
+        expires_at=ends,
+    )
 
 
 def _claim(asked: Claim) -> Work[Hold]:
     return lambda backend: backend.claim(asked)
 
 
-def _seems_over(asked: Claim, held: Hold) -> Work[bool]:
-    def work(backend: Backend) -> bool:
-        found = backend.read_lease(asked.scope, now=asked.stamp.now)
-        return found is not None and found.key == held.key and found.left_us <= 0
-
-    return work
+def _release(asked: Claim) -> Work[None]:
+    return lambda backend: backend.release(asked)
 
 
 def release(tools: Tools, term: "Term") -> Work[None]:
     """Release a lease; a child that was forked meanwhile leaves it to its parent."""
     if term.pid != os.getpid():
         return lambda backend: None
-    asked = term.claim._replace(stamp=tools.draw())
-    return lambda backend: backend.release(asked)
+    return _release(term.claim._replace(stamp=tools.draw()))
 
 
 def is_lost(lease: "LeaseProperties") -> bool:
-    """Return whether a lease is known to have passed to another holder."""
     return lease._term.is_lost
 
 
@@ -122,7 +144,6 @@ class Term:
         self.due = begun_s + asked.ttl_us / 1_000_000 / _RENEWALS
 
     def retry(self) -> None:
-        """Try again soon after a failed renewal."""
         self.due = self._tools.clock.monotonic() + self.claim.ttl_us / 1_000_000 / _RETRIES
 
 
@@ -140,6 +161,46 @@ class LeaseProperties:
     def expires_at(self) -> datetime:
         """When the lease ends unless it is renewed, by the clock of this machine."""
         return times.from_us(self._term.until)
+
+
+class _NotEntered(Generic[T]):
+    """What `claim` returns: it becomes a lease in a `with` block, and says so before."""
+
+    _with: ClassVar[str]
+
+    def __init__(self, holding: T, lease: type) -> None:
+        self._holding = holding
+        self._lease = lease
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(self._lease, name):
+            advice = f"write `{self._with} scope.claim(owner=…) as lease:`"
+            raise InvalidInput(f"claim is used without a block: {advice}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class Claimed(_NotEntered[AbstractContextManager[L]]):
+    """A claim for a `with` block."""
+
+    _with = "with"
+
+    def __enter__(self) -> L:
+        return self._holding.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._holding.__exit__(*error)
+
+
+class AsyncClaimed(_NotEntered[AbstractAsyncContextManager[L]]):
+    """A claim for an `async with` block."""
+
+    _with = "async with"
+
+    async def __aenter__(self) -> L:
+        return await self._holding.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._holding.__aexit__(*error)
 
 
 class _Abandoned(Term):
@@ -179,7 +240,6 @@ class Renewals:
         self._closed = False
 
     def add(self, term: Term) -> None:
-        """Renew a lease from now on."""
         self._add(term, self._terms)
 
     def abandon(self, claim: Claim) -> None:
@@ -197,14 +257,12 @@ class Renewals:
             self._changed.notify_all()
 
     def remove(self, term: Term) -> None:
-        """Stop renewing a lease."""
         with self._changed:
             self._terms.discard(term)
             self._abandoned.discard(term)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Release all leases and end the threads."""
         with self._changed:
             self._closed = True
             terms, threads = self._all(), list(self._threads)

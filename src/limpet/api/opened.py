@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
-from limpet.errors import InvalidInput, Unavailable
-from limpet.model import ScopeKey
+from limpet.core import codec
+from limpet.errors import CLOSED, InvalidInput, Unavailable
+from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Stamp
 
 
@@ -20,6 +21,7 @@ class Tools:
     clock: Clock
     state_bytes_max: int
     workers: int
+    default: codec.Default | None = None  # makes JSON of a caller's value that is not
 
 
 def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
@@ -46,8 +48,10 @@ S = TypeVar("S", bound=Service)
 class Opened:
     """A backend that is opened by its first use, and closed once for both APIs."""
 
-    def __init__(self, opener: Callable[[], Backend], tools: Tools) -> None:
+    def __init__(self, opener: Callable[[], Backend], tools: Tools, url: str = "") -> None:
+        """Take what opens the backend, and its URL as it may be shown."""
         self.tools = tools
+        self.url = url
         self._opener = opener
         self._backend: Backend | None = None
         self._closed = False
@@ -72,7 +76,7 @@ class Opened:
         """Whether a call may wait for storage; opening the backend may."""
         backend = self._backend
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         return backend is None or backend.blocking
 
     @property
@@ -82,14 +86,12 @@ class Opened:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has been called."""
         return self._closed
 
     def open(self) -> Backend:
-        """Open the backend if it is not open yet."""
         with self._lock:
             if self._closed:
-                raise InvalidInput("the store is closed")
+                raise InvalidInput(CLOSED)
             if self._backend is None:
                 self._backend = self._opener()
             return self._backend
@@ -101,7 +103,7 @@ class Opened:
         """
         with self._services_lock:
             if self._closed:
-                raise InvalidInput("the store is closed")
+                raise InvalidInput(CLOSED)
             found: S | None = self._services.get(factory)
             if found is None:
                 found = self._services[factory] = factory(self)
@@ -135,11 +137,29 @@ class Opened:
             action()
 
 
-class ScopeBase:
-    """The address of a scope, for the sync and the async API."""
+class JsonModel:
+    """How states become JSON and come back: as they are. `typed.py` has the other way."""
 
-    def __init__(self, key: ScopeKey) -> None:
+    def dump(self, state: Any) -> JSON:
+        return state
+
+    def dump_member(self, key: str, value: Any) -> tuple[str, JSON]:
+        """Return one top-level key of a state, as it is stored, and its value."""
+        return key, value
+
+    def load(self, info: SnapshotInfo, body: bytes) -> Any:
+        return codec.decode(body)
+
+
+JSON_MODEL = JsonModel()
+
+
+class ScopeBase:
+    """The address of a scope and the model of its states, for the sync and the async API."""
+
+    def __init__(self, key: ScopeKey, model: JsonModel) -> None:
         self._key = key
+        self._model = model
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"

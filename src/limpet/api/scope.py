@@ -1,13 +1,15 @@
 """`Scope` and `Lease`: the sync API of a scope."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from typing import Generic
 
 from limpet.api import branching, leases, upkeep, verbs
 from limpet.api.driver import Driver
-from limpet.api.opened import ScopeBase
-from limpet.core import limits, prepare
+from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
+from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
@@ -21,31 +23,41 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
+    State,
 )
-from limpet.protocol import Claim
 
 
-class Scope(ScopeBase):
-    """One line of state inside a session, with its history. Made by `Store.scope`."""
+class Scope(ScopeBase, Generic[State]):
+    """One line of state inside a session, with its history. Made by `Store.scope`.
 
-    def __init__(self, driver: Driver, key: ScopeKey) -> None:
+    Wherever a method takes an id, it takes a `SnapshotInfo`, `Snapshot` or `SnapshotRef` too.
+
+    Example:
+        chat = store.scope("chat-42", "planner")
+        chat.save({"messages": []})
+        chat.append("messages", [{"role": "user", "content": "hello"}])
+        print(chat.load().state)
+    """
+
+    def __init__(self, driver: Driver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `Store.scope`, which checks the key."""
-        super().__init__(key)
+        super().__init__(key, model)
         self.driver = driver
         self._tools = driver.tools
         self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     def save(
         self,
-        state: JSON,
+        state: State,
         *,
         id: str | None = None,
-        parent: Parent = HEAD,
+        parent: Parent | SnapshotLike = HEAD,
         keep: bool = True,
         head: bool = True,
         overwrite: bool = False,
-        status: str = "completed",
+        status: str = "",
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         created_at: datetime | None = None,
@@ -54,22 +66,21 @@ class Scope(ScopeBase):
     ) -> SnapshotInfo:
         """Save a state as a new snapshot. Atomic, and durable when it returns.
 
-        Saving the same id with the same content again succeeds and changes nothing.
+        Example:
+            chat.save({"mood": "calm"}, labels={"run_id": "r-7"}, expect=chat.load().revision)
 
         Args:
             state: any JSON value.
-            id: the id of the snapshot, unique in the scope. By default a new one is generated.
-            parent: the id of the snapshot that this one follows; None for a root. By default the
-                head if it is kept, else the draft's parent, else the newest kept snapshot.
-            keep: keep it in history. With `keep=False` it is a draft: it becomes the head, and is
-                gone when the head moves.
-            head: make it the head. With `head=False` it is only kept.
-            overwrite: replace an existing snapshot with this id. Its place in history, its
-                `created_at` and the head stay as they are.
-            status, labels: short texts to filter by.
+            id: unique in the scope; the same content under it again changes nothing. By default
+                a new one is generated.
+            parent: the snapshot that this one follows; None for a root. By default the head if
+                it is kept, else the draft's parent, else the newest kept snapshot.
+            keep: False for a draft, which is not in history and gone when the head moves.
+            head: False to keep it only, without making it the head.
+            overwrite: replace the snapshot with this id, at its place; the head does not move.
+            status, labels: short texts to filter by; a status of "" means "not said".
             metadata: any JSON to store with the state and list without it.
-            created_at: when it was made, for imports; it does not affect the order of history.
-            forked_from: the snapshot that this one was copied from.
+            created_at, forked_from: for imports: when it was made, what it is a copy of.
             expect: the revision that the head must have; None: there must be no head yet.
 
         Raises:
@@ -79,7 +90,7 @@ class Scope(ScopeBase):
         """
         commit = prepare.save(
             self._key,
-            state,
+            self._model.dump(state),
             id=id,
             parent=parent,
             keep=keep,
@@ -94,8 +105,9 @@ class Scope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
-        return self.driver.run(lambda backend: backend.commit(commit))
+        return self.driver.run(verbs.save(commit))
 
     def append(
         self,
@@ -103,7 +115,7 @@ class Scope(ScopeBase):
         items: list[JSON],
         *,
         keep: bool = True,
-        status: str = "completed",
+        status: str | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
         expect: Expect = ANY,
@@ -111,8 +123,16 @@ class Scope(ScopeBase):
         """Save the head's state with `items` appended to the list under the top-level `key`.
 
         The list and the scope are created if they do not exist. Concurrent appends all take
-        effect. On SQL engines it costs what is appended, not the size of the state. `keep`,
-        `status`, `labels`, `metadata` and `expect` are as in `save`.
+        effect. On SQL engines it costs what is appended, not the size of the state.
+
+        Example:
+            chat.append("messages", [{"role": "user", "content": "hello"}])
+
+        Args:
+            key: a top-level key of the state.
+            items: what to append.
+            status: by default that of the head stays.
+            keep, labels, metadata, expect: as in `save`.
 
         Raises:
             Conflict: the head does not have the revision `expect`.
@@ -120,8 +140,7 @@ class Scope(ScopeBase):
         """
         commit = prepare.append(
             self._key,
-            key,
-            items,
+            *self._model.dump_member(key, items),
             keep=keep,
             status=status,
             labels=labels,
@@ -130,30 +149,55 @@ class Scope(ScopeBase):
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
-        return self.driver.run(lambda backend: backend.commit(commit))
+        return self.driver.run(verbs.save(commit))
 
-    def load(self, id: str | None = None) -> Snapshot | None:
-        """Return a snapshot with its state, by default the head; None if there is none."""
-        return self.driver.run(verbs.load(self._key, id))
+    def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
+        """Return a snapshot with its state; None if there is none.
 
-    def load_many(self, ids: Iterable[str]) -> Iterator[Snapshot]:
-        """Yield snapshots with their states in the order of `ids`; missing ones are skipped."""
-        return self.driver.stream(verbs.load_many(self._key, ids))
+        Example:
+            print(chat.load().state, chat.load("step-7").state)
 
-    def info(self, id: str | None = None) -> SnapshotInfo | None:
-        """Return a snapshot without its state, by default the head; None if there is none."""
+        Args:
+            id: which one; by default the head.
+        """
+        return self.driver.run(verbs.load(self._key, id, self._model))
+
+    def load_many(self, ids: Iterable[SnapshotLike]) -> Iterator[Snapshot[State]]:
+        """Yield snapshots with their states; missing ones are skipped.
+
+        Example:
+            for snapshot in chat.load_many(["step-7", "step-8"]): print(snapshot.state)
+
+        Args:
+            ids: which ones, in this order.
+        """
+        return self.driver.stream(verbs.load_many(self._key, ids, self._model))
+
+    def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
+        """Return a snapshot without its state; None if there is none.
+
+        Example:
+            print(chat.info().status)
+
+        Args:
+            id: which one; by default the head.
+        """
         return self.driver.run(verbs.info(self._key, id))
 
     def history(
         self,
         *,
         limit: int | None = None,
-        after: str | SnapshotInfo | None = None,
+        after: SnapshotLike | None = None,
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
     ) -> Iterator[SnapshotInfo]:
         """Yield kept snapshots, the last saved first. Lazy: one query per page.
+
+        Example:
+            for info in chat.history(limit=20): print(info.id, info.status, info.labels)
 
         Args:
             limit: at most so many; by default all.
@@ -167,26 +211,50 @@ class Scope(ScopeBase):
         walk = verbs.history(self._key, limit=limit, after=after, labels=labels, status=status)
         return self.driver.stream(walk)
 
-    def ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
-        """Yield kept ids in text order, those greater than `after`, which need not exist."""
+    def ids(self, *, after: SnapshotLike | None = None, limit: int | None = None) -> Iterator[str]:
+        """Yield kept ids in text order.
+
+        Example:
+            print(list(chat.ids(limit=100)))
+
+        Args:
+            after: only ids greater than this text, which need not exist.
+            limit: at most so many; by default all.
+        """
         return self.driver.stream(verbs.list_ids(self._key, after=after, limit=limit))
 
-    def update(self, id: str, fn: Callable[[Snapshot], Snapshot | None]) -> SnapshotInfo | None:
+    def update(
+        self, id: SnapshotLike, fn: Callable[[Snapshot[State]], Snapshot[State] | None]
+    ) -> SnapshotInfo | None:
         """Change one snapshot in place, atomically: read, call `fn`, compare-and-set.
 
-        `fn` gets the snapshot and returns it with another state, status, labels or metadata (see
-        `Snapshot.with_`), or None to change nothing. It is called again if another writer changed
-        the snapshot meanwhile; no lock is held while it runs. The head and the order of history
-        stay as they are.
+        No lock is held while `fn` runs. The head and the order of history stay as they are.
+
+        Example:
+            chat.update("step-7", lambda snapshot: snapshot.with_(status="done"))
+
+        Args:
+            id: which one.
+            fn: gets the snapshot and returns it with another state, status, labels or metadata (see
+                `Snapshot.with_`), or None to change nothing. It is called again if another writer
+                changed the snapshot meanwhile.
 
         Raises:
             NotFound: there is no such snapshot.
             InvalidInput: `fn` returned something else, or changed another field.
         """
-        return self.driver.drive(verbs.update(self._tools, self._key, id, fn, fence=self._fence))
+        return self.driver.drive(
+            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
+        )
 
-    def ancestors(self, id: str) -> Iterator[SnapshotInfo]:
+    def ancestors(self, id: SnapshotLike) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
+
+        Example:
+            print([info.id for info in chat.ancestors("step-7")])
+
+        Args:
+            id: where to begin.
 
         Raises:
             NotFound: there is no such snapshot.
@@ -194,11 +262,21 @@ class Scope(ScopeBase):
         return self.driver.stream(branching.ancestors(self._key, id))
 
     def leaves(self) -> Iterator[SnapshotInfo]:
-        """Yield the kept snapshots without kept children, the last saved first."""
+        """Yield the kept snapshots without kept children, the last saved first.
+
+        Example:
+            print([info.id for info in chat.leaves()])
+        """
         return self.driver.stream(branching.leaves(self._key))
 
-    def diff(self, a: str, b: str) -> Diff:
+    def diff(self, a: SnapshotLike, b: SnapshotLike) -> Diff:
         """Return the changes from the state of `a` to that of `b`; falsy if there are none.
+
+        Example:
+            print(chat.diff("step-7", "step-8"))
+
+        Args:
+            a, b: ids of this scope; or infos, snapshots or refs of any scopes of the store.
 
         Raises:
             NotFound: one of the snapshots does not exist.
@@ -207,7 +285,7 @@ class Scope(ScopeBase):
 
     def restore(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
@@ -215,7 +293,13 @@ class Scope(ScopeBase):
     ) -> SnapshotInfo:
         """Save the state of an earlier snapshot as a new head, with that snapshot as parent.
 
-        Status, labels and metadata are copied from it unless given; `expect` is as in `save`.
+        Example:
+            chat.restore("step-7")
+
+        Args:
+            id: the earlier snapshot. Its status is copied.
+            labels, metadata: replace those of the earlier snapshot.
+            expect: as in `save`.
 
         Raises:
             NotFound: there is no such snapshot.
@@ -234,17 +318,20 @@ class Scope(ScopeBase):
 
     def fork(
         self,
-        id: str,
+        id: SnapshotLike,
         *,
         to: str | None = None,
         scope_id: str | None = None,
-        patch: Mapping[str, JSON] | Callable[[JSON], JSON] | None = None,
+        patch: Mapping[str, JSON] | Callable[[State], State] | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
-    ) -> "Scope":
+    ) -> "Scope[State]":
         """Begin a new scope with the state of an existing snapshot.
 
         Its first snapshot has no parent; its `forked_from` names the source.
+
+        Example:
+            bold = chat.fork("step-7", patch={"mood": "bold"})
 
         Args:
             id: the snapshot to begin with.
@@ -264,13 +351,14 @@ class Scope(ScopeBase):
             self._tools,
             self._key,
             id,
+            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return Scope(self.driver, self.driver.drive(verb))
+        return Scope(self.driver, self.driver.drive(verb), self._model)
 
     def prune(
         self,
@@ -281,8 +369,15 @@ class Scope(ScopeBase):
     ) -> Pruned:
         """Delete snapshots outside the newest `keep_last` **and** older than `older_than`.
 
-        At least one of the two must be given. The head is never deleted. With `dry_run` nothing is
-        deleted, only counted.
+        At least one of the two must be given. The head is never deleted.
+
+        Example:
+            chat.prune(keep_last=50, older_than=timedelta(days=30))
+
+        Args:
+            keep_last: how many of the newest to keep.
+            older_than: how old, by `created_at`, those must be that are deleted.
+            dry_run: delete nothing, only count.
         """
         verb = upkeep.prune(
             self._tools,
@@ -294,19 +389,31 @@ class Scope(ScopeBase):
         )
         return self.driver.drive(verb)
 
-    def delete_snapshot(self, id: str) -> int:
+    def delete_snapshot(self, id: SnapshotLike) -> int:
         """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
 
         No other snapshot changes, not even its children. If it was the head, the newest kept
         snapshot becomes the head.
+
+        Example:
+            chat.delete_snapshot("step-7")
+
+        Args:
+            id: which one.
         """
-        id = limits.check_id("id", id)
+        found = prepare.snapshot_id("id", id, self._key)
         return self.driver.run(
-            lambda backend: backend.delete_snapshots(self._key, [id], fence=self._fence).count
+            lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
         )
 
     def delete(self, *, expect: Expect = ANY) -> int:
         """Delete the whole scope with its notes; return the number of snapshots.
+
+        Example:
+            chat.delete()
+
+        Args:
+            expect: the revision that the head must have; None: there must be no head.
 
         Raises:
             Conflict: the head does not have the revision `expect`. Nothing was deleted.
@@ -316,16 +423,42 @@ class Scope(ScopeBase):
             lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
         )
 
-    def note(self, name: str, *, on: str | None = None) -> Note | None:
-        """Return a note of the scope, or of the snapshot id `on`; None if there is none."""
+    def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
+        """Return a note; None if there is none.
+
+        Example:
+            print(chat.note("title"))
+
+        Args:
+            name: its name.
+            on: the snapshot that it is on; by default it is one of the scope.
+        """
         return self.driver.run(verbs.note(self._key, name, on))
 
-    def notes(self, *, on: str | Iterable[str] | None = None) -> Iterator[Note]:
-        """Yield the notes of the scope, or of the snapshot ids `on` in their order, by name."""
+    def notes(self, *, on: SnapshotLike | Iterable[SnapshotLike] | None = None) -> Iterator[Note]:
+        """Yield notes, by name.
+
+        Example:
+            for note in chat.notes(): print(note.name, note.value)
+
+        Args:
+            on: the notes on this snapshot, or on these in their order; by default those of the
+                scope.
+        """
         return self.driver.stream(verbs.notes(self._key, on))
 
-    def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> Iterator[str]:
-        """Yield the snapshot ids that have notes, as `ids` does. The snapshots need not exist."""
+    def noted_ids(
+        self, *, after: SnapshotLike | None = None, limit: int | None = None
+    ) -> Iterator[str]:
+        """Yield the snapshot ids that have notes, in text order. The snapshots need not exist.
+
+        Example:
+            print(list(chat.noted_ids()))
+
+        Args:
+            after: only ids greater than this text.
+            limit: at most so many; by default all.
+        """
         return self.driver.stream(verbs.noted_ids(self._key, after=after, limit=limit))
 
     def set_note(
@@ -333,13 +466,22 @@ class Scope(ScopeBase):
         name: str,
         value_or_fn: JSON | Callable[[JSON], JSON],
         *,
-        on: str | None = None,
+        on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note of the scope, or of the snapshot id `on`, which need not exist yet.
+        """Write a note: a small document beside the scope, or beside a snapshot.
 
-        A function gets the current value (None if there is none) and returns the next one, or None
-        to change nothing; it may be called again. The value None is stored as null.
+        Example:
+            chat.set_note("title", "A trip to Lisbon")
+            chat.set_note("seen", lambda count: (count or 0) + 1)
+
+        Args:
+            name: its name.
+            value_or_fn: any JSON; None is stored as null. A function gets the current value (None
+                if there is none) and returns the next one, or None to change nothing; it may be
+                called again.
+            on: the snapshot to put it on, which need not exist yet; by default the scope.
+            expect: the revision that the note must have; None: it must not exist yet.
 
         Raises:
             Conflict: the note does not have the revision `expect` (None: it must not exist yet).
@@ -349,34 +491,52 @@ class Scope(ScopeBase):
         )
         return self.driver.drive(verb)
 
-    def delete_note(self, name: str, *, on: str | None = None) -> int:
-        """Delete a note; return 1, or 0 if there was none."""
-        name, on = prepare.note_address(name, on)
+    def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
+        """Delete a note; return 1, or 0 if there was none.
+
+        Example:
+            chat.delete_note("title")
+
+        Args:
+            name: its name.
+            on: the snapshot that it is on; by default it is one of the scope.
+        """
+        name, owner = prepare.note_address(self._key, name, on)
         return self.driver.run(
-            lambda backend: backend.delete_note(self._key, name, on=on, fence=self._fence)
+            lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
         )
 
     def watch(
-        self, id: str | None = None, *, timeout_s: float | None = None
+        self, id: SnapshotLike | None = None, *, timeout_s: float | None = None
     ) -> Iterator[SnapshotInfo]:
         """Yield the head, or the snapshot `id`, and again after each change by any process.
 
         The current one comes first; it need not exist yet. The last change is never missed; of
         several in a short time, earlier ones may be. The iterator ends when the watched snapshot
-        or scope is deleted, when `timeout_s` has passed without a change, and when the store is
-        closed. Leaving the loop releases everything.
+        or scope is deleted, and when the store is closed. Leaving the loop releases everything.
+
+        Example:
+            for info in chat.watch(timeout_s=1): print(info.id, info.status)
+
+        Args:
+            id: which one; by default the head.
+            timeout_s: ends when so many seconds have passed without a change; by default never.
         """
         return self.driver.watch(verbs.scope_topic(self._key, id), timeout_s)
 
     def claim(
         self, *, owner: str, ttl_s: float = 30, wait_s: float = 0
-    ) -> AbstractContextManager["Lease"]:
-        """Hold the lease of this scope: `with scope.claim(owner="worker-1") as lease:`.
+    ) -> AbstractContextManager["Lease[State]"]:
+        """Hold the lease of this scope for a `with` block.
 
         The lease is renewed in the background and released at the end; if this process stops, it
         ends `ttl_s` later. Only one caller holds it at a time, but writes without a lease are still
         possible. Once another caller holds it, every write through this lease raises Conflict and
         changes nothing.
+
+        Example:
+            with chat.claim(owner="worker-1", wait_s=5) as lease:
+                lease.save({"step": 1})
 
         Args:
             owner: a name for people to read.
@@ -386,53 +546,53 @@ class Scope(ScopeBase):
         Raises:
             Conflict: another caller still holds it after `wait_s`.
         """
-        return self._claim(owner, ttl_s, wait_s)
-
-    def _claim(
-        self, owner: str, ttl_s: float, wait_s: float, *, patient: bool = False
-    ) -> AbstractContextManager["Lease"]:
-        claim, wait_s = leases.prepare(
-            self._tools, self._key, owner=owner, ttl_s=ttl_s, wait_s=wait_s
-        )
-        return self._claimed(claim, wait_s, patient)
-
-    @contextmanager
-    def _claimed(self, claim: Claim, wait_s: float, patient: bool) -> Iterator["Lease"]:
-        renewals = self.driver.opened.service(leases.Renewals)
-        try:
-            verb = leases.claim(self._tools, claim, wait_s, patient=patient)
-            term = self.driver.drive(verb)
-        except Conflict:
-            raise
-        except BaseException:
-            renewals.abandon(claim)  # it may have been granted, or may still be granted
-            raise
-        try:
-            renewals.add(term)
-            yield Lease(self.driver, term)
-        finally:
-            renewals.remove(term)
-            try:
-                self.driver.run(leases.release(self._tools, term))
-            except (Unavailable, InvalidInput):
-                pass  # the lease ends by itself
-            except BaseException:
-                renewals.abandon(claim)  # interrupted, perhaps before the call began
-                raise
+        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        return leases.Claimed(hold(self, wanted), Lease)
 
 
-def claim_patiently(
-    scope: Scope, owner: str, ttl_s: float, wait_s: float
-) -> AbstractContextManager["Lease"]:
-    """As `Scope.claim`, but wait also until a holder that seems dead certainly is."""
-    return scope._claim(owner, ttl_s, wait_s, patient=True)
+@contextmanager
+def hold(scope: Scope[State], wanted: leases.Wanted) -> Iterator["Lease[State]"]:
+    """Hold a lease for a block."""
+    driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
+    try:
+        term = driver.drive(leases.claim(driver.tools, wanted))
+    except Conflict:
+        raise
+    except BaseException:
+        renewals.abandon(wanted.claim)  # it may have been granted, or may still be granted
+        raise
+    try:
+        renewals.add(term)
+        yield Lease(driver, term, scope._model)
+    finally:
+        # A thread that the end of the interpreter has stopped may hold any lock for good: then
+        # nothing more is done, and the lease ends by itself.
+        if not sys.is_finalizing():
+            _give_back(driver, renewals, term)
 
 
-class Lease(leases.LeaseProperties, Scope):
-    """A scope whose every write carries a lease. Made by `Scope.claim`."""
+def _give_back(driver: Driver, renewals: leases.Renewals, term: leases.Term) -> None:
+    renewals.remove(term)
+    try:
+        driver.run(leases.release(driver.tools, term))
+    except (Unavailable, InvalidInput):
+        pass  # the lease ends by itself
+    except BaseException:
+        renewals.abandon(term.claim)  # interrupted, perhaps before the call began
+        raise
 
-    def __init__(self, driver: Driver, term: leases.Term) -> None:
+
+class Lease(leases.LeaseProperties, Scope[State]):
+    """A scope whose every write carries a lease. Made by `Scope.claim`.
+
+    Example:
+        with chat.claim(owner="worker-1") as lease:
+            lease.append("messages", ["still mine"])
+            print(lease.expires_at, lease.token)
+    """
+
+    def __init__(self, driver: Driver, term: leases.Term, model: JsonModel) -> None:
         """Made by `Scope.claim`."""
-        super().__init__(driver, term.claim.scope)
+        super().__init__(driver, term.claim.scope, model)
         self._term = term
         self._fence = term.claim.key

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Walk, Work, check_optional_id, each_scope
+from limpet.api.verbs import Steps, Walk, Work, check_optional_id
 from limpet.core import codec, ids, limits
 from limpet.core.retention import check_retention
 from limpet.errors import Corrupt
@@ -24,7 +24,6 @@ def prune(
     dry_run: bool,
     fence: str | None,
 ) -> Steps[Pruned]:
-    """Delete snapshots outside `keep_last` and older than `older_than`, a page at a time."""
     policy = check_retention(keep_last, older_than, now_us=tools.draw().now)
     dry_run = limits.check_flag("dry_run", dry_run)
 
@@ -60,7 +59,6 @@ _Page = tuple[int, Pruned, int | None]
 
 
 def stats(session_id: str | None) -> Work[Stats]:
-    """Count what a store or a session holds, and name its largest parts."""
     session_id = check_optional_id("session_id", session_id)
 
     def work(backend: Backend) -> Stats:
@@ -73,18 +71,20 @@ def stats(session_id: str | None) -> Work[Stats]:
 
 
 def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], ...]:
-    """Return the largest top-level keys in the heads of a session."""
+    """Return the largest top-level keys in the largest heads of a session."""
     largest: list[tuple[int, str]] = []
-    for scope in each_scope(backend, session_id=session_id):
+    for head in backend.list_largest_heads(session_id, limit=limits.PAGE_ITEMS_MAX):
+        if len(largest) == _LARGEST and head.size <= largest[-1][0]:
+            break  # no part of it is larger, nor of those that follow
         try:
-            found = backend.read_snapshots(scope.key, [None])
+            found = backend.read_snapshots(head.scope, [None])
         except Corrupt:
             continue  # `check` reports it
         for _, body in found:
             state = codec.decode(body)
             if isinstance(state, dict):
                 sizes = [
-                    (len(codec.encode(value)), f"{scope.key.scope_id}:{key}")
+                    (len(codec.encode(value)), f"{head.scope.scope_id}:{key}")
                     for key, value in state.items()
                 ]
                 largest = heapq.nlargest(_LARGEST, largest + sizes)

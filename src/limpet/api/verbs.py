@@ -8,12 +8,14 @@ two steps or two pages.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from limpet.api.opened import Tools
+from limpet.api.opened import JSON_MODEL, JsonModel, Tools
 from limpet.backends.support.backoff import Backoff
-from limpet.core import codec, ids, limits, prepare
+from limpet.core import ids, limits, prepare
 from limpet.errors import Conflict, InvalidInput, NotFound, Unavailable
 from limpet.model import (
     ANY,
@@ -24,6 +26,8 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
+    SnapshotRef,
 )
 from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
@@ -38,13 +42,21 @@ class Ask(NamedTuple):
     argument: Any
 
 
+class Encode(NamedTuple):
+    """Encoding without the backend; the async API does not let the loop wait for a large value."""
+
+    value: Any
+    encode: Callable[[], Any]
+
+
 class Pause(NamedTuple):
     """Wait this long before the next step."""
 
     seconds: float
 
 
-Steps: TypeAlias = Generator[Work[Any] | Ask | Pause, Any, T]
+Step: TypeAlias = Work[Any] | Ask | Encode | Pause
+Steps: TypeAlias = Generator[Step, Any, T]
 Walk: TypeAlias = Generator[Work[Sequence[T]], Sequence[T], None]
 
 
@@ -70,48 +82,59 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
         yield Pause(pause_s)
 
 
-def snapshot_of(found: Found) -> Snapshot:
-    """Return a snapshot with its decoded state."""
+def missing(scope: ScopeKey, snapshot_id: str) -> NotFound:
+    return NotFound(
+        f"there is no such snapshot: history() lists what there is. id=`{snapshot_id}`",
+        scope=scope,
+        id=snapshot_id,
+    )
+
+
+def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:
     info, body = found
     facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
-    return Snapshot(**facts, state=codec.decode(body))
+    return Snapshot(**facts, state=model.load(info, body))
 
 
 def save(commit: Commit) -> Work[SnapshotInfo]:
-    """Store a prepared commit."""
     return lambda backend: backend.commit(commit)
 
 
-def load(scope: ScopeKey, snapshot_id: str | None) -> Work[Snapshot | None]:
+def load(
+    scope: ScopeKey, snapshot: SnapshotLike | None, model: JsonModel = JSON_MODEL
+) -> Work[Snapshot | None]:
     """Read one snapshot with its state; None asks for the head."""
-    snapshot_id = check_optional_id("id", snapshot_id)
+    snapshot_id = _snapshot_id(scope, snapshot)
 
     def work(backend: Backend) -> Snapshot | None:
         found = backend.read_snapshots(scope, [snapshot_id])
-        return snapshot_of(found[0]) if found else None
+        return snapshot_of(found[0], model) if found else None
 
     return work
 
 
-def load_many(scope: ScopeKey, snapshot_ids: Iterable[str]) -> Walk[Snapshot]:
-    """Read many snapshots with their states, in the order of the ids."""
-    if isinstance(snapshot_ids, str) or not isinstance(snapshot_ids, Iterable):
+def load_many(
+    scope: ScopeKey, snapshot_ids: Iterable[SnapshotLike], model: JsonModel
+) -> Walk[Snapshot]:
+    if isinstance(snapshot_ids, str | SnapshotRef) or not isinstance(snapshot_ids, Iterable):
         raise InvalidInput(f"ids must be an iterable of ids. type=`{type(snapshot_ids).__name__}`")
     remaining = iter(snapshot_ids)
 
     def read(page: list[str]) -> Work[list[Snapshot]]:
-        return lambda backend: [snapshot_of(each) for each in backend.read_snapshots(scope, page)]
+        return lambda backend: [
+            snapshot_of(each, model) for each in backend.read_snapshots(scope, page)
+        ]
 
     def walk() -> Walk[Snapshot]:
         while page := list(islice(remaining, limits.PAGE_STATES_MAX)):
-            yield read([limits.check_id("id", each) for each in page])
+            yield read([prepare.snapshot_id("id", each, scope) for each in page])
 
     return walk()
 
 
-def info(scope: ScopeKey, snapshot_id: str | None) -> Work[SnapshotInfo | None]:
+def info(scope: ScopeKey, snapshot: SnapshotLike | None) -> Work[SnapshotInfo | None]:
     """Read one snapshot without its state; None asks for the head."""
-    snapshot_id = check_optional_id("id", snapshot_id)
+    snapshot_id = _snapshot_id(scope, snapshot)
     return lambda backend: backend.read_info(scope, snapshot_id)
 
 
@@ -134,10 +157,21 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
             remaining -= len(page)
 
 
+def each(backend: Backend, walk: Walk[T]) -> Iterator[T]:
+    """Yield all items of a listing, inside one work."""
+    page: Sequence[T] | None = None
+    while True:
+        try:
+            work = next(walk) if page is None else walk.send(page)
+        except StopIteration:
+            return
+        page = work(backend)
+        yield from page
+
+
 def _text_pages(
     fetch: Callable[[Backend, str, int], list[str]], after: str | None, limit: int | None
 ) -> Walk[str]:
-    """Walk a listing in text order, from `after` on."""
     start = "" if after is None else check_prefix(after, "after")
     return pages(
         lambda backend, last, count: fetch(backend, last or start, count),
@@ -145,16 +179,25 @@ def _text_pages(
     )
 
 
+def matching(query: Query) -> Walk[SnapshotInfo]:
+    """Walk the kept snapshots that a query finds, the last saved first."""
+
+    def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
+        after = query.after if last is None else ids.seq_of(last.revision)
+        return backend.list_snapshots(replace(query, after=after), limit=count)
+
+    return pages(fetch, limit=None)
+
+
 def history(
     scope: ScopeKey | None,
     *,
     limit: int | None,
-    after: str | SnapshotInfo | None,
+    after: SnapshotLike | None,
     labels: Mapping[str, str] | None,
     status: str | None,
     prefix: str = "",
 ) -> Walk[SnapshotInfo]:
-    """Walk kept snapshots, the last saved first, of one scope or of many sessions."""
     limit = limits.check_count("limit", limit)
     cursor = prepare.check_cursor(after, scope)
     wanted = tuple(limits.check_labels(labels).items())
@@ -163,62 +206,80 @@ def history(
 
     def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
         previous = last or cursor
-        if isinstance(previous, str) and scope is not None:
-            previous = backend.read_info(scope, previous)
+        if isinstance(previous, SnapshotRef):
+            after_id = previous.id
+            previous = backend.read_info(*previous)
             if previous is None:
-                raise NotFound(f"there is no such snapshot to continue after. id=`{cursor}`")
-        seq = ids.seq_of(previous.revision) if isinstance(previous, SnapshotInfo) else None
+                raise NotFound(
+                    f"there is no such snapshot to continue after. id=`{after_id}`",
+                    scope=scope,
+                    id=after_id,
+                )
+        seq = None if previous is None else ids.seq_of(previous.revision)
         query = Query(scope, prefix=prefix, labels=wanted, status=status, after=seq)
         return backend.list_snapshots(query, limit=count)
 
     return pages(fetch, limit=limit)
 
 
-def list_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
-    """Walk kept ids in text order."""
+def list_ids(scope: ScopeKey, *, after: SnapshotLike | None, limit: int | None) -> Walk[str]:
     return _text_pages(
-        lambda backend, last, count: backend.list_ids(scope, after=last, limit=count), after, limit
-    )
-
-
-def noted_ids(scope: ScopeKey, *, after: str | None, limit: int | None) -> Walk[str]:
-    """Walk the snapshot ids that have notes."""
-    return _text_pages(
-        lambda backend, last, count: backend.list_noted(scope, after=last, limit=count),
-        after,
+        lambda backend, last, count: backend.list_ids(scope, after=last, limit=count),
+        _text_cursor(scope, after),
         limit,
     )
+
+
+def noted_ids(scope: ScopeKey, *, after: SnapshotLike | None, limit: int | None) -> Walk[str]:
+    return _text_pages(
+        lambda backend, last, count: backend.list_noted(scope, after=last, limit=count),
+        _text_cursor(scope, after),
+        limit,
+    )
+
+
+def _text_cursor(scope: ScopeKey, after: SnapshotLike | None) -> str | None:
+    """Return a cursor as text, which need not be an id: the empty text comes before all ids."""
+    if after is None or isinstance(after, str):
+        return after
+    return prepare.snapshot_id("after", after, scope)
 
 
 def update(
     tools: Tools,
     scope: ScopeKey,
-    snapshot_id: str,
-    function: Callable[[Snapshot], Any],
+    snapshot: SnapshotLike,
+    function: Callable[[Snapshot[Any]], Any],
+    model: JsonModel,
     *,
     fence: str | None,
 ) -> Steps[SnapshotInfo | None]:
     """Read, call the caller's function, and compare-and-set, until no writer came in between."""
     if not callable(function):
         raise InvalidInput(f"update needs a function. type=`{type(function).__name__}`")
-    read = load(scope, limits.check_id("id", snapshot_id))
+    snapshot_id = prepare.snapshot_id("id", snapshot, scope)
+    read = load(scope, snapshot_id, model)
     seen: list[str] = []
 
     def attempt() -> Steps[SnapshotInfo | None]:
         before = yield read
         if before is None:
-            raise NotFound(f"there is no such snapshot. id=`{snapshot_id}`")
+            raise missing(scope, snapshot_id)
         seen[:] = [before.revision]
         after = yield Ask(function, before)
         if after is None:
             return None
-        commit = prepare.replacement(
+        encode = partial(
+            prepare.replacement,
             before,
             after,
+            dump=model.dump,
             fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
+            default=tools.default,
         )
+        commit = yield Encode(getattr(after, "state", None), encode)
         stored: SnapshotInfo = yield save(commit)
         return stored
 
@@ -229,9 +290,11 @@ def update(
     return contend(tools, attempt, changed)
 
 
-def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
-    """Find the last saved snapshot with this id in any scope."""
-    query = Query(prefix=check_prefix(prefix), id=limits.check_id("id", snapshot_id))
+def find(snapshot: SnapshotLike, prefix: str) -> Work[SnapshotInfo | None]:
+    prefix = check_prefix(prefix)
+    query = Query(prefix=prefix, id=prepare.snapshot_id("id", snapshot, None))
+    if not isinstance(snapshot, str):
+        return _found_again(prepare.check_ref("id", (snapshot.scope, snapshot.id)), prefix)
 
     def work(backend: Backend) -> SnapshotInfo | None:
         return next(iter(backend.list_snapshots(query, limit=1)), None)
@@ -239,24 +302,36 @@ def find(snapshot_id: str, prefix: str) -> Work[SnapshotInfo | None]:
     return work
 
 
-def topic(session_id: str | None, snapshot_id: str | None, prefix: str) -> Topic:
-    """Return the topic of `Store.watch`: a session, a snapshot in any scope, or everything."""
-    if session_id is not None and snapshot_id is not None:
+def _found_again(ref: SnapshotRef, prefix: str) -> Work[SnapshotInfo | None]:
+    def work(backend: Backend) -> SnapshotInfo | None:
+        found = backend.read_info(*ref) if ref.scope.session_id.startswith(prefix) else None
+        return found if found is not None and found.kept else None
+
+    return work
+
+
+def topic(session_id: str | None, snapshot: SnapshotLike | None, prefix: str) -> Topic:
+    """Return the topic of `Store.watch`: a session, a snapshot, or everything."""
+    if session_id is not None and snapshot is not None:
         raise InvalidInput("give session_id or snapshot_id, not both")
+    prefix = check_prefix(prefix)
+    if isinstance(snapshot, SnapshotInfo | SnapshotRef):
+        ref = prepare.check_ref("snapshot_id", (snapshot.scope, snapshot.id))
+        if not ref.scope.session_id.startswith(prefix):
+            raise InvalidInput(f"the snapshot's session does not begin with prefix. id=`{ref.id}`")
+        return Topic(Target(*ref))
     return Topic(
         session_id=check_optional_id("session_id", session_id),
-        id=check_optional_id("snapshot_id", snapshot_id),
-        prefix=check_prefix(prefix),
+        id=check_optional_id("snapshot_id", snapshot),
+        prefix=prefix,
     )
 
 
-def scope_topic(scope: ScopeKey, snapshot_id: str | None) -> Topic:
-    """Return the topic of `Scope.watch`: the head, or one snapshot."""
-    return Topic(Target(scope, check_optional_id("id", snapshot_id)))
+def scope_topic(scope: ScopeKey, snapshot: SnapshotLike | None) -> Topic:
+    return Topic(Target(scope, _snapshot_id(scope, snapshot)))
 
 
 def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
-    """Walk session ids in text order."""
     prefix = check_prefix(prefix)
     return _text_pages(
         lambda backend, last, count: backend.list_sessions(prefix=prefix, after=last, limit=count),
@@ -266,7 +341,6 @@ def sessions(*, limit: int | None, after: str | None, prefix: str) -> Walk[str]:
 
 
 def scopes(session_id: str | None, *, kind: str | None, prefix: str) -> Walk[ScopeInfo]:
-    """Walk scopes with their heads, by session, kind and scope id."""
     session_id = check_optional_id("session_id", session_id)
     if kind is not None:
         kind = limits.check_scope("s", "s", kind).kind
@@ -287,35 +361,25 @@ def each_scope(
     backend: Backend, *, session_id: str | None, prefix: str = ""
 ) -> Iterator[ScopeInfo]:
     """Yield all scopes of a session, or of sessions with a prefix, inside one work."""
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id,
-            kind=None,
-            prefix=prefix,
-            after=after,
-            limit=limits.PAGE_ITEMS_MAX,
-        )
-        yield from page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return
-        after = page[-1].key
+    return each(backend, scopes(session_id, kind=None, prefix=prefix))
 
 
-def note(scope: ScopeKey, name: str, on: str | None) -> Work[Note | None]:
-    """Read one note."""
-    name, on = prepare.note_address(name, on)
+def note(scope: ScopeKey, name: str, on: SnapshotLike | None) -> Work[Note | None]:
+    name, owner = prepare.note_address(scope, name, on)
 
     def work(backend: Backend) -> Note | None:
-        found = backend.list_notes(scope, on=[on], name=name, after="", limit=1)
+        found = backend.list_notes(scope, on=[owner], name=name, after="", limit=1)
         return found[0] if found else None
 
     return work
 
 
-def notes(scope: ScopeKey, on: str | Iterable[str] | None) -> Walk[Note]:
-    """Walk the notes of a scope, or of snapshot ids in their order, by name."""
-    owners = prepare.note_places(on)
+def notes(scope: ScopeKey, on: SnapshotLike | Iterable[SnapshotLike] | None) -> Walk[Note]:
+    return notes_of(scope, prepare.note_places(scope, on))
+
+
+def notes_of(scope: ScopeKey, owners: Sequence[str | None]) -> Walk[Note]:
+    """Walk the notes of snapshot ids in their order, by name; None means those of the scope."""
 
     def fetch(backend: Backend, last: Note | None, count: int) -> list[Note]:
         rest = owners if last is None else owners[owners.index(last.snapshot_id) :]
@@ -331,37 +395,47 @@ def set_note(
     name: str,
     value: Any,
     *,
-    on: str | None,
+    on: SnapshotLike | None,
     expect: Expect,
     fence: str | None,
 ) -> Steps[Note | None]:
     """Write a note; with a function: read, call it for the next value, and compare-and-set."""
-    name, on = prepare.note_address(name, on)
+    name, owner = prepare.note_address(scope, name, on)
     expect = prepare.check_expect(expect)
-    read = note(scope, name, on)
+    read = note(scope, name, owner)
     seen: list[str | None] = []
 
-    def write(next_value: JSON, at: Expect) -> Work[Note]:
-        draft = prepare.note_write(
+    def write(next_value: JSON, at: Expect) -> Steps[Note]:
+        encode = partial(
+            prepare.note_write,
             scope,
             name,
             next_value,
-            on=on,
+            on=owner,
             expect=at,
             fence=fence,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
+            default=tools.default,
         )
-        return lambda backend: backend.write_note(draft)
+        draft = yield Encode(next_value, encode)
+        note: Note = yield lambda backend: backend.write_note(draft)
+        return note
 
     def attempt() -> Steps[Note | None]:
         before = yield read
         revision = None if before is None else before.revision
         seen[:] = [revision]
         if expect is not ANY and expect != revision:
-            raise Conflict(f"the note has another revision. name=`{name}` found=`{revision}`")
+            raise Conflict(
+                f"the note has another revision. name=`{name}` found=`{revision}`",
+                scope=scope,
+                id=owner,
+                expected=expect,
+                found=revision,
+            )
         after = yield Ask(value, None if before is None else before.value)
-        return None if after is None else (yield write(after, revision))
+        return None if after is None else (yield from write(after, revision))
 
     def changed(backend: Backend) -> bool:
         # If the caller gave `expect`, a Conflict is the caller's to resolve.
@@ -370,16 +444,14 @@ def set_note(
 
     if callable(value):
         return contend(tools, attempt, changed)
-    return _once(write(value, expect))
+    return write(value, expect)
 
 
-def _once(work: Work[T]) -> Steps[T]:
-    result: T = yield work
-    return result
+def _snapshot_id(scope: ScopeKey, snapshot: SnapshotLike | None) -> str | None:
+    return None if snapshot is None else prepare.snapshot_id("id", snapshot, scope)
 
 
 def check_optional_id(name: str, value: str | None) -> str | None:
-    """Check an id that may be None."""
     return None if value is None else limits.check_id(name, value)
 
 

@@ -46,6 +46,7 @@ class Subscription:
         self._notify = notify
         self._lock = threading.Lock()
         self._revisions: dict[ScopeKey, str] = {}
+        self._taken: dict[ScopeKey, str] = {}  # the revisions that the caller has seen last
         self._changes: dict[ScopeKey, SnapshotInfo] = {}
         self._existed = exists
         self._closed = False
@@ -55,6 +56,7 @@ class Subscription:
         """Return one that goes on where this one is, in a child that was forked meanwhile."""
         other = Subscription(self.topic, notify, exists=self._existed)
         other._revisions, other._changes = dict(self._revisions), dict(self._changes)
+        other._taken = dict(self._taken)
         return other
 
     def wait_s(self, timeout_s: float | None) -> float | None:
@@ -67,6 +69,7 @@ class Subscription:
         """Return what is new, the latest of each scope, and whether nothing more will come."""
         with self._lock:
             changes, self._changes = list(self._changes.values()), {}
+            self._taken |= {info.scope: info.revision for info in changes}
             if self._error is not None and not changes:
                 raise self._error
             return changes, self._closed and self._error is None
@@ -88,7 +91,8 @@ class Subscription:
                 if self._revisions.get(info.scope) != info.revision:
                     self._revisions[info.scope] = info.revision
                     self._changes.pop(info.scope, None)
-                    self._changes[info.scope] = info
+                    if self._taken.get(info.scope) != info.revision:
+                        self._changes[info.scope] = info
             for scope in self._revisions.keys() - {info.scope for info in current}:
                 del self._revisions[scope]
             if not self._changes:
@@ -114,7 +118,7 @@ class Subscription:
 class Current(NamedTuple):
     """What a topic holds now; `exists` is False if it was deleted or never existed.
 
-    `error` says why this topic alone cannot be read.
+    `error` says why this topic alone, or a part of it, cannot be read.
     """
 
     infos: list[SnapshotInfo]
@@ -134,8 +138,6 @@ def _read(read: Callable[[], list[SnapshotInfo]]) -> Current:
 
 
 def _read_target(backend: Backend, target: Target, revision: str | None) -> Current:
-    """Return the current state of a target whose revision was just read."""
-
     def read() -> list[SnapshotInfo]:
         info = None if revision is None else backend.read_info(*target)
         return [] if info is None else [info]
@@ -144,7 +146,6 @@ def _read_target(backend: Backend, target: Target, revision: str | None) -> Curr
 
 
 def _list_heads(backend: Backend, *, session_id: str | None, prefix: str) -> Current:
-    """Return the heads of a session, or of all sessions that begin with a prefix."""
     scopes = list(each_scope(backend, session_id=session_id, prefix=prefix))
     return Current([scope.head for scope in scopes if scope.head is not None], bool(scopes))
 
@@ -153,24 +154,33 @@ class _TopicState:
     """A topic, its subscriptions, and what the last poll found."""
 
     def __init__(self) -> None:
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[Subscription] = set()  # under the lock of the dispatcher
         self.revisions: dict[ScopeKey, str] = {}
         self.heads: dict[str, list[SnapshotInfo]] = {}  # by session, for topics of many sessions
         self.is_followed = False  # polled only then: a change before `follow` would be missed
+        self.is_unread = False  # it must be polled again, whether something is reported or not
+        self.found: Topic | None = None  # where the id of a topic is: that is followed, too
 
-    def has_new(self) -> bool:
-        return any(each.is_new for each in self.subscriptions)
+
+class _Due(NamedTuple):
+    """A topic to poll, and its subscriptions when the poll began: others wait for the next."""
+
+    topic: Topic
+    state: _TopicState
+    subscriptions: list[Subscription]
+    has_new: bool
 
     def publish(self, current: Current) -> bool:
         """Hand the current state to all subscriptions; return whether it has changed."""
+        state = self.state
         revisions = {info.scope: info.revision for info in current.infos}
-        changed, self.revisions = revisions != self.revisions, revisions
-        for subscription in list(self.subscriptions):
+        changed, state.revisions = revisions != state.revisions, revisions
+        for subscription in self.subscriptions:
+            if current.exists:
+                subscription.publish(current.infos)
             if current.error is not None:
                 subscription.close(current.error)
-            elif current.exists:
-                subscription.publish(current.infos)
-            else:
+            elif not current.exists:
                 subscription.publish_absent()
         return changed
 
@@ -257,15 +267,22 @@ class Dispatcher:
                     sessions = None
                     self._listen()
                 self._follow()
-                active = self._poll(sessions)
-                sessions = self._wait(active)
-                backoff.reset()
+                active, is_complete = self._poll(sessions)
+                if is_complete:
+                    sessions = self._wait(active)
+                    backoff.reset()
+                else:  # what could not be read must not wait for another change
+                    sessions = None
+                    self._pause(backoff)
             except Unavailable:
                 self._stop_listening()
-                with self._changed:
-                    self._changed.wait(backoff.pause_s())
+                self._pause(backoff)
             except Exception as error:
                 self._give_up(error)
+
+    def _pause(self, backoff: Backoff) -> None:
+        with self._changed:
+            self._changed.wait(backoff.pause_s())
 
     def _is_needed(self) -> bool:
         """Wait until there are subscriptions; return False if the thread can end."""
@@ -313,7 +330,8 @@ class Dispatcher:
             if listener is None or (is_same and not self._has_unfollowed):
                 return
             self._has_unfollowed = False
-        listener.follow(topics)
+        found = (state.found for state in topics.values())
+        listener.follow([*topics, *(each for each in found if each is not None)])
         for state in topics.values():
             state.is_followed = True
 
@@ -333,64 +351,84 @@ class Dispatcher:
 
     # Polling
 
-    def _poll(self, sessions: frozenset[str] | None) -> bool:
-        """Poll the topics of these sessions and the new ones; return whether one has changed."""
+    def _poll(self, sessions: frozenset[str] | None) -> tuple[bool, bool]:
+        """Poll the topics of these sessions, the new ones, and those that could not be read.
+
+        Return whether one has changed, and whether all could be read.
+        """
         with self._changed:
+            followed = [each for each in self._topics.items() if each[1].is_followed]
             due = [
-                (topic, state)
-                for topic, state in self._topics.items()
-                if state.is_followed
-                and (sessions is None or state.has_new() or _is_about(topic, sessions))
+                _Due(topic, state, list(state.subscriptions), has_new)
+                for topic, state in followed
+                if (has_new := any(each.is_new for each in state.subscriptions))
+                or sessions is None
+                or _is_about(topic, sessions)
             ]
-            new = [each for _, state in due for each in state.subscriptions if each.is_new]
-        changed, failed = self._poll_targets(due, {each.topic for each in new})
-        for topic, state in due:
-            if topic.target is None:
-                changed |= state.publish(self._read_topic(topic, state, sessions))
+            new = [each for topic in due for each in topic.subscriptions if each.is_new]
+        changed = self._poll_targets([each for each in due if each.topic.target is not None])
+        for each in due:
+            if each.topic.target is None:
+                changed |= each.publish(self._read_topic(each, sessions))
+        unread = {each.topic for each in due if each.state.is_unread}
         for subscription in new:
-            if subscription.topic not in failed:
+            if subscription.topic not in unread:
                 subscription.set_polled()
+        return changed, not unread
+
+    def _poll_targets(self, due: Iterable[_Due]) -> bool:
+        """Return whether a target has changed; those that cannot be read are marked."""
+        backend, changed, targets = self._opened.backend, False, iter(due)
+        while chunk := list(islice(targets, _TARGETS_MAX)):
+            asked = [each.topic.target for each in chunk if each.topic.target is not None]
+            revisions = backend.read_revisions(asked)
+            for each, target, revision in zip(chunk, asked, revisions, strict=True):
+                each.state.is_unread = False
+                if each.has_new or each.state.revisions.get(target.scope) != revision:
+                    try:
+                        changed |= each.publish(_read_target(backend, target, revision))
+                    except Unavailable:
+                        each.state.is_unread = True  # it must not hold up the others
         return changed
 
-    def _poll_targets(
-        self, due: Iterable[tuple[Topic, _TopicState]], new: Collection[Topic]
-    ) -> tuple[bool, set[Topic]]:
-        """Return whether a target has changed, and the topics that could not be read."""
-        backend, changed = self._opened.backend, False
-        failed: set[Topic] = set()
-        targets = ((topic, topic.target, state) for topic, state in due if topic.target)
-        while chunk := list(islice(targets, _TARGETS_MAX)):
-            revisions = backend.read_revisions([target for _, target, _ in chunk])
-            for (topic, target, state), revision in zip(chunk, revisions, strict=True):
-                if topic in new or state.revisions.get(target.scope) != revision:
-                    try:
-                        changed |= state.publish(_read_target(backend, target, revision))
-                    except Unavailable:
-                        # It must not hold up the others: it is read again by the next poll.
-                        failed.add(topic)
-        return changed, failed
-
-    def _read_topic(
-        self, topic: Topic, state: _TopicState, sessions: frozenset[str] | None
-    ) -> Current:
-        backend = self._opened.backend
+    def _read_topic(self, due: _Due, sessions: frozenset[str] | None) -> Current:
+        backend, topic, heads = self._opened.backend, due.topic, due.state.heads
         if topic.id is not None:
-            query = Query(prefix=topic.prefix, id=topic.id)
-            return _read(lambda: backend.list_snapshots(query, limit=1))
+            return self._find(due.state, Query(prefix=topic.prefix, id=topic.id))
         if topic.session_id is not None:
-            return _list_heads(backend, session_id=topic.session_id, prefix=topic.prefix)
+            found = _list_heads(backend, session_id=topic.session_id, prefix=topic.prefix)
+            return self._with_damage(due, found)
         # Many sessions: only those are listed in which something may have changed.
-        if sessions is None or state.has_new():
-            state.heads = {}
+        if sessions is None or due.has_new:
+            heads.clear()
             for info in _list_heads(backend, session_id=None, prefix=topic.prefix).infos:
-                state.heads.setdefault(info.session_id, []).append(info)
+                heads.setdefault(info.session_id, []).append(info)
         for each in sessions or ():
             if each.startswith(topic.prefix):
-                state.heads[each] = _list_heads(backend, session_id=each, prefix="").infos
-                if not state.heads[each]:
-                    del state.heads[each]
-        infos = [info for heads in state.heads.values() for info in heads]
-        return Current(infos, exists=True)  # sessions come and go: this topic is never deleted
+                heads[each] = _list_heads(backend, session_id=each, prefix="").infos
+                if not heads[each]:
+                    del heads[each]
+        infos = [info for each in heads.values() for info in each]
+        # Sessions come and go: this topic is never deleted.
+        return self._with_damage(due, Current(infos, exists=True))
+
+    def _find(self, state: _TopicState, query: Query) -> Current:
+        """Read the snapshot with an id in any scope; its scope is followed from then on."""
+        current = _read(lambda: self._opened.backend.list_snapshots(query, limit=1))
+        found = next((Topic(Target(info.scope, info.id)) for info in current.infos), None)
+        # What changed before it was followed is read by the next poll.
+        state.is_unread = found != state.found
+        if state.is_unread:
+            state.found, self._has_unfollowed = found, True
+        return current
+
+    def _with_damage(self, due: _Due, found: Current) -> Current:
+        """Add the error of a head that was seen before, and that a listing now skips as damaged."""
+        for scope in due.state.revisions.keys() - {info.scope for info in found.infos}:
+            gone = _read_target(self._opened.backend, Target(scope, None), "")
+            if gone.error is not None:
+                return Current(found.infos, True, gone.error)
+        return found
 
 
 def _is_about(topic: Topic, sessions: frozenset[str]) -> bool:

@@ -20,7 +20,7 @@ from limpet.core.commits import ScopeState, Verdict
 from limpet.core.leases import LeaseRow, claimed, renewed
 from limpet.core.notes import NoteRow, note_of, written_note
 from limpet.core.rows import Row, info_of
-from limpet.errors import InvalidInput
+from limpet.errors import CLOSED, InvalidInput
 from limpet.model import (
     ANY,
     Expect,
@@ -377,6 +377,9 @@ class MemoryBackend:
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
         return []
 
+    def list_unlisted(self) -> list[Finding]:
+        return []
+
     def write_note(self, write: NoteWrite) -> Note:
         with self._open():
             scope = self._scopes.get(write.scope) or MemoryScope()
@@ -438,6 +441,12 @@ class MemoryBackend:
         for listener in list(self._listeners):
             listener.tell(scope.session_id)
 
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        with self._open():
+            keys = [key for key in self._scopes if key.session_id == session_id]
+            heads = [head for key in keys if (head := self.read_info(key, None)) is not None]
+            return heapq.nlargest(limit, heads, key=lambda head: head.size)
+
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         with self._open():
             found = {
@@ -474,7 +483,7 @@ class MemoryBackend:
     def _open(self) -> threading.RLock:
         # Read without the lock: a call that begins while close() runs may end as it would have.
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         return self._lock
 
 

@@ -15,13 +15,42 @@ from limpet.cli import _exits
 from limpet.opening import environment
 from limpet.views.format import visible, without_secrets
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Inspect": ("ls", "log", "show", "diff", "grep", "tail", "stats", "runs"),
-    "Change": ("fork", "restore", "rm", "prune"),
-    "Maintain": ("check", "repair", "compact"),
-    "Transfer": ("export", "import", "copy"),
-    "Set up": ("doctor", "schema", "completion", "demo"),
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Inspect": {
+        "ls": "List the sessions, or the scopes of one SESSION.",
+        "log": "Show the history of a SESSION, or of one SCOPE of it.",
+        "show": "Show one snapshot, with its messages as a chat.",
+        "diff": "Show what changed from snapshot A to snapshot B.",
+        "grep": "Search the texts of all states, or of one SESSION.",
+        "tail": "Show the last messages of a chat, and follow it with -f.",
+        "stats": "Show counts and sizes, and what is largest.",
+        "runs": "List supervised runs; abort one, or take it over.",
+    },
+    "Change": {
+        "fork": "Start a new scope from snapshot REF.",
+        "restore": "Make an earlier state the current one again.",
+        "rm": "Delete sessions, or one scope, or one snapshot.",
+        "prune": "Delete old snapshots of a SESSION, or of one SCOPE of it.",
+    },
+    "Maintain": {
+        "check": "Check everything in a store for errors.",
+        "repair": "Repair what can be repaired without losing data.",
+        "compact": "Free unused space of a store.",
+    },
+    "Transfer": {
+        "export": "Export a store, or one SESSION.",
+        "import": "Import an export, or the data of other tools.",
+        "copy": "Copy a store to another one, of any engine.",
+    },
+    "Set up": {
+        "doctor": "Show what is installed, and whether the storage works.",
+        "schema": "Print the SQL that creates an engine's tables.",
+        "completion": "Print the script that completes `limpet` with Tab.",
+        "demo": "Watch an agent being killed and resumed.",
+    },
 }
+"""The verbs and their summaries: reading those from the modules would import all of them."""
+
 _MODULES = {"repair": "check", "demo": "demo.command"}  # others are in a module of their name
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
@@ -41,10 +70,19 @@ class _Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in GROUPS.items():
-            commands = [(verb, self.get_command(ctx, verb)) for verb in verbs]
-            rows = [(name, each.get_short_help_str(70)) for name, each in commands if each]
             with formatter.section(title):
-                formatter.write_dl(rows, col_max=12)
+                formatter.write_dl(list(verbs.items()), col_max=12)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "`limpet --help` lists the verbs"
+            ctx.fail(f"there is no verb `{args[0]}`: {hint}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
@@ -61,9 +99,14 @@ class _Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(limpet.__version__, message="limpet %(version)s")
+@click.option("--url", metavar="URL", help="The store, here or after the verb.")
 @click.pass_context
-def app(context: click.Context) -> None:
+def app(context: click.Context, url: str | None) -> None:
     """Keep the state of AI agents safe.
+
+    A store holds sessions. A session has one or more scopes, such as one for each agent. A scope
+    has a history of snapshots; the current one is its head. Name the store with --url or
+    $LIMPET_URL; otherwise it is the only one in this folder. `limpet VERB --help` shows examples.
 
     Exit codes: 0 success, 1 not found or differences, 2 usage, 3 conflict, 4 unavailable,
     5 corrupt, 130 interrupted, 141 the output was closed.
@@ -71,6 +114,9 @@ def app(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(_exits.USAGE)
+    verb = app.get_command(context, context.invoked_subcommand)
+    if url is not None and verb is not None and all(each.name != "url" for each in verb.params):
+        context.fail(f"{context.invoked_subcommand} takes no --url")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -93,6 +139,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except limpet.LimpetError as error:
         _echo_error(str(error))
+        for address in getattr(error, "addresses", ()):  # what may be typed instead
+            click.echo(f"  {address}", err=True)
         return _exits.code_of(error)
     except OSError as error:
         _discard_output()

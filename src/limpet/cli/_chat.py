@@ -15,7 +15,7 @@ from limpet.views.format import count_text, visible
 _KEY = re.compile(r'(\s*)("(?:[^"\\]|\\.)*")(?=: )')
 _TAB = 4
 _CELLS_MIN = 10
-ROLES = ("user", "assistant", "system", "tool")  # which are styles too
+_ROLES = ("user", "assistant", "system", "tool")  # which are styles too
 _INDENT = 2
 _CALL_CHARS_MAX = 240  # longer arguments are cut, or written below the call
 _ARGUMENT_CHARS_MAX = 60
@@ -123,7 +123,13 @@ def _part_json(part: chat.Part) -> dict[str, Any]:
 
 
 def role_style(role: str) -> str:
-    return role if role in ROLES else "odd"
+    return role if role in _ROLES else "odd"
+
+
+def message_text(turn: ChatTurn) -> Text:
+    """Return a turn on one line: who says what."""
+    said = f" {chat.turn_text(turn)}"
+    return Text.assemble((visible(turn.role), role_style(turn.role)), said)
 
 
 def _turn(

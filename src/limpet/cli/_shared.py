@@ -9,22 +9,33 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import limpet
-from limpet.opening import DEFAULT_URL, file_of, scheme_of
-from limpet.views.format import visible, without_secrets
+from limpet.core import codec
+from limpet.opening import DEFAULT_URL, file_of, scheme_of, stores_here
+from limpet.views.format import masked_url, visible, without_secrets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RETRY_S = 5.0
 _COMPLETIONS_MAX = 50
+_STORES_SHOWN = 6
 # A completed name goes into a command line unquoted: it must not be run by the shell, be taken for
 # an option, or end the line in which a completion is passed.
 _SAFE_NAME = re.compile(r"(?!-)[\w@%+=:./-]+")
+
+
+class Count(click.IntRange):
+    """A whole number from `min` up."""
+
+    def __init__(self, min: int) -> None:
+        super().__init__(min=min)
+        self.name = f"whole number, {min} or more"  # which the message about a bad value shows
 
 
 def _url_option(command: F) -> F:
@@ -33,11 +44,42 @@ def _url_option(command: F) -> F:
         metavar="URL",
         envvar="LIMPET_URL",
         show_envvar=True,
-        default=DEFAULT_URL,
-        callback=lambda context, option, url: url or DEFAULT_URL,
+        callback=_store_url,
         help="The store: sqlite:///file.db, a folder, postgresql://…, s3://…."
-        f" Default: {DEFAULT_URL}",
+        f" Default: the only store in this folder, or {DEFAULT_URL}",
     )(command)
+
+
+def _store_url(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """Return the URL of this verb, or that before it, or of the environment, or of this folder."""
+    above = context.parent and context.parent.params.get("url")
+    if above and context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
+        return str(above)
+    # A group leaves it to its verbs, which may name another.
+    if given or context.resilient_parsing or isinstance(context.command, click.Group):
+        return given
+    return url_here()
+
+
+def url_here() -> str:
+    """Return the URL to use if none is given; if it is of the only store here, say so."""
+    url, store = _url_here()
+    if store is not None:
+        hint = "the only store in this folder (--url names another)"
+        click.echo(f"limpet: using {visible(store)}, {hint}", err=True)
+    return url
+
+
+def _url_here() -> tuple[str, str | None]:
+    found = [] if os.path.exists(file_of(DEFAULT_URL) or "") else stores_here()
+    if not found:
+        return DEFAULT_URL, None
+    if len(found) > 1:
+        shown = ", ".join(map(visible, found[:_STORES_SHOWN]))
+        more = ", …" if len(found) > _STORES_SHOWN else ""
+        fact = "several stores are in this folder: name one with --url or $LIMPET_URL"
+        raise click.UsageError(f"{fact}. found=`{shown}{more}`")
+    return f"sqlite:///{quote(found[0])}", found[0]
 
 
 def json_option(command: F) -> F:
@@ -76,39 +118,31 @@ def complete_session(
 ) -> list[CompletionItem]:
     """Return at most 50 sessions that begin with `incomplete`; none if the store cannot be read."""
     try:
-        with existing_store(url_of(context)) as store:
+        with existing_store(context.params["url"] or _url_here()[0], read_only=True) as store:
             names = store.sessions(prefix=incomplete, limit=_COMPLETIONS_MAX)
             return [CompletionItem(name) for name in names if _SAFE_NAME.fullmatch(name)]
-    except (limpet.LimpetError, OSError):
+    except (limpet.LimpetError, click.UsageError, OSError):
         return []
 
 
-def url_of(context: click.Context) -> str:
-    """Return the URL of this verb, or else of the group that it belongs to."""
-    lineage = [context]
-    while lineage[-1].parent is not None:
-        lineage.append(lineage[-1].parent)
-    named = [each for each in lineage if each.params.get("url")]
-    typed = [
-        each for each in named if each.get_parameter_source("url") is ParameterSource.COMMANDLINE
-    ]
-    return str([*typed, *named][0].params["url"])
-
-
 @contextmanager
-def existing_store(url: str) -> Iterator[limpet.Store]:
-    """Open a store, without creating one: NotFound if there is no file."""
+def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Store]:
+    """Open a store, without creating one: NotFound if there is no file.
+
+    With `read_only` a SQLite file is opened with mode=ro, unless the URL says something else.
+    """
     path = file_of(url)
     # An empty file would be given tables, so it counts as missing.
     exists = path is None or os.path.isdir(path) or (os.path.exists(path) and os.path.getsize(path))
     if not exists:
         what = "folder" if scheme_of(url) == "file" else "file"
-        raise limpet.NotFound(
-            f"there is no such {what}; name one with --url or $LIMPET_URL. path=`{path}`"
-        )
+        fact = f"there is no such {what}; name one with --url or $LIMPET_URL"
+        raise limpet.NotFound(f"{fact}. path=`{masked_url(path or url)}`")  # it may be mistyped
     options: dict[str, Any] = without_setup(url)
     if scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]:
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
+    if read_only and scheme_of(url) == "sqlite" and "mode=" not in url.partition("?")[2]:
+        options["mode"] = "ro"
     with limpet.open(url, **options) as store:
         yield store
 
@@ -139,6 +173,14 @@ def echo_skipped(text: str) -> None:
     """Report damaged data that is skipped, on one line."""
     line = visible(" ".join(without_secrets(text).split()))
     click.echo(f"limpet: skipped: {line}", err=True)
+
+
+def parse_json(text: bytes) -> limpet.JSON:
+    """Parse what a person wrote; ValueError if it is not JSON."""
+    try:
+        return codec.decode(b" " + text)  # the space lets it read integers of any length
+    except limpet.Corrupt as cause:
+        raise ValueError("not JSON") from cause
 
 
 def echo_json(value: Any, *, indent: int | None = 2) -> None:

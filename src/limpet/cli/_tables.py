@@ -1,4 +1,4 @@
-"""Tables that stream: aligned, never wider than the terminal, never wrapped."""
+"""Tables that stream: aligned, and as wide as the terminal if what must be typed fits into it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from rich.text import Text
 from limpet.core.times import from_us
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.opening import draw
-from limpet.views.format import short_id, visible
+from limpet.views.format import short_id, status_or_dash, visible
 
 _GAP = 2
 _PAGE_ROWS = 50  # rows that are measured together, so that the first rows appear early
@@ -26,7 +26,7 @@ class Column(NamedTuple):
     """A column of a table.
 
     It may be cut down to `cells_min` cells; 0 means never. If there is still no room, columns are
-    left out, the highest `rank` first; those of rank 0 never are.
+    left out, the highest `rank` first; those of rank 0 never are, and are then cut further.
     """
 
     title: str
@@ -85,6 +85,8 @@ def _fitted(
     excess = sum(fitted.values()) + _GAP * (len(shown) - 1) - width
     while excess > 0:
         soft = [at for at in shown if fitted[at] > columns[at].cells_min > 0]
+        # No other column can be left out: better a short text than a line that wraps.
+        soft = soft or [at for at in shown if columns[at].cells_min and fitted[at] > 1]
         if not soft:
             break
         fitted[max(soft, key=fitted.__getitem__)] -= 1
@@ -112,12 +114,11 @@ def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]
 
 
 def print_line(console: Console, line: Text) -> None:
-    """Print one line; cut off what does not fit."""
-    if console.color_system is None and line.cell_len <= console.width:
-        # Many times faster, with the same result.
-        console.file.write(f"{line.plain}\n")
+    """Print one line as it is: an id that is wider than the terminal must be whole, too."""
+    if console.color_system is None:
+        console.file.write(f"{line.plain}\n")  # many times faster, with the same result
     else:
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        console.print(line, soft_wrap=True)
 
 
 def print_table(
@@ -137,7 +138,8 @@ def source_text(source: SnapshotRef, key: ScopeKey) -> str:
 
 
 def status_text(status: str) -> Text:
-    return Text(visible(status), _STATUS_STYLES.get(status.lower(), "odd"))
+    style = _STATUS_STYLES.get(status.lower(), "odd") if status else "quiet"
+    return Text(status_or_dash(status), style)
 
 
 def now() -> datetime:

@@ -1,19 +1,19 @@
 """The terminal: styles, console and pager."""
 
-import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 from rich.theme import Theme
 
 from limpet.opening import environment
 
-_COLUMNS_MAX = 100  # lines longer than this are hard to read
+if TYPE_CHECKING:
+    import subprocess
+
+_COLUMNS_MAX = 100  # prose in longer lines is hard to read
 THEME = Theme(
     {
         "title": "bold",
@@ -44,25 +44,29 @@ class _Console(Console):
         raise BrokenPipeError  # the default would end the process
 
 
-def make_console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False, wide: bool = False) -> Console:
+    """Return a console of at most 100 columns, or as wide as the terminal for a table."""
     console = _Console(stderr=stderr)
-    console.width = min(console.width, _COLUMNS_MAX)
+    if not wide:
+        console.width = min(console.width, _COLUMNS_MAX)
     return console
 
 
 @contextmanager
-def output(*, pager: bool = True) -> Iterator[Console]:
+def output(*, pager: bool = True, wide: bool = False) -> Iterator[Console]:
     """Yield a console for stdout, through a pager if that is a terminal.
 
     `$LIMPET_PAGER` or `$PAGER` names the pager; `cat` is none. If the user leaves the pager, the
     rest of the output is dropped.
     """
-    console = make_console()
+    console = make_console(wide=wide)
     is_interactive = console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty()
     command = _pager() if pager and is_interactive else None
     if command is None:
         yield console
         return
+    import subprocess  # most calls need no pager
+
     # -F: quit if it fits on one screen, -R: show colours, -X: keep the text on the screen.
     env = {"LESS": "FRX", **environment(LESSCHARSET="utf-8")}
     process = subprocess.Popen(  # noqa: S603  # the user names the program
@@ -83,6 +87,9 @@ def output(*, pager: bool = True) -> Iterator[Console]:
 
 
 def _pager() -> list[str] | None:
+    import shlex
+    import shutil
+
     env = environment()
     named = env.get("LIMPET_PAGER", env.get("PAGER", "less"))
     try:

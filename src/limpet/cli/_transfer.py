@@ -3,8 +3,9 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import IO
 
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -12,11 +13,13 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 import limpet
+from limpet.cli import _exits
 from limpet.cli._terminal import make_console
-from limpet.opening import draw, scheme_of
+from limpet.opening import draw, file_of, scheme_of
 from limpet.portable import Progress
 from limpet.views.format import address_text, size_text, visible
 
+_UNLISTED = {"head_missing", "link_skipped"}  # not damage of what listings show
 _COUNTED_FAST = frozenset({"memory", "sqlite", "postgresql"})
 
 
@@ -65,11 +68,47 @@ def draw_skipped(skipped: Iterable[limpet.Finding]) -> None:
         console.print(text, soft_wrap=True)
 
 
+def code_of_skipped(skipped: Sequence[limpet.Finding]) -> int:
+    """Return the exit code of a transfer that left something out."""
+    if not skipped:
+        return _exits.FINE
+    return _exits.FOUND if {each.code for each in skipped} <= _UNLISTED else _exits.CORRUPT
+
+
+def check_output(path: str, url: str) -> None:
+    """Refuse to write to a file of the store that is read, by whatever name."""
+    store, target = file_of(url), os.path.realpath(path)
+    if store is None:
+        return
+    store = os.path.realpath(store)
+    names = [f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
+    inside = os.path.isdir(store) and os.path.commonpath([store, target]) == store
+    if inside or target in names or _is_one_of(target, names, store):
+        raise limpet.InvalidInput(f"the output is a file of the store itself. path=`{path}`")
+
+
+def _is_one_of(target: str, names: Sequence[str], folder: str) -> bool:
+    """Return whether a file is one of these or in a folder, also if it has a second name there."""
+    try:
+        found = os.stat(target)
+    except OSError:
+        return False
+    if found.st_nlink < 2:
+        return False
+    inner = (os.path.join(above, name) for above, _, files in os.walk(folder) for name in files)
+    for path in chain(names, inner):
+        with suppress(OSError):
+            if os.path.samestat(os.stat(path, follow_symlinks=False), found):
+                return True
+    return False
+
+
 @contextmanager
 def atomic_file(path: str) -> Iterator[IO[bytes]]:
     """Open a file that is replaced as a whole at the end, or stays as it was.
 
-    A link is followed. A pipe or a device is written to directly.
+    A link is followed. A pipe or a device is written to directly. Only the owner can read a new
+    file, as those of stores.
     """
     target = os.path.realpath(path)
     try:
@@ -94,7 +133,7 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
 def _staged(path: str, mode: int | None) -> Iterator[IO[bytes]]:
     staged = f"{path}.{draw().nonce}.part"
     try:
-        with open(staged, "xb") as file:
+        with open(staged, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -23,12 +23,12 @@ def check(repair: bool, url: str, as_json: bool) -> int:
 
     Changes nothing unless --repair is given. The exit code is 5 if an error is left, 1 if only
     warnings are left, else 0. Findings of severity info do not count: they describe allowed states,
-    such as a parent that was deleted.
+    such as a session without scopes. A parent that was deleted or pruned is no finding.
 
     \b
     --json: a line for each finding:
-            {"severity": "error", "warning" or "info", "code": text, "message": text,
-             "scope": {"session_id": text, "scope_id": text, "kind": text} or null,
+            {"severity": "error", "warning" or "info", "code": text,
+             "message": text, "scope": {"session_id", "scope_id", "kind"} or null,
              "id": text or null, "repaired": true or false}
 
     \b
@@ -61,7 +61,7 @@ def _check(url: str, *, repair: bool, as_json: bool) -> int:
     console = make_console()
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()
-    with existing_store(url) as store:
+    with existing_store(url, read_only=not repair) as store:
         for finding in store.repair() if repair else store.check():
             found[finding.severity] += 1
             left[finding.severity] += not finding.repaired

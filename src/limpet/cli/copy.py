@@ -11,7 +11,7 @@ from limpet import portable
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, existing_store, findings_json, json_option, session_option
 from limpet.cli._terminal import make_console
-from limpet.cli._transfer import draw_skipped, progress, snapshots_in
+from limpet.cli._transfer import code_of_skipped, draw_skipped, progress, snapshots_in
 from limpet.opening import file_of
 from limpet.views.format import count_text, masked_url, size_text, visible
 from limpet.views.refs import find_session
@@ -35,7 +35,9 @@ def copy(
 
     A scope of the target that holds other snapshots than the source is reported and not changed;
     then the exit code is 3. This also happens after snapshots were deleted in the source. Damaged
-    data in the source is reported and skipped; then it is 5. Deleted notes stay in the target.
+    data in the source is reported and skipped; then it is 5. Links in a folder, which are not
+    followed, and snapshots whose head is lost are reported, too; if there is nothing worse, it is
+    1. Deleted notes stay in the target.
 
     \b
     --json: {"sessions": n, "scopes": n, "snapshots": n, "notes": n, "written": n,
@@ -50,7 +52,7 @@ def copy(
     if _location(source) == _location(target):
         raise click.UsageError("a store cannot be copied to itself")
     conflicts: list[limpet.Finding] = []
-    with existing_store(source) as origin:
+    with existing_store(source, read_only=True) as origin:
         next(origin.sessions(limit=1), None)  # fail before a target is created
         session_id = None if session is None else find_session(origin, session)
         total = None if prefix else snapshots_in(origin, source, session_id)
@@ -69,14 +71,20 @@ def copy(
     else:
         draw_skipped([*conflicts, *done.skipped])
         _draw(target, done, verified=not no_verify)
-    if done.skipped:
-        return _exits.CORRUPT
-    return _exits.CONFLICT if conflicts else _exits.FINE
+    if conflicts and code_of_skipped(done.skipped) != _exits.CORRUPT:
+        return _exits.CONFLICT
+    return code_of_skipped(done.skipped)
 
 
-def _location(url: str) -> str:
+def _location(url: str) -> object:
     path = file_of(url)
-    return url.partition("?")[0].rstrip("/") if path is None else os.path.realpath(path)
+    if path is None:
+        return url.partition("?")[0].rstrip("/")
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
 
 
 def _shape(
@@ -106,4 +114,6 @@ def _draw(target: str, done: portable.Carried, *, verified: bool) -> None:
     )
     new = "all new" if done.written == done.snapshots + done.notes else ""
     new = new or f"{done.written:,} new"
-    console.print(Text(f"  {new}{', verified' if verified else ''}", "quiet"))
+    checked = ", verified" if verified else ""
+    less = f"; {count_text(len(done.skipped), 'finding')} above: not all was copied"
+    console.print(Text(f"  {new}{checked}{less if done.skipped else ''}", "quiet"))

@@ -1,7 +1,5 @@
 """`limpet diff`: what changed from one snapshot to another."""
 
-from itertools import islice
-
 import click
 from rich.cells import cell_len
 from rich.console import Console
@@ -9,7 +7,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import ROLES
+from limpet.cli._chat import role_style
 from limpet.cli._shared import (
     address_options,
     complete_session,
@@ -23,7 +21,15 @@ from limpet.cli._tables import now
 from limpet.cli._terminal import output
 from limpet.core.diff import diff as compare
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
-from limpet.views.format import address_text, age_text, clipped, count_text, short_id, visible
+from limpet.views.format import (
+    address_text,
+    age_text,
+    clipped,
+    count_text,
+    short_id,
+    status_or_dash,
+    visible,
+)
 from limpet.views.refs import find_base, find_snapshot
 
 _STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
@@ -62,11 +68,13 @@ def diff(
 
     \b
     --json: {"a": a snapshot or null, "b": a snapshot,
-             "changes": [{"path": JSON Pointer, "kind": "added", "removed", "changed" or "moved",
+             "changes": [{"path": JSON Pointer,
+                          "kind": "added", "removed", "changed" or "moved",
                           "before": value, "after": value}, ...],
              "patch": [operations of RFC 6902]}
             if moved, before and after are pointers; with --stat instead of both:
-             "stat": [{"key": text or null, "added": n, "changed": n, "removed": n, "moved": n}]
+             "stat": [{"key": text or null, "added": n, "changed": n,
+                       "removed": n, "moved": n}, ...]
 
     \b
     Examples:
@@ -89,7 +97,7 @@ def diff(
             if stat:
                 _draw_stat(console, by_key)
             else:
-                _Drawing(console, before, after, full=full).draw(by_key)
+                ChangePrinter(console, before, after, full=full).draw(by_key)
             _draw_sum(console, found)
     return _exits.FOUND if found else _exits.FINE
 
@@ -98,7 +106,7 @@ def _read(
     url: str, a: str, b: str | None, address: dict[str, str | None]
 ) -> tuple[limpet.SnapshotInfo | None, limpet.SnapshotInfo, limpet.JSON, limpet.JSON]:
     """Return the two snapshots, then their states."""
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         first = find_snapshot(store, a, **address)
         if b is None:
             old, new = find_base(store, first), first
@@ -137,7 +145,9 @@ def _draw_heads(
         else:
             line.append(visible(address_text(info.scope, "")), "title")
             line.append(visible(short_id(info.id)), "accent")
-            line.append(f"  {age_text(info.created_at, now())}  {visible(info.status)}", "quiet")
+            line.append(
+                f"  {age_text(info.created_at, now())}  {status_or_dash(info.status)}", "quiet"
+            )
         console.print(line, soft_wrap=True)
     console.print()
 
@@ -167,7 +177,7 @@ def _name(group: Group) -> str:
     return "(the state)" if group.key is None else visible(group.key) or '""'
 
 
-class _Drawing:
+class ChangePrinter:
     """Draws changes below their top-level keys; without `full` long ones are folded."""
 
     def __init__(
@@ -213,8 +223,7 @@ class _Drawing:
         mark = MARKS[change.kind]
         message = self._messages[change.kind].said(change.path, value)
         if message is not None and not self._full:
-            style = message.role if message.role in ROLES else "title"
-            line.append(f"{message.speaker}  ", style)
+            line.append(f"{message.speaker}  ", role_style(message.role))
             self._print(line.append(self._fitting(line, message.text)))
         elif self._full or (isinstance(value, str) and "\n" in value):
             self._print(line)
@@ -243,22 +252,23 @@ class _Drawing:
                 self._print(own.append(self._fitting(own, brief(value)), _STYLES[mark]))
 
     def _lines(self, before: str, after: str, inner: str) -> None:
-        room = None if self._full else self._console.width - len(inner) - 2
-        lines = text_lines(before, after, chars_max=room)
-        for mark, spans in islice(lines, None if self._full else _LINES_MAX):
+        lines, left = text_lines(before, after, **self._limits(inner))
+        for mark, spans in lines:
             line = Text.assemble(inner, (f"{mark} ", _STYLES.get(mark, "")))
             for text, changed in spans:
                 line.append(text, _STYLES[mark] if changed else "quiet")
             self._print(line)
-        self._left_out(sum(1 for _ in lines), inner)
+        self._left_out(left, inner)
 
     def _block(self, mark: str, value: limpet.JSON, inner: str) -> None:
-        room = self._console.width - len(inner) - 2
-        most = {} if self._full else {"lines_max": _LINES_MAX, "chars_max": room}
-        lines, left = value_lines(value, **most)
+        lines, left = value_lines(value, **self._limits(inner))
         for text in lines:
             self._print(Text.assemble(inner, (f"{mark} {text}", _STYLES[mark])))
         self._left_out(left, inner)
+
+    def _limits(self, inner: str) -> dict[str, int]:
+        room = self._console.width - len(inner) - 2
+        return {} if self._full else {"lines_max": _LINES_MAX, "chars_max": room}
 
     def _left_out(self, count: int, inner: str) -> None:
         if count:

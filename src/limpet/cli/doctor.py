@@ -173,6 +173,8 @@ def _extras() -> dict[str, bool]:
 
 
 def _error_text(error: Exception) -> str:
+    if isinstance(error, OSError):  # its text names the path, which may be a mistyped URL
+        return error.strerror or type(error).__name__
     return visible(without_secrets(str(error)))
 
 
@@ -192,11 +194,11 @@ def _shape(url: str, results: list[_Check], took_ms: float | None) -> dict[str, 
 def _draw(console: Console, url: str, results: list[_Check]) -> None:
     for name, text in _versions().items():
         console.print(Text.assemble((f"{name:<11}", "quiet"), text))
-    extras = [
-        (f"{name} ✓  " if there else f"{name} not installed  ", "good" if there else "quiet")
+    extras = Text("  ").join(
+        Text(f"{name} ✓", "good") if there else Text(f"{name} not installed", "quiet")
         for name, there in _extras().items()
-    ]
-    console.print(Text.assemble(("extras     ", "quiet"), *extras))
+    )
+    console.print(Text.assemble(("extras     ", "quiet"), extras))
     shown = visible(masked_url(url))
     console.print(Text.assemble(("store      ", "quiet"), (shown, "accent")), soft_wrap=True)
     console.print()

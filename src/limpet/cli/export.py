@@ -2,15 +2,17 @@
 
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from itertools import islice
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import click
 
 import limpet
 from limpet import portable
-from limpet.cli import _exits
 from limpet.cli._shared import (
     complete_session,
     echo_json,
@@ -19,11 +21,19 @@ from limpet.cli._shared import (
     store_options,
 )
 from limpet.cli._terminal import make_console
-from limpet.cli._transfer import atomic_file, draw_skipped, progress, snapshots_in
+from limpet.cli._transfer import (
+    atomic_file,
+    check_output,
+    code_of_skipped,
+    draw_skipped,
+    progress,
+    snapshots_in,
+)
 from limpet.model import Finding, Note, ScopeKey
 from limpet.views.document import ScopePage
 from limpet.views.format import count_text, size_text, visible
 from limpet.views.markdown import session_markdown
+from limpet.views.overview import about
 from limpet.views.page.page import session_page
 from limpet.views.refs import find_session
 
@@ -62,7 +72,9 @@ def export(
     the storage engine: stores with the same content give the same bytes. markdown and html need
     a SESSION, and are one document with its conversations, its states and its history.
 
-    Damaged data is reported and skipped; then the exit code is 5.
+    Damaged data is reported and skipped; then the exit code is 5. Links in a folder, which are not
+    followed, and snapshots whose head is lost are reported, too; without damage it is then 1.
+    Only the owner can read a new file. A file of the store itself is not overwritten.
 
     \b
     --json: with -o, what was written: {"path": text, "format": text, "sessions": n,
@@ -77,7 +89,9 @@ def export(
     """
     output = None if output == "-" else output
     form = _form(form, session, prefix, output, as_json)
-    with existing_store(url) as store:
+    if output is not None:
+        check_output(output, url)
+    with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
         if session_id is None or form == "jsonl":
             total = None if prefix else snapshots_in(store, url, session_id)
@@ -91,7 +105,7 @@ def export(
         draw_skipped(done.skipped)
         if output is not None:
             _draw(output, done)
-    return _exits.CORRUPT if done.skipped else _exits.FINE
+    return code_of_skipped(done.skipped)
 
 
 def _form(
@@ -134,7 +148,10 @@ def _lines(
 def _document(
     store: limpet.Store, session_id: str, form: str, output: str | None, *, images: bool
 ) -> _Exported:
-    contents = sorted(store.scopes(session_id), key=lambda each: (each.key.kind, each.key.scope_id))
+    contents = sorted(store.scopes(session_id), key=lambda each: _begun_at(store, each))
+    heads = (each.head for each in contents if each.head is not None)
+    last = max(heads, key=lambda head: head.created_at, default=None)
+    title = about(store, last, ScopeKey(session_id)).title
     snapshots = 0
     skipped: list[Finding] = []
 
@@ -152,11 +169,18 @@ def _document(
 
     pages = (page(each.key) for each in contents)
     if form == "markdown":
-        parts = session_markdown(session_id, pages, contents=contents)
+        parts = session_markdown(session_id, pages, contents=contents, title=title)
     else:
-        parts = session_page(session_id, pages, contents=contents, images=images)
+        parts = session_page(session_id, pages, contents=contents, title=title, images=images)
     size = _write((part.encode("utf-8", "replace") for part in parts), output)
     return _Exported(1, snapshots, size, skipped)
+
+
+def _begun_at(store: limpet.Store, each: limpet.ScopeInfo) -> datetime:
+    """Return when a scope began: a scope comes before its forks."""
+    history = islice(store.scope(*each.key).history(), _HISTORY_MAX)
+    first = next(iter(deque(history, maxlen=1)), each.head)
+    return datetime.max.replace(tzinfo=UTC) if first is None else first.created_at
 
 
 def _notes(scope: limpet.Scope) -> Iterator[Note]:
@@ -166,17 +190,11 @@ def _notes(scope: limpet.Scope) -> Iterator[Note]:
 
 
 def _write(parts: Iterator[bytes], output: str | None) -> int:
-    if output is None:
-        return _write_parts(sys.stdout.buffer, parts)
-    with atomic_file(output) as file:
-        return _write_parts(file, parts)
-
-
-def _write_parts(file: IO[bytes], parts: Iterator[bytes]) -> int:
     size = 0
-    for part in parts:
-        size += file.write(part)
-    file.flush()
+    with nullcontext(sys.stdout.buffer) if output is None else atomic_file(output) as file:
+        for part in parts:
+            size += file.write(part)
+        file.flush()
     return size
 
 

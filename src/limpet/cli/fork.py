@@ -1,6 +1,5 @@
 """`limpet fork`: start a new scope from a snapshot."""
 
-import json
 from typing import Any
 
 import click
@@ -12,6 +11,7 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
+    parse_json,
     snapshot_json,
     store_options,
 )
@@ -83,11 +83,7 @@ def _change(text: str) -> tuple[str, Any]:
     if not equals:
         raise click.BadParameter(f"expected KEY=JSON; {hint}", param_hint="--set")
     try:
-        return key, json.loads(value, parse_constant=_refuse)
-    except (ValueError, RecursionError):  # the value may be a secret, so it is not shown
+        return key, parse_json(value.encode())
+    except ValueError:  # the value may be a secret, so it is not shown
         message = f"the value of `{key}` is not JSON; {hint}"
         raise click.BadParameter(message, param_hint="--set") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)

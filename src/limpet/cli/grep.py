@@ -15,6 +15,7 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     echo_skipped,
@@ -53,9 +54,7 @@ class _Wanted:
 @click.option("--prefix", metavar="TEXT", default="", help="Only in sessions with this prefix.")
 @click.option("-l", "--list", "only_list", is_flag=True, help="Only list the snapshots that match.")
 @click.option("-c", "--count", "only_count", is_flag=True, help="Only count, for each snapshot.")
-@click.option(
-    "-m", "--max-count", type=click.IntRange(min=1), metavar="N", help="Stop after N matches."
-)
+@click.option("-m", "--max-count", type=Count(1), metavar="N", help="Stop after N matches.")
 @store_options
 def grep(
     pattern: str,
@@ -80,8 +79,8 @@ def grep(
     \b
     --json: a line for each match:
             {"session_id": text, "scope_id": text, "kind": text, "id": text,
-             "path": dotted text, "pointer": JSON Pointer, "is_key": true or false,
-             "text": the line, "start": n, "end": n}
+             "path": dotted text, "pointer": JSON Pointer,
+             "is_key": true or false, "text": the line, "start": n, "end": n}
             with -l only up to "id", with -c {..., "id": text, "count": n}
 
     \b
@@ -92,7 +91,7 @@ def grep(
     if (session is not None and where["prefix"]) or (only_list and only_count):
         raise click.UsageError("SESSION and --prefix cannot be combined, nor -l and -c")
     compiled = _compiled(pattern, fixed=fixed, ignore_case=ignore_case)
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
         search = _StateSearch(store, compiled, session_id, _Wanted(**where))
         with output(pager=not as_json) as console:
@@ -234,12 +233,12 @@ class _MatchPrinter:
 
     def _draw(self, info: limpet.SnapshotInfo, match: Match) -> None:
         line = Text()
-        for part, style in (
-            (info.session_id, "title"),
-            (info.scope.scope_id, "fork"),
-            (short_id(info.id), "accent"),
+        for part, style, end in (
+            (info.session_id, "title", ":"),
+            (info.scope.scope_id, "fork", "@"),
+            (short_id(info.id), "accent", ":"),
         ):
-            line.append(visible(part), style).append(":", "quiet")
+            line.append(visible(part), style).append(end, "quiet")
         line.append(dotted(match.pointer)).append(": ", "quiet")
         before, text, after = map(visible, excerpt(match, _EXCERPT_CHARS_MAX))
         line.append(before).append(text, "bad").append(after)

@@ -13,8 +13,9 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import ROLES
+from limpet.cli._chat import message_text
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     existing_store,
@@ -31,8 +32,6 @@ from limpet.views.tree import GraphRow, build_forest, graph_rows
 
 _DEFAULT_KIND = ScopeKey("").kind
 _GRAPH_SNAPSHOTS = 1000  # a graph is held in memory as a whole
-_PAGE_MIN = 64  # where each snapshot costs a request, a short first page arrives sooner
-_PAGE_MAX = 1000
 _LANES_CELLS_MAX = 25
 _LANES = ("accent", "fork", "good", "odd", "user", "tool", "assistant", "system")
 _COLUMNS = (
@@ -47,11 +46,11 @@ _COLUMNS = (
 )
 
 
-class _Style(NamedTuple):
+class Style(NamedTuple):
     now: datetime
-    full_ids: bool
-    times: bool
-    messages: bool
+    full_ids: bool = False
+    times: bool = False
+    messages: bool = False
 
 
 class _Filter(NamedTuple):
@@ -87,7 +86,7 @@ class _Filter(NamedTuple):
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     help="The newest N of each scope; 0 is all."
     f" With --graph: the newest N in total, by default {_GRAPH_SNAPSHOTS:,}.",
@@ -117,8 +116,8 @@ def log(
              "parent_id": text or null,
              "forked_from": {"session_id", "scope_id", "kind", "id"} or null,
              "status": text, "labels": {name: value, ...}, "metadata": {...},
-             "created_at": time, "updated_at": time, "kept": true or false, "size": n,
-             "revision": text, "is_head": true or false}
+             "created_at": time, "updated_at": time, "kept": true or false,
+             "size": n, "revision": text, "is_head": true or false}
             and with --messages "message": text or null.
 
     \b
@@ -127,19 +126,19 @@ def log(
       limpet log trip-to-lisbon main -n 20 --messages
       limpet log alice/chat-42 --label step=07 --status failed
     """
-    style = _Style(now(), **style_options)
+    style = Style(now(), **style_options)
     wanted = _Filter(status, _parsed(labels), limit or None)
     if graph and not wanted.is_all:
         raise click.UsageError("--graph cannot be combined with --status or --label")
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         found = _scopes(store, session, scope, kind)
         if as_json:
             _write_json(store, found, wanted, style.messages)
             return _exits.FINE
-        with output() as console:
+        with output(wide=True) as console:
             if graph:
                 most = _GRAPH_SNAPSHOTS if limit is None else limit
-                _draw_graph(console, store, list(found), most or None, style)
+                draw_graph(console, store, list(found), most or None, style)
             else:
                 _draw_lines(console, store, found, wanted, style)
     return _exits.FINE
@@ -174,31 +173,13 @@ def _listed(store: limpet.Store, each: ScopeInfo, wanted: _Filter) -> Iterator[S
     head = each.head
     if head is not None and not head.kept and wanted.matches(head):
         yield head
-    yield from _history(store.scope(*each.key), wanted)
-
-
-def _history(scope: limpet.Scope, wanted: _Filter) -> Iterator[SnapshotInfo]:
-    """Yield kept snapshots, in pages that double in size."""
-    status, labels, left = wanted
-    size = _PAGE_MIN
-    last: SnapshotInfo | None = None
-    while left is None or left > 0:
-        limit = size if left is None else min(size, left)
-        count = 0
-        for info in scope.history(limit=limit, after=last, status=status, labels=labels):
-            count += 1
-            yield info
-            last = info
-        if count < limit:
-            return
-        left = None if left is None else left - count
-        size = min(2 * size, _PAGE_MAX)
+    yield from store.scope(*each.key).history(**wanted._asdict())
 
 
 def _last_turn(store: limpet.Store, info: SnapshotInfo) -> ChatTurn | None:
     with suppress(limpet.Corrupt):
         found = store.scope(*info.scope).load(info.id)
-        chat = None if found is None else read_chat(found.state)
+        chat = None if found is None else read_chat(found.state, ends=True)
         if chat is not None and chat.turns:
             return chat.turns[-1]
     return None
@@ -222,7 +203,7 @@ def _draw_lines(
     store: limpet.Store,
     found: Iterable[ScopeInfo],
     wanted: _Filter,
-    style: _Style,
+    style: Style,
 ) -> None:
     is_first = True
     for each in found:
@@ -300,10 +281,10 @@ def _with_growth(
         last = info
 
 
-def _draw_graph(
-    console: Console, store: limpet.Store, found: list[ScopeInfo], limit: int | None, style: _Style
+def draw_graph(
+    console: Console, store: limpet.Store, found: list[ScopeInfo], limit: int | None, style: Style
 ) -> None:
-    histories = [_history(store.scope(*each.key), _Filter()) for each in found]
+    histories = [store.scope(*each.key).history() for each in found]
     newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)
     infos = list(islice(newest, limit))
     is_cut = next(newest, None) is not None
@@ -318,7 +299,7 @@ def _draw_graph(
 
 
 def _graph(
-    store: limpet.Store, found: list[ScopeInfo], infos: list[SnapshotInfo], style: _Style
+    store: limpet.Store, found: list[ScopeInfo], infos: list[SnapshotInfo], style: Style
 ) -> Iterator[list[Text]]:
     shown = [each.head for each in found if each.head is not None]
     heads = {SnapshotRef(head.scope, head.id) for head in shown}
@@ -376,7 +357,7 @@ def _row(
     store: limpet.Store,
     info: SnapshotInfo,
     growth: int | None,
-    style: _Style,
+    style: Style,
     mark: Text,
     facts: list[Text],
 ) -> list[Text]:
@@ -397,7 +378,4 @@ def _row(
 
 def _message(store: limpet.Store, info: SnapshotInfo) -> Text:
     turn = _last_turn(store, info)
-    if turn is None:
-        return Text("-", "quiet")
-    role = visible(turn.role)
-    return Text.assemble((role, role if role in ROLES else "title"), f" {visible(turn_text(turn))}")
+    return Text("-", "quiet") if turn is None else message_text(turn)

@@ -12,6 +12,7 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     existing_store,
@@ -22,35 +23,47 @@ from limpet.cli._shared import (
 )
 from limpet.cli._tables import Column, now, print_line, print_table, source_text, status_text
 from limpet.cli._terminal import output
+from limpet.model import ScopeKey
 from limpet.views import overview
 from limpet.views.format import age_text, bar, ratio, short_id, size_text, visible
-from limpet.views.overview import ScopeOverview, SessionOverview
+from limpet.views.overview import About, Counts, ScopeOverview, SessionOverview
 from limpet.views.refs import find_session
 
 _SHOWN = 50
 _BAR_CELLS = 6
 _SHARE_MIN = 0.005  # below it would be shown as 0%
 _TIMES_MIN = 9.995  # from here on it is shown as a multiple: a small state in a large document
-_SESSION_COLUMNS = (
-    Column("session", cells_min=20),
+# Ids are typed, so they are never cut. Columns without a value in any row are left out.
+_ABOUT_COLUMNS = (
+    Column("title", cells_min=12, rank=1),
+    Column("last message", cells_min=16, rank=4),
+    Column("status", cells_min=9, rank=3),
+    Column("age", right=True, rank=2),
+    Column("size", right=True, rank=5),
+)
+_SESSION_COLUMNS = (Column("session"), *_ABOUT_COLUMNS)
+_SCOPE_COLUMNS = (Column("scope"), *_ABOUT_COLUMNS, Column("kind", rank=6))
+_SESSION_STORAGE_COLUMNS = (
+    Column("session"),
     Column("age", right=True),
+    Column("status", cells_min=9, rank=1),
+    Column("scopes", right=True, rank=5),
     Column("snapshots", right=True, rank=3),
     Column("branches", right=True, rank=4),
-    Column("status", cells_min=9, rank=1),
     Column("stored", right=True, rank=2),
-    Column("logical", right=True, rank=5),
-    Column("", right=True, rank=6),
-    Column("", rank=7),
+    Column("logical", right=True, rank=6),
+    Column("", right=True, rank=7),
+    Column("", rank=8),
 )
-_SCOPE_COLUMNS = (
-    Column("kind", cells_min=5, rank=6),
-    Column("scope", cells_min=14),
+_SCOPE_STORAGE_COLUMNS = (
+    Column("scope"),
+    Column("kind", rank=6),
     Column("age", right=True),
+    Column("status", cells_min=9, rank=1),
     Column("snapshots", right=True, rank=4),
     Column("branches", right=True, rank=7),
-    Column("status", cells_min=9, rank=1),
-    Column("size", right=True, rank=3),
-    Column("head", cells_min=15, rank=2),
+    Column("logical", right=True, rank=3),
+    Column("head", rank=2),
     Column("forked from", cells_min=11, rank=5),
 )
 
@@ -66,9 +79,15 @@ _SCOPE_COLUMNS = (
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     help=f"Show at most N; 0 is all. Default: {_SHOWN}, with --json all.",
+)
+@click.option(
+    "-l",
+    "--long",
+    is_flag=True,
+    help="Show what is stored instead: snapshots, branches, bytes. Slower: reads histories.",
 )
 @store_options
 def ls(
@@ -76,25 +95,34 @@ def ls(
     sort: str | None,
     prefix: str | None,
     limit: int | None,
+    long: bool,
     url: str,
     as_json: bool,
 ) -> int:
     """List the sessions, or the scopes of one SESSION.
 
-    Newest first. Age and status are those of the newest head. Branches are snapshots without
-    a child. Logical is the size of all states as JSON, stored the size that they take. SESSION may
-    be shortened if it stays unique. A head is marked ◆, or ◇ if it is a draft.
+    The title is the note `title` of the scope, else the first message of the user. The last
+    message, the status (a dash if none was given) and the age are those of the newest head. Size is
+    that of the current states as JSON. Sessions are sorted by age, scopes by name. SESSION may be
+    shortened if it stays unique.
+
+    With -l: branches are snapshots without a child, logical is the size of all states as JSON, and
+    stored the space that they take up. A head is marked ◆, or ◇ if it is a draft.
 
     \b
     --json: a line for each session:
-            {"session_id": text, "kinds": [text, ...], "scopes": n, "damaged": n,
-             "status": text or null, "created_at": time or null, "snapshots": n or null,
-             "branches": n or null, "logical_bytes": n or null, "stored_bytes": n or null}
+            {"session_id": text, "title": text or null, "message": text or null,
+             "status": text or null, "created_at": time or null, "size": n,
+             "kinds": [text, ...], "scopes": n, "damaged": n}
             or for each scope:
-            {"session_id": text, "scope_id": text, "kind": text, "damaged": true or false,
-             "head": a snapshot as in `log --json`, or null, "snapshots": n or null,
-             "branches": n or null, "logical_bytes": n or null,
-             "forked_from": {"session_id", "scope_id", "kind", "id"} or null}
+            {"session_id": text, "scope_id": text, "kind": text,
+             "title": text or null, "message": text or null,
+             "damaged": true or false,
+             "head": a snapshot as in `log --json`, or null}
+            and with -l:
+            {"snapshots": n or null, "branches": n or null,
+             "logical_bytes": n or null}, of a session "stored_bytes": n or null, of a scope
+             "forked_from": {"session_id", "scope_id", "kind", "id"} or null
 
     \b
     Examples:
@@ -105,17 +133,22 @@ def ls(
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
     most = (0 if as_json else _SHOWN) if limit is None else limit
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         if session is not None:
-            _list_scopes(store, find_session(store, session), most or None, as_json)
+            name = find_session(store, session)
+            _list_scopes(store, name, most or None, long=long, as_json=as_json)
         else:
             order = cast(overview.Sort, sort or "age")
-            found = overview.sessions(store, prefix=prefix or "", sort=order, limit=most or None)
-            _list_sessions(found, prefix, as_json)
+            found = overview.sessions(
+                store, prefix=prefix or "", sort=order, limit=most or None, counts=long
+            )
+            _list_sessions(found, prefix, long=long, as_json=as_json)
     return _exits.FINE
 
 
-def _list_sessions(found: overview.Sessions, prefix: str | None, as_json: bool) -> None:
+def _list_sessions(
+    found: overview.Sessions, prefix: str | None, *, long: bool, as_json: bool
+) -> None:
     if as_json:
         for each in found.shown:
             echo_json(_session_json(each), indent=None)
@@ -124,29 +157,34 @@ def _list_sessions(found: overview.Sessions, prefix: str | None, as_json: bool) 
         click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
         return
     count = 0
+    row = _session_storage_row if long else _session_row
 
     def rows(moment: datetime) -> Iterator[list[Text]]:
         nonlocal count
         for each in found.shown:
             count += 1
-            yield _session_row(each, moment)
+            yield row(each, moment)
 
-    with output() as console:
-        print_table(console, _SESSION_COLUMNS, rows(now()))
+    with output(wide=True) as console:
+        columns = _SESSION_STORAGE_COLUMNS if long else _SESSION_COLUMNS
+        print_table(console, columns, rows(now()))
         _draw_more(console, found.total - count)
 
 
-def _list_scopes(store: limpet.Store, session: str, limit: int | None, as_json: bool) -> None:
-    found = overview.scopes(store, session)
+def _list_scopes(
+    store: limpet.Store, session: str, limit: int | None, *, long: bool, as_json: bool
+) -> None:
+    found = overview.scopes(store, session, counts=long)
     if as_json:
         for each in islice(found, limit):
             echo_json(_scope_json(each), indent=None)
         return
     moment = now()
-    with output() as console:
+    row = _scope_storage_row if long else _scope_row
+    with output(wide=True) as console:
         print_line(console, Text(visible(session), "title"))
-        rows = (_scope_row(each, moment) for each in islice(found, limit))
-        print_table(console, _SCOPE_COLUMNS, rows)
+        columns = _SCOPE_STORAGE_COLUMNS if long else _SCOPE_COLUMNS
+        print_table(console, columns, (row(each, moment) for each in islice(found, limit)))
         if limit is not None:
             total = sum(1 for _ in store.scopes(session))
             _draw_more(console, total - limit)
@@ -158,33 +196,68 @@ def _draw_more(console: Console, left: int) -> None:
 
 
 def _session_row(each: SessionOverview, moment: datetime) -> list[Text]:
+    return [
+        Text(visible(each.session_id), "title"),
+        *_about_cells(each.about, each.head, bool(each.damaged), moment),
+        _size(each.head_bytes, "size"),
+    ]
+
+
+def _scope_row(each: ScopeOverview, moment: datetime) -> list[Text]:
+    kind = each.key.kind
+    return [
+        Text(visible(each.key.scope_id), "title"),
+        *_about_cells(each.about, each.head, each.damaged, moment),
+        Text("-", "quiet") if each.head is None else _size(each.head.size, "size"),
+        Text("" if kind == ScopeKey("").kind else visible(kind), "quiet"),
+    ]
+
+
+def _about_cells(
+    about: About, head: limpet.SnapshotInfo | None, damaged: bool, moment: datetime
+) -> list[Text]:
+    from limpet.cli._chat import message_text
+    from limpet.views.chat import turn_text
+
+    if about.last is None:
+        message = Text(f"{{{', '.join(about.keys)}}}" if about.keys else "", "quiet")
+    elif about.last.role == "assistant":  # the usual one, and room is short
+        message = Text(turn_text(about.last))
+    else:
+        message = message_text(about.last)
+    return [Text(about.title or ""), message, _status(head, damaged), _age(head, moment)]
+
+
+def _session_storage_row(each: SessionOverview, moment: datetime) -> list[Text]:
+    counts = each.counts or Counts()
     share = None
-    if each.stored_bytes is not None and each.logical_bytes is not None:
-        share = ratio(each.stored_bytes, each.logical_bytes)
+    if counts.stored_bytes is not None and counts.logical_bytes is not None:
+        share = ratio(counts.stored_bytes, counts.logical_bytes)
     return [
         Text(visible(each.session_id), "title"),
         _age(each.head, moment),
-        _count(each.snapshots),
-        _count(each.branches, usual=1),
         _status(each.head, bool(each.damaged)),
-        _size(each.stored_bytes, "size"),
-        _size(each.logical_bytes, "quiet"),
+        _count(each.scopes, usual=1),
+        _count(counts.snapshots),
+        _count(counts.branches, usual=1),
+        _size(counts.stored_bytes, "size"),
+        _size(counts.logical_bytes, "quiet"),
         Text("" if share is None else _share_text(share), "quiet"),
         Text("" if share is None else bar(share, _BAR_CELLS), "accent"),
     ]
 
 
-def _scope_row(each: ScopeOverview, moment: datetime) -> list[Text]:
-    head, source = each.head, each.forked_from
+def _scope_storage_row(each: ScopeOverview, moment: datetime) -> list[Text]:
+    source, counts = each.forked_from, each.counts or Counts()
     return [
-        Text(visible(each.key.kind), "quiet"),
         Text(visible(each.key.scope_id), "title" if source is None else "fork"),
-        _age(head, moment),
-        _count(each.snapshots),
-        _count(each.branches, usual=1),
-        _status(head, each.damaged),
-        _size(each.logical_bytes, "size"),
-        _head(head),
+        Text(visible(each.key.kind), "quiet"),
+        _age(each.head, moment),
+        _status(each.head, each.damaged),
+        _count(counts.snapshots),
+        _count(counts.branches, usual=1),
+        _size(counts.logical_bytes, "size"),
+        _head(each.head),
         Text("" if source is None else source_text(source, each.key), "fork"),
     ]
 
@@ -220,27 +293,36 @@ def _size(size: int | None, style: str) -> Text:
 
 
 def _session_json(each: SessionOverview) -> dict[str, object]:
+    head = each.head
     return {
         "session_id": each.session_id,
+        **_about_json(each.about),
+        "status": None if head is None else head.status,
+        "created_at": None if head is None else time_json(head.created_at),
+        "size": each.head_bytes,
         "kinds": list(each.kinds),
         "scopes": each.scopes,
         "damaged": each.damaged,
-        "status": each.status,
-        "created_at": None if each.created_at is None else time_json(each.created_at),
-        "snapshots": each.snapshots,
-        "branches": each.branches,
-        "logical_bytes": each.logical_bytes,
-        "stored_bytes": each.stored_bytes,
+        **({} if each.counts is None else each.counts._asdict()),
     }
 
 
 def _scope_json(each: ScopeOverview) -> dict[str, object]:
-    return {
+    shape = {
         **each.key._asdict(),
+        **_about_json(each.about),
         "damaged": each.damaged,
         "head": None if each.head is None else snapshot_json(each.head),
-        "snapshots": each.snapshots,
-        "branches": each.branches,
-        "logical_bytes": each.logical_bytes,
-        "forked_from": ref_json(each.forked_from),
     }
+    if each.counts is not None:
+        snapshots, branches, logical_bytes, _ = each.counts
+        shape |= {"snapshots": snapshots, "branches": branches, "logical_bytes": logical_bytes}
+        shape["forked_from"] = ref_json(each.forked_from)
+    return shape
+
+
+def _about_json(about: About) -> dict[str, str | None]:
+    from limpet.views.chat import turn_text
+
+    message = None if about.last is None else turn_text(about.last)
+    return {"title": about.title, "message": message}

@@ -12,6 +12,7 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    Count,
     complete_session,
     confirm,
     echo_json,
@@ -43,9 +44,7 @@ def duration(text: str) -> timedelta:
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
 @click.argument("scope", required=False)
-@click.option(
-    "--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of each scope."
-)
+@click.option("--keep-last", type=Count(0), metavar="N", help="Keep the newest N of each scope.")
 @click.option(
     "--older-than", type=duration, metavar="TIME", help="Keep younger ones: 90s 15m 12h 30d 8w."
 )
@@ -76,8 +75,9 @@ def prune(
 
     \b
     --json: a line for each scope from which snapshots are deleted:
-            {"session_id": text, "scope_id": text, "kind": text, "count": snapshots,
-             "bytes": of their states, "dry_run": true or false}
+            {"session_id": text, "scope_id": text, "kind": text,
+             "count": snapshots, "bytes": of their states,
+             "dry_run": true or false}
 
     \b
     Examples:

@@ -34,13 +34,13 @@ _SHOWN_MAX = 20
 class _Doomed:
     """Something to delete: its address, its size (None if damaged), and how."""
 
-    session_id: str
-    scope_id: str | None
-    kind: str | None
-    id: str | None
-    snapshots: int | None
-    bytes: int | None
     delete: Callable[[], int]
+    session_id: str
+    scope_id: str | None = None
+    kind: str | None = None
+    id: str | None = None
+    snapshots: int | None = None
+    bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -114,9 +114,8 @@ def _one_session(store: limpet.Store, session_id: str) -> _Doomed:
     try:
         found = store.stats(session_id)
     except limpet.Corrupt:
-        return _Doomed(session_id, None, None, None, None, None, delete)
-    counts = found.snapshots, found.logical_bytes
-    return _Doomed(session_id, None, None, None, *counts, delete)
+        return _Doomed(delete, session_id)
+    return _Doomed(delete, session_id, snapshots=found.snapshots, bytes=found.logical_bytes)
 
 
 def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
@@ -143,8 +142,8 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
         for info in chain(draft, scope.history()):
             count, size = count + 1, size + info.size
     except limpet.Corrupt:
-        return _Doomed(*key, None, None, None, delete)
-    return _Doomed(*key, None, count, size, delete)
+        return _Doomed(delete, *key)
+    return _Doomed(delete, *key, snapshots=count, bytes=size)
 
 
 def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:
@@ -154,7 +153,7 @@ def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None])
             f"write the snapshot, its session and its scope in full. ref=`{ref}`"
         )
     delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
-    return _Doomed(*info.scope, info.id, 1, info.size, delete)
+    return _Doomed(delete, *info.scope, info.id, 1, info.size)
 
 
 def _is_exact(

@@ -18,21 +18,24 @@ from rich.text import Text
 
 import limpet
 import limpet.runs
+from limpet.api.scope import hold
 from limpet.cli import _exits
 from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
+    parse_json,
     store_options,
     time_json,
-    url_of,
+    url_here,
 )
 from limpet.cli._tables import Column, now, print_table, status_text
 from limpet.cli._terminal import make_console, output
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
 from limpet.runs import list as list_runs
-from limpet.runs.model import KIND, RUNNING, SCOPE_ID, STATUSES, read_record
+from limpet.runs.handles import prepare_claim
+from limpet.runs.model import ABORTED, KIND, RUNNING, SCOPE_ID, STATUSES, read_record
 from limpet.views.format import age_text, count_text, visible
 
 _POLL_S = 0.2  # how often it is checked whether the run was aborted
@@ -40,6 +43,7 @@ _STOP_S = 10.0  # how long a command may take to end after SIGTERM
 _CANNOT_RUN = 126  # exit codes as a shell gives them
 _BY_SIGNAL = 128  # plus the signal
 _OWNER = "limpet runs adopt"
+_TTL_S = 30.0
 _COLUMNS = (
     Column("run", cells_min=16),
     Column("status", cells_min=9),
@@ -63,18 +67,20 @@ def runs(
     status: str | None,
     task: str | None,
     prefix: str,
-    url: str,
+    url: str | None,
     as_json: bool,
 ) -> int:
     """List supervised runs; abort one, or take it over.
 
-    A run is expired if it is running but its worker's lease has ended. A worker that starts it
-    again continues where it stopped, and so does `limpet runs adopt`.
+    A run is expired if it is running but its worker's lease has ended, or its process is dead, as
+    far as this machine can tell. A worker that starts it again continues where it stopped, and so
+    does `limpet runs adopt`.
 
     \b
     --json: a line for each run:
-            {"run_id": text, "task": text or null, "status": text, "owner": text or null,
-             "attempt": n, "steps": n, "error": {"type": text, "message": text} or null,
+            {"run_id": text, "task": text or null, "status": text,
+             "owner": text or null, "attempt": n, "steps": n,
+             "error": {"type": text, "message": text} or null,
              "started_at": time, "updated_at": time, "id": of its snapshot}
 
     \b
@@ -85,7 +91,7 @@ def runs(
     """
     if context.invoked_subcommand is not None:
         return _exits.FINE
-    with existing_store(url) as store:
+    with existing_store(url or url_here(), read_only=True) as store:
         found = list_runs(store, status=status, task=task, prefix=prefix)
         if as_json:
             for each in found:
@@ -96,7 +102,7 @@ def runs(
             click.echo("no run matches", err=True)
             return _exits.FINE
         moment = now()
-        with output() as console:
+        with output(wide=True) as console:
             rows = (_row(each, moment) for each in chain([first], found))
             print_table(console, _COLUMNS, rows)
     return _exits.FINE
@@ -121,7 +127,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     Examples:
       limpet runs abort nightly-report
     """
-    url, as_json = _inherited(context, as_json)
+    as_json = as_json or (context.parent or context).params["as_json"]
     console = make_console()
     with existing_store(url) as store:
         for run_id in run_ids:
@@ -130,6 +136,8 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
                 echo_json(_shape(run), indent=None)
             else:
                 line = Text.assemble((visible(run_id), "title"), "  ", status_text(run.status))
+                if run.status != ABORTED:
+                    line.append("  it was not running, and was not changed", "quiet")
                 console.print(line, soft_wrap=True)
     return _exits.FINE
 
@@ -144,7 +152,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     type=float,
     default=0.0,
     metavar="SECONDS",
-    help="How long to wait for the lease of the old worker to end.",
+    help="How long to wait for a worker that is alive.",
 )
 @store_options
 @click.pass_context
@@ -180,7 +188,7 @@ def runs_adopt(
       limpet runs adopt nightly-report --json
       limpet runs adopt nightly-report -- python finish_report.py
     """
-    url, as_json = _inherited(context, as_json)
+    as_json = as_json or (context.parent or context).params["as_json"]
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
@@ -192,11 +200,6 @@ def runs_adopt(
         if ended is not None:
             _show_end(store, ended, as_json=as_json)
         return code
-
-
-def _inherited(context: click.Context, as_json: bool) -> tuple[str, bool]:
-    """Return the options of a subcommand, or else those given to the group."""
-    return url_of(context), as_json or (context.parent or context).params["as_json"]
 
 
 def _shape(run: RunInfo) -> dict[str, Any]:
@@ -269,14 +272,15 @@ def _peek(
     """
     _check_running(store, run_id)
     scope = store.scope(run_id, SCOPE_ID, KIND)
-    with scope.claim(owner=owner or _OWNER, wait_s=wait_s) as lease:
+    wanted, _ = prepare_claim(store.driver.tools, scope.key, owner or _OWNER, _TTL_S, wait_s)
+    with hold(scope, wanted) as lease:
         _check_running(store, run_id)
         head = lease.load()
     found = get(store, run_id)
     if head is None or found is None:
         raise limpet.Conflict(f"the run was deleted. run_id=`{run_id}`")
     # Before the first step the head is not a state that the worker saved.
-    return found, None if read_record(head).steps == 0 else head.state
+    return found, head.state if read_record(head).has_state else None
 
 
 def _check_running(store: limpet.Store, run_id: str) -> None:
@@ -309,7 +313,7 @@ def _work(
     previous = signal.signal(signal.SIGTERM, _terminated)
     try:
         with (
-            limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s, on_success="keep") as run,
+            limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s) as run,
             _state_file(run.state) as path,
         ):
             names = {"LIMPET_URL": url, "LIMPET_RUN_ID": run_id, "LIMPET_RUN_STATE": path}
@@ -344,14 +348,10 @@ def _read(path: str) -> bytes:
 
 def _parsed_state(text: bytes, code: int) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         message = "the command left a state that is not JSON"
         raise CommandFailed(message, code or 1) from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _watched(

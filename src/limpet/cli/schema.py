@@ -24,7 +24,8 @@ def schema(engine: str, schema: str, as_json: bool) -> int:
     setup=False.
 
     \b
-    --json: {"engine": text, "migrations": [{"version": n, "name": text, "sql": text}, ...]}
+    --json: {"engine": text,
+             "migrations": [{"version": n, "name": text, "sql": text}, ...]}
 
     \b
     Examples:

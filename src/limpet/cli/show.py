@@ -60,12 +60,8 @@ def show(
     The exit code is 1 if there is no such snapshot, or no value at the path.
 
     \b
-    --json: the snapshot with its state, or with the value at the path:
-            {"session_id": text, "scope_id": text, "kind": text, "id": text,
-             "parent_id": text or null, "forked_from": {"session_id", ..., "id"} or null,
-             "status": text, "labels": {text: text}, "metadata": {text: any JSON},
-             "created_at": time, "updated_at": time, "kept": true or false, "size": bytes,
-             "revision": text, "state": any JSON}
+    --json: a snapshot as in `log --json`, and "state": its state,
+            or the value at the path
 
     \b
     Examples:
@@ -73,7 +69,7 @@ def show(
       limpet show chat-42:planner@~3 --full
       limpet show 019ab3 --path messages.-1.content
     """
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
         snapshot = load_snapshot(store, info)
     value = snapshot.state if path is None else value_at(snapshot.state, path)
@@ -146,7 +142,7 @@ def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
     yield Text.assemble(("snapshot ", "quiet"), (visible(snapshot.id), "title"))
     key = snapshot.scope
     yield _fact("session", visible(key.session_id))
-    yield _fact("scope", Text.assemble(visible(key.scope_id), (f"  {key.kind}", "quiet")))
+    yield _fact("scope", Text.assemble(visible(key.scope_id), (f" ({key.kind})", "quiet")))
     age = age_text(snapshot.created_at, now())
     ago = "just now" if age == "now" else f"{age} ago"
     yield _fact("saved", f"{moment_text(snapshot.created_at)} UTC, {ago}")

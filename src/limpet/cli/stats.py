@@ -30,7 +30,8 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
 
     \b
     --json: {"session": text or null, "sessions": n, "scopes": n, "snapshots": n,
-             "logical_bytes": n, "stored_bytes": n, "ratio": stored / logical, or null,
+             "logical_bytes": n, "stored_bytes": n,
+             "ratio": stored / logical, or null,
              "largest": [{"name": text, "bytes": n}, ...]}
 
     \b
@@ -38,7 +39,7 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
       limpet stats
       limpet stats alice/chat-1
     """
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         session = None if session is None else find_session(store, session)
         found = store.stats(session)
     if as_json:

@@ -11,6 +11,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
 from limpet.cli._shared import (
+    Count,
     complete_session,
     echo_json,
     echo_skipped,
@@ -35,7 +36,7 @@ _COLUMNS_WIDE = 80  # times and ids need this much room
 @click.option(
     "-n",
     "count",
-    type=click.IntRange(min=0),
+    type=Count(0),
     metavar="N",
     default=_SHOWN,
     help="How many at first.",
@@ -65,13 +66,14 @@ def tail(
     were replaced, for example by a summary, it says so and shows the new ones.
 
     \b
-    --json: a line for each snapshot: as `show --json` without the state, and
+    --json: a line for each snapshot: as in `log --json`, and
             "replaced": true or false, "turns": the new messages
             (without SESSION the last one), each
             {"index": n, "role": text, "name": text or null, "parts":
              [{"type": "text", "text": text, "thinking": true or false} or
               {"type": "media", "kind", "name", "mime", "size", "url"} or
-              {"type": "call", "name", "arguments", "id", "result": RESULT or null} or
+              {"type": "call", "name", "arguments", "id",
+               "result": RESULT or null} or
               {"type": "answer", "name", "id", "result": RESULT} or
               {"type": "value", "value": any JSON}, ...]}
             where RESULT is {"parts": [...], "is_error": true or false}
@@ -83,7 +85,7 @@ def tail(
       limpet tail -f --json | jq .session_id
     """
     out = _JsonOutput() if as_json else _LineOutput(make_console(), FULL if full else RowLimits())
-    with existing_store(url) as store:
+    with existing_store(url, read_only=True) as store:
         if session is None:
             _every_session(store, out, count, follow=follow)
         else:

@@ -1,13 +1,20 @@
 """JSON files that are shared with other tools: their names, exact reading, indented writing."""
 
 import json
+import os
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
 import orjson
 
+from limpet.backends.buckets import Bucket, Stored
 from limpet.core import codec, limits
-from limpet.errors import InvalidInput
-from limpet.model import JSON
+from limpet.core.findings import finding
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON, Finding
+
+# A file may be indented, so that it is larger than its state. Parsed it takes far more memory.
+FILE_BYTES_MAX = 4 * limits.STATE_BYTES_MAX
 
 
 def is_file_name(name: object, *, bytes_max: int) -> bool:
@@ -22,6 +29,26 @@ def is_file_name(name: object, *, bytes_max: int) -> bool:
         and "\\" not in plain
         and len(plain.encode()) <= bytes_max
     )
+
+
+def check_size(size: int) -> None:
+    """Raise Corrupt if a file is too large to be parsed."""
+    if size > FILE_BYTES_MAX:
+        raise Corrupt(f"the file is too large. bytes=`{size}` max=`{FILE_BYTES_MAX}`")
+
+
+def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
+    """Return files; of one that is too large only its beginning, which `check_size` refuses."""
+    return files.get(keys, first=FILE_BYTES_MAX)
+
+
+def links_below(folder: str) -> Iterator[Finding]:
+    """Name each link below a folder. Links are not followed: they may lead out of it."""
+    for above, folders, files in os.walk(folder):
+        for name in sorted([*folders, *files]):
+            path = os.path.join(above, name)
+            if os.path.islink(path):
+                yield finding("error", "link_skipped", "a link is not followed", path=path)
 
 
 def dump_indented(value: JSON, *, what: str) -> bytes:

@@ -63,17 +63,15 @@ class WireRecord:
             kind = type(wire).__name__
             raise InvalidInput(f"expected a {cls.__name__} or a mapping. type=`{kind}`")
         names = cls._names()
-        known = {name: wire[there] for name, there in names.items() if there in wire}
+        known: dict[str, Any] = {n: wire[there] for n, there in names.items() if there in wire}
         extra = {name: value for name, value in wire.items() if name not in names.values()}
+        if "extra" in cls.__dataclass_fields__:  # without it unknown fields are dropped
+            known["extra"] = extra
         try:
-            return cls._made(known, extra)
+            return cls(**known)
         except TypeError as cause:  # a field without a default is missing
             needed = ", ".join(names.values())
             raise InvalidInput(f"a {cls.__name__} lacks a field. fields=`{needed}`") from cause
-
-    @classmethod
-    def _made(cls, known: Mapping[str, Any], extra: Mapping[str, Any]) -> Self:
-        return cls(**known, extra=extra)  # type: ignore[call-arg]
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -137,7 +135,6 @@ def folder_of(folder: Any) -> str:
 
 
 def check_store(store: object) -> Store | AsyncStore:
-    """Return an opened store, or raise InvalidInput."""
     if not isinstance(store, Store | AsyncStore):
         raise InvalidInput(f"expected a store. type=`{type(store).__name__}`")
     return store

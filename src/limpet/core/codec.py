@@ -5,10 +5,14 @@ standard library instead, after one leading space: still legal JSON, and the sig
 need a parser that keeps such integers exact.
 
 Exactness. `orjson` alone is not enough: it writes NaN as `null`, and a UUID as text. So the types
-of all parts are checked first, level by level, with `gc.get_referents`: that costs little per part
-and nothing per byte. For a value with very many parts `marshal` is faster: it accepts only built-in
-types, and its output shows whether a float is not finite. All of that runs in C. Only a value that
-fails these checks is walked in Python, to be encoded with care or refused with the path.
+of all parts are checked, level by level, with `gc.get_referents`: that costs little per part and
+nothing per byte. Only a value that fails these checks is walked in Python, to be encoded with care
+or refused with the path.
+
+Changes meanwhile. Another thread may change the value at any moment between two instructions of
+Python code. So one call of C code encodes it and lists its parts again: if they are the parts that
+were checked, so is what was encoded. Nothing else is derived from the value: the append offsets
+come from the encoded bytes.
 
 Pipeline. A body is an encoding, or a delta (core/deltas/delta.py). `squeeze` compresses and seals
 it, `address_body` adds a checksum. `unpack` is their exact inverse.
@@ -16,9 +20,12 @@ it, `address_body` adds a checksum. `unpack` is their exact inverse.
 
 import gc
 import json
-import marshal
+import operator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from itertools import accumulate, islice, starmap
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import orjson
 import xxhash
@@ -29,80 +36,116 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 from limpet.protocol import AppendOffsets
 
-# A dataclass that is also a buffer would pass marshal.
-_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS
+T = TypeVar("T")
+Default: TypeAlias = Callable[[Any], JSON]
 
-_MARSHAL_VERSION = 4
-_MARSHAL_FLOATS = frozenset(b"g\xe7")  # type code of a float, plain or flagged as referenced
-_FALSE_ALARMS_MAX = 1_000
+_dumps = partial(orjson.dumps, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+
+_call: Callable[[Callable[[], Any]], Any] = operator.call
+
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
+_SIZED: frozenset[type] = _CONTAINERS | {str}
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
-_PARTS_MAX = 16 * 1024  # of a value that is checked level by level
+_JSON_TYPES = (str, int, float, dict, list, tuple, type(None))
+_CONVERSIONS_MAX = 16  # of one value, one after the other
+_MANY = 16_384  # parts of one level
+_FEW = 32  # parts of one level: they cannot take all memory
+_PART_NS = 300  # to check and encode one part; a character takes less than one
+_LARGE_NS = 5_000_000
+_UNBOUNDED = 2**62
 _WIDE = b" "
 _SHORT_CHARS = 1024
+_TRIMMED_BYTES_MAX = 64 * 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
 
 
-def encode(value: JSON, *, what: str = "state") -> bytes:
+def encode(
+    value: JSON,
+    *,
+    what: str = "state",
+    bytes_max: int = _UNBOUNDED,
+    default: Default | None = None,
+) -> bytes:
     """Return the bytes of a JSON value. Later changes to the value do not affect them.
 
+    `default` is called for each part that is not JSON, as in `json.dumps`; what it returns is
+    checked as every other part.
+
     Raises:
-        InvalidInput: a part of it is not JSON; the message has its path (a JSON Pointer).
+        InvalidInput: a part of it is not JSON (the message has its path, a JSON Pointer); or it is
+            certain, before it is encoded, that it takes more than `bytes_max`.
     """
-    try:
-        if _is_plain(value):
-            return orjson.dumps(value, option=_OPTIONS)
-    except (TypeError, ValueError):
-        pass  # not JSON, or JSON that needs care: the walk finds out
-    return _encode_walking(value, what)
+    found = _encode_plain(value, partial(_dumps, value), what, bytes_max)
+    return _trimmed(found) if found is not None else _Walk(what, bytes_max, default).encode(value)
 
 
-def encode_state(state: JSON) -> tuple[bytes, AppendOffsets | None]:
+def encode_state(
+    state: JSON, *, bytes_max: int = _UNBOUNDED, default: Default | None = None
+) -> tuple[bytes, AppendOffsets | None]:
     """Return the bytes that `encode` gives, and the offsets at which its lists can be appended to.
 
     The offsets are None if the state is not an object, has very many members, or holds integers
     beyond 64 bits.
     """
     if type(state) is not dict or len(state) > _MEMBERS_MAX:
-        return encode(state), None
-    try:
-        if _is_plain(state) and all(type(key) is str for key in state):
-            return _encode_members(state)
-    except (TypeError, ValueError):
-        pass
-    return _encode_walking(state, "state"), None
+        return encode(state, bytes_max=bytes_max, default=default), None
+    own = dict(state)  # its members stay; only what they hold can change
+    found = None
+    if all(type(key) is str for key in own):
+        found = _encode_members(own, bytes_max)
+    return (_Walk("state", bytes_max, default).encode(own), None) if found is None else found
 
 
-def _encode_members(state: dict[str, JSON]) -> tuple[bytes, AppendOffsets]:
-    are_lists = [type(value) in (list, tuple) for value in state.values()]
-    if not any(are_lists):
-        return orjson.dumps(state, option=_OPTIONS), dict.fromkeys(state)
-    behind = list(state.items())[are_lists.index(True) + 1 :]
-    if sum(are_lists) == 1 and all(_is_short(value) for _, value in behind):
-        # Only the members after the list have to be measured. Encoding the state in one go, instead
-        # of joining encoded members, saves a copy of it.
-        key = next(key for key, is_list in zip(state, are_lists, strict=True) if is_list)
-        behind_bytes = len(orjson.dumps(dict(behind))) if behind else 1
-        offsets: AppendOffsets = dict.fromkeys(state)
-        offsets[key] = (behind_bytes + 1, bool(state[key]))
-        return orjson.dumps(state, option=_OPTIONS), offsets
-    return _joined_members(state, are_lists)
+def encode_items(key: str, items: JSON, *, bytes_max: int, default: Default | None = None) -> bytes:
+    """Return the bytes of a list as a member of a state: a refusal has the path and depth there."""
+    member = {key: items}
+    found = _encode_plain(member, partial(_dumps, member), "state", bytes_max)
+    if found is not None:
+        return found[len(orjson.dumps(key)) + 2 : -1]
+    plain, wide = _Walk("state", bytes_max, default).plain(member)
+    return _written(plain[key], wide)
 
 
-def _joined_members(state: dict[str, JSON], are_lists: list[bool]) -> tuple[bytes, AppendOffsets]:
+def _encode_members(own: dict[str, JSON], bytes_max: int) -> tuple[bytes, AppendOffsets] | None:
+    lists = [key for key, value in own.items() if type(value) in (list, tuple)]
+    behind = list(own.items())
+    if lists:
+        behind = behind[list(own).index(lists[0]) + 1 :]
+    offsets: AppendOffsets = dict.fromkeys(own)
+    if lists and not (len(lists) == 1 and all(_is_short(value) for _, value in behind)):
+        each: Callable[[], list[bytes]] = partial(list, map(_dumps, own.values()))
+        parts = _encode_plain(own, each, "state", bytes_max)
+        return None if parts is None else _joined_members(own, parts, lists)
+    # Only the members after the list have to be measured. Encoding the state in one go, instead of
+    # joining encoded members, saves a copy of it.
+    encoded = _encode_plain(own, partial(_dumps, own), "state", bytes_max)
+    if encoded is None:
+        return None
+    for key in lists:
+        at = (len(orjson.dumps(dict(behind))) if behind else 1) + 1
+        offsets[key] = (at, encoded[-at - 1 : -at] != b"[")
+    return _trimmed(encoded), offsets
+
+
+def _joined_members(
+    own: dict[str, JSON], values: list[bytes], lists: Collection[str]
+) -> tuple[bytes, AppendOffsets]:
     parts: list[bytes] = []
-    for key, value in state.items():
-        parts += (b",", orjson.dumps(key), b":", orjson.dumps(value, option=_OPTIONS))
+    for key, value in zip(own, values, strict=True):
+        parts += (b",", orjson.dumps(key), b":", value)
     parts[0] = b"{"
     parts.append(b"}")
     offsets: AppendOffsets = {}
     behind = 1
-    for at, key, is_list in zip(
-        range(len(parts) - 2, 0, -4), reversed(state), reversed(are_lists), strict=True
-    ):
-        offsets[key] = (behind + 1, parts[at] != b"[]") if is_list else None
+    for at, key in zip(range(len(parts) - 2, 0, -4), reversed(own), strict=True):
+        offsets[key] = (behind + 1, parts[at] != b"[]") if key in lists else None
         behind += sum(map(len, parts[at - 3 : at + 1]))
     return b"".join(parts), offsets
+
+
+def _trimmed(encoded: bytes) -> bytes:
+    """Copy bytes that will be kept: behind a short result orjson leaves some KB of unused room."""
+    return bytes(memoryview(encoded)) if len(encoded) < _TRIMMED_BYTES_MAX else encoded
 
 
 def _is_short(value: JSON) -> bool:
@@ -111,43 +154,114 @@ def _is_short(value: JSON) -> bool:
     )
 
 
-def _is_plain(value: JSON) -> bool:
-    """Return whether orjson encodes a value exactly; True is certain.
+def _encode_plain(value: JSON, encode_it: Callable[[], T], what: str, bytes_max: int) -> T | None:
+    """Return what `encode_it` returns if it is certain that orjson encodes the value exactly."""
+    try:
+        levels = _levels(value, what, bytes_max)
+        if levels is None:
+            return None
+        again: list[list[Any]] = [[value]]
+        list_again = islice(starmap(gc.get_referents, again), len(levels) - 1)
+        calls: tuple[Callable[[], Any], ...] = (encode_it, partial(again.extend, list_again))
+        # One call of C code, in which no other thread can run.
+        encoded, _ = list(map(_call, calls))
+    except (TypeError, ValueError):
+        return None  # not JSON, or JSON that needs care: the walk finds out
+    result: T | None = encoded if levels == again else None
+    return result
+
+
+def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
+    """Return the parts of a value, level by level; None if orjson may not encode it exactly.
 
     All parts must have JSON's own types, floats must be finite, and the levels few: orjson does not
     count tuples, and overflows the stack when they are nested too deep.
+
+    Raises:
+        InvalidInput: the value takes more than `bytes_max`.
     """
-    level, left = [value], _PARTS_MAX
-    for _ in range(DEPTH_MAX):
-        found = is_plain_level(level, _KINDS, _CONTAINERS)
-        if found is not None:
-            return found
+    level, levels = [value], [[value]]
+    for _ in range(DEPTH_MAX + 1):
+        found = set(map(type, level))
+        if not found <= _KINDS or (float in found and not _are_finite(level)):
+            return None
+        if len(level) > _FEW:
+            _check_size(level, found, what, bytes_max)
+        if found.isdisjoint(_CONTAINERS):
+            return levels
+        if len(level) > _MANY and _are_shared(_only(_CONTAINERS, level, found)):
+            return None
         level = gc.get_referents(*level)
-        left -= len(level)
-        if left < 0:
-            return _is_plain_and_large(value)
-    kinds = set(map(type, level))
-    # The last level may hold no container; a float there is left to the walk.
-    return kinds <= _KINDS and kinds.isdisjoint(_CONTAINERS | {float})
+        levels.append(level)
+    return None
+
+
+def _check_size(level: list[Any], found: set[type], what: str, bytes_max: int) -> None:
+    """Raise InvalidInput if it is certain that a level takes too many bytes, or the next one."""
+    # Counting all characters would take as long as encoding them, so that some are looked at first.
+    step = 1 + len(level) // _FEW
+    about = step * sum(_sizes(level[::step]))
+    if about > bytes_max and any(size > bytes_max for size in accumulate(_sizes(level))):
+        raise _too_large(what, bytes_max)
+    # Each part of the next level takes a byte at the least.
+    if sum(map(len, _only(_CONTAINERS, level, found))) > bytes_max:
+        raise _too_large(what, bytes_max)
+
+
+def _sizes(level: list[Any]) -> Iterator[int]:
+    for each in level:
+        if type(each) is str:
+            yield len(each)
+        elif type(each) is dict:
+            yield sum(map(len, each))
+
+
+def is_large(value: JSON) -> bool:
+    """Return whether an event loop should not wait for a value to be encoded."""
+    level, cost_ns = [value], 0
+    while level:
+        found = set(map(type, level))
+        if not found <= _KINDS:
+            return True  # it is walked in Python
+        cost_ns += _PART_NS * len(level) + sum(map(len, _only(_SIZED, level, found)))
+        if cost_ns > _LARGE_NS:
+            return True
+        level = [] if found.isdisjoint(_CONTAINERS) else gc.get_referents(*level)
+    return False
+
+
+def _are_shared(containers: list[Any]) -> bool:
+    """Return whether most are the same: the walk visits each only once."""
+    return 2 * len(set(map(id, containers))) < len(containers)
+
+
+def _only(kinds: frozenset[type], level: list[Any], found: set[type]) -> list[Any]:
+    """Return the values of some types, given the types found among them."""
+    if found.isdisjoint(kinds):
+        return []
+    return level if found <= kinds else [each for each in level if type(each) in kinds]
+
+
+def _too_large(what: str, bytes_max: int) -> InvalidInput:
+    return InvalidInput(f"the {what} is too large. bytes=`more than {bytes_max}` max=`{bytes_max}`")
 
 
 def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[type]) -> bool | None:
     """Return whether values have these types and are finite; None if their parts decide."""
     found = set(map(type, level))
-    if not found <= kinds:
-        return False
-    if float in found and not all(isfinite(each) for each in level if type(each) is float):
+    if not _are_plain(level, found, kinds):
         return False
     return True if found.isdisjoint(inner) else None
 
 
-def _is_plain_and_large(value: JSON) -> bool:
-    """As `_is_plain`, for a value of many parts, which `marshal` visits faster one by one.
+def _are_plain(level: list[Any], found: set[type], kinds: frozenset[type]) -> bool:
+    if not found <= kinds:
+        return False
+    return float not in found or _are_finite(level)
 
-    It also ends for cycles: marshal refuses what is nested without end.
-    """
-    shape = marshal.dumps(value, _MARSHAL_VERSION)
-    return _is_shallow(value, len(shape)) and not _may_hold_nonfinite(shape)
+
+def _are_finite(level: list[Any]) -> bool:
+    return all(isfinite(each) for each in level if type(each) is float)
 
 
 def decode(encoded: bytes) -> JSON:
@@ -168,56 +282,39 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _is_shallow(value: JSON, parts_max: int) -> bool:
-    """Return whether a value that marshal accepted is nested within the limit; True is certain.
-
-    marshal writes at least one byte per part. If there are more parts than that, some are met again
-    and again (a cycle), or one is not JSON and refers to half of the interpreter.
-    """
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        level = gc.get_referents(*level)
-        if not level:
-            return True
-        parts_max -= len(level)
-        if parts_max < 0:
-            return False
-    return not any(isinstance(each, dict | list | tuple) for each in level)
-
-
-def _may_hold_nonfinite(shape: bytes) -> bool:
-    """Return whether marshal's output may hold NaN or an infinity; False is certain.
-
-    The last two bytes of such a float are F0..FF, then 7F or FF: a pair that UTF-8 never has.
-    """
-    alarms = 0
-    for last in (b"\x7f", b"\xff"):
-        at = shape.find(last)
-        while at >= 0:
-            if at >= 8 and shape[at - 1] >= 0xF0 and shape[at - 8] in _MARSHAL_FLOATS:
-                return True
-            alarms += 1
-            if alarms > _FALSE_ALARMS_MAX:
-                return True
-            at = shape.find(last, at + 1)
-    return False
-
-
-def _encode_walking(value: JSON, what: str) -> bytes:
-    plain, wide = _Walk(what).plain(value)
+def _written(plain: JSON, wide: bool) -> bytes:
     if not wide:
-        return orjson.dumps(plain)
+        return _trimmed(orjson.dumps(plain))
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _WIDE + text.encode()
 
 
-class _Walk:
-    """A pass over a value in Python. It refuses what is not JSON, with its path."""
+class _Visited(NamedTuple):
+    value: Any  # kept, so that no other value gets its id
+    depth: int
+    size: int
+    plain: JSON
 
-    def __init__(self, what: str) -> None:
+
+class _Walk:
+    """A pass over a value in Python. It refuses what is not JSON, with its path.
+
+    Each container is read once, so that the result is one value even if it changes meanwhile; and
+    one that many others hold costs no more than one that is held once.
+    """
+
+    def __init__(self, what: str, bytes_max: int, default: Default | None) -> None:
         self._what = what
+        self._bytes_max = bytes_max
+        self._default = default
+        self._size = 0  # at the least
+        self._visited: dict[int, _Visited] = {}
+        self._within: set[int] = set()  # the ids of what holds the value that is visited
         self._path: list[str | int] = []
         self._wide = False
+
+    def encode(self, value: JSON) -> bytes:
+        return _written(*self.plain(value))
 
     def plain(self, value: JSON) -> tuple[JSON, bool]:
         """Return the value in built-in types, and whether it holds integers beyond 64 bits."""
@@ -228,10 +325,11 @@ class _Walk:
             "/" + str(part).replace("~", "~0").replace("/", "~1") for part in self._path
         )
         shown = pointer.encode("utf-8", "backslashreplace").decode()
-        return InvalidInput(f"{self._what} {why}. path=`{shown}`")
+        return InvalidInput(f"{self._what} {why}. path=`{shown}`", path=shown)
 
     def _visit(self, value: Any, depth: int) -> JSON:
         # One frame per level, so that a caller deep inside a framework does not overflow the stack.
+        self._size += 1
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -242,31 +340,64 @@ class _Walk:
         if isinstance(value, float):
             number = float.__pos__(value)
             if not isfinite(number):
-                raise self._refuse("holds a number that is not finite")
+                raise self._refuse("holds a number that is not finite: use None or text")
             return number
+        known = self._visited.get(id(value))
+        if known is not None and depth <= known.depth:
+            self._size += known.size
+            return known.plain
+        given = value
         if not isinstance(value, dict | list | tuple):
-            raise self._refuse(f"holds a value that is not JSON. type=`{kind.__name__}`")
+            value = self._converted(value)
+            if not isinstance(value, dict | list | tuple):
+                return self._visit(value, depth)
+        if not self._within.isdisjoint((id(given), id(value))):
+            raise self._refuse("holds a cycle: here is a value that is inside itself")
         if depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
+        self._within |= {id(given), id(value)}
+        before = self._size
         path = self._path
-        if not isinstance(value, dict):
-            items: list[JSON] = []
+        plain: JSON
+        if isinstance(value, dict):
+            plain = {}
+            for key, item in list(value.items()):
+                if not isinstance(key, str):
+                    found = type(key).__name__
+                    raise self._refuse(f"has a key that is not text: use str(key). type=`{found}`")
+                path.append(str.__str__(key))
+                name = self._text(key)
+                if name in plain:
+                    raise self._refuse("has the same key twice")
+                plain[name] = self._visit(item, depth + 1)
+                path.pop()
+        else:
+            plain = []
             for index, item in enumerate(value):
                 path.append(index)
-                items.append(self._visit(item, depth + 1))
+                plain.append(self._visit(item, depth + 1))
                 path.pop()
-            return items
-        members: dict[str, JSON] = {}
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise self._refuse(f"has a key that is not text. type=`{type(key).__name__}`")
-            path.append(str.__str__(key))
-            name = self._text(key)
-            if name in members:
-                raise self._refuse("has the same key twice")
-            members[name] = self._visit(item, depth + 1)
-            path.pop()
-        return members
+        if self._size > self._bytes_max:
+            raise _too_large(self._what, self._bytes_max)
+        self._within -= {id(given), id(value)}
+        self._visited[id(given)] = _Visited(given, depth, self._size - before, plain)
+        return plain
+
+    def _converted(self, value: Any) -> JSON:
+        """Return what the caller's function makes of a value that is not JSON."""
+        name = type(value).__name__
+        if self._default is None:
+            advice = "convert it, or open the store with default=limpet.jsonable"
+            raise self._refuse(f"holds a value that is not JSON: {advice}. type=`{name}`")
+        for _ in range(_CONVERSIONS_MAX):
+            try:
+                value = self._default(value)
+            except TypeError as cause:  # as functions for `json.dumps` refuse a value
+                why = f"holds a value that `default` does not convert. type=`{name}`"
+                raise self._refuse(why) from cause
+            if isinstance(value, _JSON_TYPES):
+                return value
+        raise self._refuse(f"holds a value that `default` never makes JSON. type=`{name}`")
 
     def _text(self, value: str) -> str:
         plain = str.__str__(value)
@@ -274,6 +405,7 @@ class _Walk:
             plain.encode()
         except UnicodeEncodeError:
             raise self._refuse("holds a lone surrogate") from None
+        self._size += len(plain)
         return plain
 
     def _integer(self, value: int) -> int:
@@ -380,7 +512,7 @@ def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
 def check_body(packed: Packed, address: bytes) -> None:
     """Raise Corrupt unless these are the bytes stored at the address, in a known encoding."""
     encoding, body, checksum = packed
-    if encoding not in _ENCODINGS:
+    if encoding not in _ENCODINGS or not isinstance(body, bytes):
         raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
     if checksum_of(address, bytes((encoding,)), body) != checksum:
         raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")

@@ -65,13 +65,16 @@ def judge(
     about it equals the commit.
     """
     if commit.new_scope and line.taken:
-        raise AlreadyExists(f"the scope exists already: choose another. {_where(commit.scope)}")
+        raise AlreadyExists(
+            f"the scope exists already: choose another scope_id. {_where(commit.scope)}",
+            scope=commit.scope,
+        )
     if commit.replaces is not None:
         check_fence(commit.fence, line.fence, commit.scope)
         if existing is None:
-            raise NotFound(f"there is no such snapshot. {_where(commit.scope, commit.id)}")
+            raise _missing(commit.scope, commit.id)
         if existing.revision != commit.replaces:
-            raise Conflict(f"the snapshot has changed. {_where(commit.scope, commit.id)}")
+            raise _changed(commit.scope, commit.id, commit.replaces, existing.revision)
         return Verdict.REPLACE
     if existing is not None:
         same = _same_facts(commit, existing) and same_body()
@@ -79,7 +82,9 @@ def judge(
         if same and (existing.kept or not commit.keep):
             return Verdict.UNCHANGED
         if not same and not commit.overwrite:
-            raise AlreadyExists(f"this id has another body. {_where(commit.scope, commit.id)}")
+            where = _where(commit.scope, commit.id)
+            message = f"this id has another body: choose another, or give overwrite=True. {where}"
+            raise AlreadyExists(message, scope=commit.scope, id=commit.id)
     check_fence(commit.fence, line.fence, commit.scope)
     check_expect(commit.expect, line.head, commit.scope)
     return Verdict.INSERT if existing is None else Verdict.REPLACE
@@ -93,28 +98,46 @@ def needs_head(commit: Commit) -> bool:
 
 
 def check_fence(fence: str | None, found: str | None, scope: ScopeKey) -> None:
-    """Raise Conflict unless the lease of a write is still the lease of the scope."""
     if fence is not None and fence != found:
-        raise Conflict(f"the lease was lost: another owner may hold it. {_where(scope)}")
+        raise Conflict(
+            f"the lease was lost: another owner may hold it. {_where(scope)}", scope=scope
+        )
 
 
 def check_source(commit: Commit, found: Row | None) -> None:
-    """Raise unless the source of a fork still has the revision that the fork was made from."""
     if commit.source is None or commit.forked_from is None:
         return
     if found is None:
-        raise NotFound(f"there is no such snapshot. {_where(*commit.forked_from)}")
+        raise _missing(*commit.forked_from)
     if found.revision != commit.source:
-        raise Conflict(f"the snapshot has changed. {_where(*commit.forked_from)}")
+        raise _changed(*commit.forked_from, commit.source, found.revision)
+
+
+def _missing(scope: ScopeKey, id: str | None) -> NotFound:
+    return NotFound(
+        f"there is no such snapshot: history() lists what there is. {_where(scope, id)}",
+        scope=scope,
+        id=id,
+    )
+
+
+def _changed(scope: ScopeKey, id: str | None, expected: str, found: str) -> Conflict:
+    message = f"the snapshot has changed. {_where(scope, id)}"
+    return Conflict(message, scope=scope, id=id, expected=expected, found=found)
 
 
 def check_expect(expect: Expect, head: Row | None, scope: ScopeKey) -> None:
-    """Raise Conflict unless the head has the revision that the caller expects."""
     if expect is ANY:
         return
     found = None if head is None else head.revision
     if found != expect:
-        raise Conflict(f"the head has moved. {_where(scope)} expect=`{expect}` found=`{found}`")
+        raise Conflict(
+            "the head has moved: load it, and try again. "
+            f"{_where(scope)} expect=`{expect}` found=`{found}`",
+            scope=scope,
+            expected=expect,
+            found=found,
+        )
 
 
 def _same_facts(commit: Commit, row: Row) -> bool:
@@ -147,7 +170,7 @@ def new_row(
         kept=commit.keep,
         parent_id=parent_id,
         forked_from=pack_ref(commit.forked_from),
-        status=commit.status,
+        status=_status(commit, line.head),
         labels=commit.labels,
         metadata=commit.metadata,
         created_at=now if commit.created_at is None else commit.created_at,
@@ -165,12 +188,18 @@ def replaced_row(commit: Commit, existing: Row, *, size: int) -> Row:
         kept=bool(existing.kept) or (commit.keep and commit.replaces is None),
         parent_id=existing.parent_id if commit.parent is HEAD else commit.parent,
         forked_from=pack_ref(commit.forked_from) or existing.forked_from,
-        status=commit.status,
+        status=_status(commit, existing),
         labels=commit.labels,
         metadata=commit.metadata,
         updated_at=commit.stamp.now,
         size=size,
     )
+
+
+def _status(commit: Commit, before: Row | None) -> str:
+    if commit.status is not None:
+        return commit.status
+    return "" if before is None else before.status
 
 
 def floor_after(commit: Commit, line: ScopeState, row: Row) -> str:

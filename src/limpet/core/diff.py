@@ -22,6 +22,7 @@ k-th, left-over elements are paired in order, many moves in a long list become r
 additions, and a container whose pointers would be huge is replaced as a whole.
 """
 
+import marshal
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -35,12 +36,15 @@ _WORK_MAX = {
     "cells": 2**28,  # of common subsequences, a bit each: 0.1 s, 32 MB; two lists of 16,000
     "pairs": 4_096,  # of elements compared for similarity, at up to 0.1 ms; 64 with 64
     "shifts": 2**29,  # of list positions, by moves, at 1 ns; 20,000 moves in as many elements
+    "bytes": 2**28,  # of values that are compared as a whole, at about 5 ns
     "pointer chars": 2**27,  # a huge key is repeated in every pointer below it
 }
 _LIKENESS_MIN = 0.15  # below, two objects have too little in common to be one that was edited
 _PARTS_MAX = 16  # members of an object or elements of a list that are compared
 _CHARS_MAX = 1_000  # of the ends of a text that are compared
 _REPEATED_CHARS_MAX = 64  # of a value that the patch may repeat
+_MEMBERS_AT_ONCE = 256  # of an object that are compared first
+_EXACT = 2  # the version of marshal that writes equal values as equal bytes, and no others
 
 Token: TypeAlias = object  # equal tokens of one comparison mean exactly equal values
 
@@ -54,12 +58,21 @@ def diff(before: JSON, after: JSON) -> Diff:
 
 
 class _Step(NamedTuple):
-    """Two values that differ, and their pointers in the old and the new state."""
+    """Two objects or lists that differ, and their pointers in the old and the new state."""
 
     old: JSON
     new: JSON
     was: str
     now: str
+
+
+class _Done(NamedTuple):
+    """A changed value that the patch has set already."""
+
+    change: Change
+
+
+_Task: TypeAlias = _Step | Change | _Done
 
 
 class _Comparison:
@@ -69,27 +82,35 @@ class _Comparison:
         self._tokens = _Tokens()
         self._work = dict(_WORK_MAX)
         self._changes: list[Change] = []
-        self._patch: list[dict[str, JSON]] = []
+        self._patch: list[tuple[str, str, JSON]] = []
 
     def run(self, before: JSON, after: JSON) -> Diff:
-        self._tokens.read(before)
-        self._tokens.read(after)
-        start = _Step(before, after, "", "")
         # An explicit stack, so that depth costs no frames; it holds what is still to be reported.
-        todo: list[_Step | Change] = [start] if self._differ(before, after) else []
+        todo: list[_Task] = []
+        if self._differ(before, after):
+            todo.append(_task(before, after, "", ""))
         while todo:
             step = todo.pop()
             if isinstance(step, Change):
-                self._changes.append(step)
-            elif _same_container(step.old, step.new) and self._afford(
+                self._report([step])
+            elif isinstance(step, _Done):
+                self._changes.append(step.change)
+            elif self._afford(
                 "pointer chars", len(step.was + step.now) * (len(step.old) + len(step.new))
             ):
                 inner = self._object(step) if type(step.new) is dict else self._list(step)
-                todo.extend(reversed(inner))
+                changes = [each for each in inner if isinstance(each, Change)]
+                if len(changes) == len(inner):  # nothing to descend into
+                    self._report(changes)
+                else:
+                    todo.extend(reversed(inner))
             else:
-                self._op("replace", step.now, value=step.new)
-                self._changes.append(Change(step.now, "changed", step.old, step.new))
+                todo.append(Change(step.now, "changed", step.old, step.new))
         return Diff(tuple(self._changes), tuple(self._patch))
+
+    def _report(self, changes: list[Change]) -> None:
+        self._changes += changes
+        self._patch += [("replace", c.path, c.after) for c in changes if c.kind == "changed"]
 
     def _afford(self, what: str, count: int) -> bool:
         affordable = count <= self._work[what]
@@ -97,20 +118,67 @@ class _Comparison:
         return affordable
 
     def _differ(self, old: JSON, new: JSON) -> bool:
+        if old is new:
+            return False
+        if _same_container(old, new):
+            same = self._same_bytes(old, new)
+            if same is not None:
+                return not same
         return self._tokens.of(old) != self._tokens.of(new)
 
-    def _op(self, op: str, path: str, **more: JSON) -> None:
-        self._patch.append({"op": op, "path": path, **more})
+    def _same_bytes(self, old: JSON, new: JSON) -> bool | None:
+        """Compare two containers as a whole; None if that is beyond the budget.
 
-    def _move(self, source: str, target: str) -> None:
-        self._patch.append({"op": "move", "from": source, "path": target})
+        Much faster than tokens, but an inner value is written again on every level above it.
+        """
+        if self._work["bytes"] <= 0:
+            return None
+        try:
+            one, other = marshal.dumps(old, _EXACT), marshal.dumps(new, _EXACT)
+        except ValueError:  # nested more deeply than marshal goes
+            return None
+        self._work["bytes"] -= len(one) + len(other)
+        return one == other
 
-    def _object(self, step: _Step) -> list[_Step | Change]:
+    def _op(self, op: str, path: str, value: JSON = None) -> None:
+        self._patch.append((op, path, value))
+
+    def _object(self, step: _Step) -> list[_Task]:
         old, new, was, now = step
-        inner: list[_Step | Change] = []
-        for key in [key for key in old if key not in new]:
-            inner.append(Change(was + _part(key), "removed", old[key], None))
-            self._op("remove", now + _part(key))
+        inner: list[_Task] = []
+        stay, names = list(old), list(new)
+        if names[: len(stay)] != stay:
+            for key in [key for key in old if key not in new]:
+                part = _part(key)
+                inner.append(Change(was + part, "removed", old[key], None))
+                self._op("remove", now + part)
+            stay = [key for key in old if key in new]
+            if names[: len(stay)] != stay:
+                return inner + self._reordered(step)
+        inner += self._edited(step, stay)
+        for key in names[len(stay) :]:
+            path = now + _part(key)
+            inner.append(Change(path, "added", None, new[key]))
+            self._op("add", path, new[key])
+        return inner
+
+    def _edited(self, step: _Step, keys: list[str]) -> Iterator[_Task]:
+        """Yield the members that differ, of those that are in both objects in the same order."""
+        old, new, was, now = step
+        for at in range(0, len(keys), _MEMBERS_AT_ONCE):
+            some = keys[at : at + _MEMBERS_AT_ONCE]
+            olds, news = [old[key] for key in some], [new[key] for key in some]
+            if self._same_bytes(olds, news):
+                continue
+            for key, one, other in zip(some, olds, news, strict=True):
+                if self._differ(one, other):
+                    part = _part(key)
+                    yield _task(one, other, was + part, now + part)
+
+    def _reordered(self, step: _Step) -> list[_Task]:
+        """Compare the members of an object whose order has changed."""
+        old, new, was, now = step
+        inner: list[_Task] = []
         place = {key: at for at, key in enumerate(old)}
         places = [place[key] for key in new if key in place]
         in_order = {places[at] for at in _rising(places)}
@@ -119,20 +187,22 @@ class _Comparison:
             free += "_"
         last = -1  # the place of the last member that stays; nothing stays after an addition
         for key, value in new.items():
+            at = place.get(key, -1)
             path = now + _part(key)
-            if key not in place:
+            if at < 0:
                 inner.append(Change(path, "added", None, value))
-                self._op("add", path, value=value)
+                self._op("add", path, value)
                 last = len(place)
                 continue
             member = _Step(old[key], value, was + _part(key), path)
-            if place[key] not in in_order:
+            if at not in in_order:
                 inner.append(Change(path, "moved", member.was, path))
-            stays = place[key] > last
-            last = place[key] if stays else len(place)
+            stays = at > last
+            last = at if stays else len(place)
             done = not stays and self._put_last(member, f"{now}/{free}")
             if self._differ(member.old, value):
-                inner.append(Change(path, "changed", member.old, value) if done else member)
+                task = _task(*member)
+                inner.append(_Done(task) if done and isinstance(task, Change) else task)
         return inner
 
     def _put_last(self, member: _Step, aside: str) -> bool:
@@ -141,35 +211,35 @@ class _Comparison:
         by_value = self._differ(old, new) or len(str(new)) <= _REPEATED_CHARS_MAX
         if by_value and not _same_container(old, new):
             self._op("remove", path)
-            self._op("add", path, value=new)
+            self._op("add", path, new)
             return True
-        self._move(path, aside)
-        self._move(aside, path)
+        self._op("move", aside, path)
+        self._op("move", path, aside)
         return False
 
-    def _list(self, step: _Step) -> list[_Step | Change]:
+    def _list(self, step: _Step) -> list[_Task]:
         old, new, was, now = step
         kept, moved = self._match(old, new)
         leaving = sorted(set(range(len(old))) - {*kept.values(), *moved.values()})
         for i in reversed(leaving):
             self._op("remove", f"{now}/{i}")
         for source, target in _moves(kept, moved):
-            self._move(f"{now}/{source}", f"{now}/{target}")
+            self._op("move", f"{now}/{target}", f"{now}/{source}")
         gone = [Change(f"{was}/{i}", "removed", old[i], None) for i in leaving]
         stops = iter([*sorted(kept.values()), len(old)])
         reported = bisect_left(leaving, next(stops))
-        inner: list[_Step | Change] = [*gone[:reported]]
+        inner: list[_Task] = [*gone[:reported]]
         for j, value in enumerate(new):
             path = f"{now}/{j}"
             i = kept.get(j, moved.get(j, -1))
             if i < 0:
-                self._op("add", path, value=value)
+                self._op("add", path, value)
                 inner.append(Change(path, "added", None, value))
                 continue
             if j in moved:
                 inner.append(Change(path, "moved", f"{was}/{i}", path))
             if self._differ(old[i], value):
-                inner.append(_Step(old[i], value, f"{was}/{i}", path))
+                inner.append(_task(old[i], value, f"{was}/{i}", path))
             if j in kept:  # removals after it are reported before additions after it
                 since, reported = reported, bisect_left(leaving, next(stops))
                 inner += gone[since:reported]
@@ -221,17 +291,23 @@ class _Comparison:
                 n += 1
 
 
+def _task(old: JSON, new: JSON, was: str, now: str) -> _Step | Change:
+    if _same_container(old, new):
+        return _Step(old, new, was, now)
+    return Change(now, "changed", old, new)
+
+
 class _Tokens:
-    """Makes content exactly comparable at constant cost, after one pass over both values."""
+    """Makes content exactly comparable at constant cost, after one pass over each value."""
 
     def __init__(self) -> None:
         self._by_address: dict[int, Token] = {}  # the values outlive the comparison
         self._by_content: dict[Token, Token] = {}
 
-    def read(self, value: JSON) -> None:
-        """Assign tokens to a value, its inner containers first."""
+    def _read(self, value: JSON) -> None:
+        """Assign tokens to a container, its inner ones first."""
         known = self._by_address
-        found = [value] if type(value) in (dict, list) else []
+        found = [value]
         for each in found:  # grows while it is read
             parts = each.values() if type(each) is dict else each
             found += [p for p in parts if type(p) in (dict, list) and id(p) not in known]
@@ -245,6 +321,8 @@ class _Tokens:
         if kind is str or kind is int or value is None:
             return value
         if kind is dict or kind is list:
+            if id(value) not in self._by_address:
+                self._read(value)
             return self._by_address[id(value)]
         return kind, repr(value)  # Python holds True equal to 1 and 1.0, and 0.0 to -0.0
 
@@ -351,7 +429,9 @@ def _rising(numbers: list[int]) -> list[int]:
     tops: list[int] = []  # by length: the position of the lowest number that ends such a rise
     previous: list[int] = []
     for at, number in enumerate(numbers):
-        length = bisect_left(tops, number, key=numbers.__getitem__)
+        length = len(tops)
+        if tops and number < numbers[tops[-1]]:
+            length = bisect_left(tops, number, key=numbers.__getitem__)
         previous.append(tops[length - 1] if length else -1)
         tops[length : length + 1] = [at]
     found = []

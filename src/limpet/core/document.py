@@ -374,8 +374,6 @@ _TOMBSTONE_SIZES = frozenset(
 # Foreign documents get a header too. They have no line, so they belong to every life of the scope;
 # no `seq`, so they are ordered by their own time; no revision, so it is the hash of their bytes.
 
-STATUS = "completed"  # the default of `save`
-
 
 def header_of(document: Document, *, id: str | None, digest: str, modified: int) -> Header:
     """Return a header for a foreign document; `id` is None for a head.
@@ -400,7 +398,6 @@ def header_of(document: Document, *, id: str | None, digest: str, modified: int)
         size=len(document.body),
         last=seq,
         kept=id is not None,
-        status=STATUS,
         metadata=codec.encode({FACADE: document.envelope}),
     )
 

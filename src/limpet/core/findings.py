@@ -15,7 +15,6 @@ def finding(
     repaired: bool = False,
     **values: object,
 ) -> Finding:
-    """Return a finding whose message is a fact and the values that locate it."""
     named = " ".join(f"{name}=`{shown(value)}`" for name, value in values.items())
     message = f"{fact}. {named}" if named else fact
     return Finding(severity, code, message, scope, id, repaired)

@@ -111,7 +111,6 @@ def fork_name(scope_id: str, bits: int) -> str:
 
 
 def revision(seq: int, rev: int, nonce: str) -> str:
-    """Return the token of one written version of a snapshot."""
     return f"{seq:x}.{rev:x}.{nonce}"
 
 

@@ -219,7 +219,6 @@ class Layout:
         return f"{self.scope_prefix(scope)}notes/{where}/"
 
     def all_notes_prefix(self, scope: ScopeKey) -> str:
-        """Return the key prefix of all notes of a scope, except the manifest."""
         return f"{self.scope_prefix(scope)}notes/"
 
     def noted_prefix(self, scope: ScopeKey) -> str:
@@ -236,7 +235,6 @@ class Layout:
         return f"{self.notes_prefix(scope, on)}{name_of(name, bytes_max)}.json"
 
     def parse(self, key: str) -> DocumentKey | None:
-        """Parse the key of a document; None if it is not one."""
         found = _DOCUMENT.fullmatch(key[len(self.root) :]) if key.startswith(self.root) else None
         if found is None:
             return None
@@ -244,12 +242,9 @@ class Layout:
         if session is None or scope is None:
             return None
         where = (session, found["kind"], scope)
-        if found["head"]:
-            return DocumentKey(File.HEAD, *where)
-        if found["manifest"]:
-            return DocumentKey(File.MANIFEST, *where)
-        if found["lease"]:
-            return DocumentKey(File.LEASE, *where)
+        for file in (File.HEAD, File.MANIFEST, File.LEASE):
+            if found[file.name.lower()]:
+                return DocumentKey(file, *where)
         if found["copy"]:
             id = unescape(found["copy"])
             return None if id is None else DocumentKey(File.COPY, *where, id=id)

@@ -74,10 +74,11 @@ def check_labels(labels: object) -> dict[str, str]:
         return {}
     if not isinstance(labels, Mapping):
         raise InvalidInput(f"labels must be a mapping. type=`{type(labels).__name__}`")
-    if len(labels) > LABELS_MAX:
-        raise InvalidInput(f"too many labels. found=`{len(labels)}` max=`{LABELS_MAX}`")
+    given = dict(labels)  # the caller may change it meanwhile
+    if len(given) > LABELS_MAX:
+        raise InvalidInput(f"too many labels. found=`{len(given)}` max=`{LABELS_MAX}`")
     plain: dict[str, str] = {}
-    for key, value in labels.items():
+    for key, value in given.items():
         name = check_text("label name", key, chars_max=LABEL_CHARS_MAX, chars_min=1)
         plain[name] = check_text(f"label `{name}`", value, chars_max=LABEL_CHARS_MAX)
     return dict(sorted(plain.items()))

@@ -68,7 +68,13 @@ def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
     found = None if existing is None else existing.revision
     if write.expect is not ANY and write.expect != found:
         on = "" if write.on is None else f" on=`{write.on}`"
-        raise Conflict(f"the note has changed. name=`{write.name}`{on} found=`{found}`")
+        raise Conflict(
+            f"the note has changed. name=`{write.name}`{on} found=`{found}`",
+            scope=write.scope,
+            id=write.on,
+            expected=write.expect,
+            found=found,
+        )
     rev = 0 if existing is None else existing.rev + 1
     now, nonce, _ = write.stamp
     return NoteRow(write.on or "", write.name, rev, nonce, now, write.value)

@@ -3,8 +3,10 @@
 All checks happen before anything is written, so bad input leaves no trace.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
@@ -17,9 +19,12 @@ from limpet.model import (
     ScopeKey,
     Snapshot,
     SnapshotInfo,
+    SnapshotLike,
     SnapshotRef,
 )
 from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
+
+_REVISION = re.compile(r"-?[0-9a-f]+\.")  # with which every revision begins
 
 
 def save(
@@ -28,12 +33,13 @@ def save(
     *,
     stamp: Stamp,
     state_bytes_max: int,
+    default: codec.Default | None = None,
     id: str | None = None,
-    parent: Parent = HEAD,
+    parent: Parent | SnapshotLike = HEAD,
     keep: bool = True,
     head: bool = True,
     overwrite: bool = False,
-    status: str = "completed",
+    status: str = "",
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
     created_at: datetime | None = None,
@@ -49,17 +55,17 @@ def save(
     if id is not None:
         id = limits.check_id("id", id)
     if parent is not HEAD and parent is not None:
-        parent = limits.check_id("parent", parent)
+        parent = snapshot_id("parent", parent, scope)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
-    body, offsets = encode_state(state, state_bytes_max)
+    body, offsets = encode_state(state, state_bytes_max, default)
     return Commit(
         scope=scope,
         body=body,
         append_offsets=offsets,
         status=limits.check_status(status),
         labels=encode_labels(labels),
-        metadata=encode_metadata(metadata, state_bytes_max),
+        metadata=encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         id=id,
         parent=parent,
@@ -79,27 +85,29 @@ def append(
     items: list[JSON],
     *,
     keep: bool,
-    status: str,
+    status: str | None,
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
     expect: Expect,
     fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
+    default: codec.Default | None = None,
 ) -> Commit:
-    """Return the commit of an append; the engine adds the items to the head's state."""
     if not isinstance(key, str):
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):
-        raise InvalidInput(f"the items must be a list. type=`{type(items).__name__}`")
-    # Encoded inside a state, so that an error has the path and the depth that the caller sees.
-    codec.encode({key: items})
+        raise InvalidInput(
+            f"the items must be a list, as in `[item]`. type=`{type(items).__name__}`"
+        )
+    key = str.__str__(key)
+    encoded = codec.encode_items(key, items, bytes_max=state_bytes_max, default=default)
     return Commit(
         scope=scope,
-        body=Append(key, codec.encode(items), state_bytes_max),
-        status=limits.check_status(status),
+        body=Append(key, encoded, state_bytes_max),
+        status=None if status is None else limits.check_status(status),
         labels=encode_labels(labels),
-        metadata=encode_metadata(metadata, state_bytes_max),
+        metadata=encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         keep=limits.check_flag("keep", keep),
         expect=check_expect(expect),
@@ -108,7 +116,14 @@ def append(
 
 
 def replacement(
-    before: Snapshot, after: object, *, fence: str | None, stamp: Stamp, state_bytes_max: int
+    before: Snapshot,
+    after: object,
+    *,
+    dump: Callable[[Any], JSON],
+    fence: str | None,
+    stamp: Stamp,
+    state_bytes_max: int,
+    default: codec.Default | None = None,
 ) -> Commit:
     """Return the commit of an update, from what the caller's function returned for `before`."""
     if not isinstance(after, Snapshot):
@@ -118,14 +133,14 @@ def replacement(
     for name in ("scope", "id", "parent_id", "forked_from", "created_at"):
         if getattr(before, name) != getattr(after, name):
             raise InvalidInput(f"an update cannot change this. field=`{name}` id=`{before.id}`")
-    body, offsets = encode_state(after.state, state_bytes_max)
+    body, offsets = encode_state(dump(after.state), state_bytes_max, default)
     return Commit(
         scope=before.scope,
         body=body,
         append_offsets=offsets,
         status=limits.check_status(after.status),
         labels=encode_labels(after.labels),
-        metadata=encode_metadata(after.metadata, state_bytes_max),
+        metadata=encode_metadata(after.metadata, state_bytes_max, default),
         stamp=stamp,
         id=before.id,
         replaces=before.revision,
@@ -143,31 +158,59 @@ def note_write(
     fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
+    default: codec.Default | None = None,
 ) -> NoteWrite:
-    encoded = codec.encode(value, what="note")
+    encoded = codec.encode(value, what="note", bytes_max=state_bytes_max, default=default)
     _check_size("the note", encoded, state_bytes_max)
     return NoteWrite(scope, name, on, encoded, stamp, expect, fence)
 
 
-def note_address(name: object, on: object) -> tuple[str, str | None]:
-    """Check the name of a note, and the id of the snapshot it is attached to."""
-    return limits.check_id("note name", name), None if on is None else limits.check_id("on", on)
+def snapshot_id(name: str, given: object, scope: ScopeKey | None) -> str:
+    """Return the id of a snapshot that was given as its id, its info or its address.
+
+    Raises:
+        InvalidInput: it is of another scope, where the id alone would mean another snapshot.
+    """
+    if isinstance(given, SnapshotInfo | SnapshotRef):
+        if scope is not None and given.scope != scope:
+            raise InvalidInput(
+                f"{name} is a snapshot of another scope: use store.scope(*it.scope), since only "
+                f"diff looks across scopes. id=`{given.id}` scope=`{tuple(given.scope)}`"
+            )
+        given = given.id
+    return limits.check_id(name, given)
 
 
-def note_places(on: str | Iterable[str] | None) -> list[str | None]:
+def address(given: object, scope: ScopeKey) -> SnapshotRef:
+    """Return the address of a snapshot of any scope; an id alone is one of `scope`."""
+    if isinstance(given, SnapshotInfo | SnapshotRef):
+        return check_ref("id", (given.scope, given.id))
+    return SnapshotRef(scope, limits.check_id("id", given))
+
+
+def note_address(scope: ScopeKey, name: object, on: object) -> tuple[str, str | None]:
+    where = None if on is None else snapshot_id("on", on, scope)
+    return limits.check_id("note name", name), where
+
+
+def note_places(
+    scope: ScopeKey, on: SnapshotLike | Iterable[SnapshotLike] | None
+) -> list[str | None]:
     """Check which notes to list: of the scope itself (None), of one snapshot, or of several."""
     if on is None:
         return [None]
-    if isinstance(on, str):
-        return [limits.check_id("on", on)]
+    if isinstance(on, str | SnapshotInfo | SnapshotRef):
+        return [snapshot_id("on", on, scope)]
     if not isinstance(on, Iterable):
         raise InvalidInput(f"on must be one id or several. type=`{type(on).__name__}`")
-    return list(dict.fromkeys(limits.check_id("on", each) for each in on))
+    return list(dict.fromkeys(snapshot_id("on", each, scope) for each in on))
 
 
-def encode_state(state: JSON, state_bytes_max: int) -> tuple[bytes, AppendOffsets | None]:
+def encode_state(
+    state: JSON, state_bytes_max: int, default: codec.Default | None = None
+) -> tuple[bytes, AppendOffsets | None]:
     """Return the encoded state and its append offsets; InvalidInput if not JSON or too large."""
-    encoded, offsets = codec.encode_state(state)
+    encoded, offsets = codec.encode_state(state, bytes_max=state_bytes_max, default=default)
     _check_size("the state", encoded, state_bytes_max)
     return encoded, offsets
 
@@ -177,17 +220,23 @@ def encode_labels(labels: Mapping[str, str] | None) -> bytes:
     return codec.encode(plain, what="labels") if plain else b"{}"
 
 
-def encode_metadata(metadata: Mapping[str, JSON] | None, state_bytes_max: int) -> bytes:
+def encode_metadata(
+    metadata: Mapping[str, JSON] | None,
+    state_bytes_max: int,
+    default: codec.Default | None = None,
+) -> bytes:
     """Return encoded metadata. What a facade stores under its key may be as large as a state."""
     if metadata is None:
         return b"{}"
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
-    plain = dict(metadata)
-    encoded = codec.encode(plain, what="metadata")
+    encoded = codec.encode(
+        dict(metadata), what="metadata", bytes_max=state_bytes_max, default=default
+    )
     if len(encoded) > limits.METADATA_BYTES_MAX:
         _check_size("the metadata of a facade", encoded, state_bytes_max)
-        ours = {k: v for k, v in plain.items() if k not in limits.FACADE_KEYS}
+        stored = codec.decode(encoded)  # the caller may have changed it since
+        ours = {k: v for k, v in stored.items() if k not in limits.FACADE_KEYS}
         _check_size("the metadata", codec.encode(ours), limits.METADATA_BYTES_MAX)
     return encoded
 
@@ -198,9 +247,16 @@ def _check_size(what: str, encoded: bytes, bytes_max: int) -> None:
 
 
 def check_expect(expect: Expect) -> Expect:
-    """Return a revision, None or ANY. Passing a whole snapshot is a common mistake."""
-    if expect is ANY or expect is None or isinstance(expect, str):
+    """Return a revision, None or ANY. Passing an id or a whole snapshot is a common mistake."""
+    if expect is ANY or expect is None:
         return expect
+    if isinstance(expect, str):
+        if _REVISION.match(expect):
+            return expect
+        # As a conflict it would be tried again, and fail again.
+        raise InvalidInput(
+            f"expect must be a revision, as in `expect=info.revision`. expect=`{expect!a}`"
+        )
     raise InvalidInput(f"expect must be a revision, None or ANY. type=`{type(expect).__name__}`")
 
 
@@ -212,14 +268,17 @@ def check_ref(name: str, ref: object) -> SnapshotRef:
     raise InvalidInput(f"{name} must be a SnapshotRef. type=`{type(ref).__name__}`")
 
 
-def check_cursor(after: object, scope: ScopeKey | None) -> str | SnapshotInfo | None:
-    """Return the cursor of a history: an id, or the info of a snapshot in the same scope."""
+def check_cursor(after: object, scope: ScopeKey | None) -> SnapshotRef | SnapshotInfo | None:
+    """Return the cursor of a history of one scope, or of all (None), where an id is not enough."""
     if after is None:
         return None
+    if scope is not None:
+        found = snapshot_id("after", after, scope)
+        return after if isinstance(after, SnapshotInfo) else SnapshotRef(scope, found)
     if isinstance(after, SnapshotInfo):
-        if scope is not None and after.scope != scope:
-            raise InvalidInput(f"the cursor is of another scope. id=`{after.id}`")
         return after
-    if scope is None:
-        raise InvalidInput(f"the cursor must be a SnapshotInfo. type=`{type(after).__name__}`")
-    return limits.check_id("after", after)
+    if isinstance(after, SnapshotRef):
+        return check_ref("after", after)
+    raise InvalidInput(
+        f"after must be a SnapshotInfo or a SnapshotRef. type=`{type(after).__name__}`"
+    )

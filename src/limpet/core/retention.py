@@ -34,7 +34,7 @@ def check_retention(keep_last: object, older_than: object, *, now_us: int) -> Re
     if older_than is None:
         return Retention(count or 0, None)
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-        raise InvalidInput("older_than must be a timedelta that is not negative")
+        raise InvalidInput("older_than must be a timedelta, such as timedelta(days=30)")
     try:
         cutoff = times.from_us(now_us) - older_than
     except OverflowError:

@@ -39,8 +39,8 @@ def verify_row(row: Row, owner: int, checksum: int) -> Row:
     try:
         if row_checksum(row, owner) == checksum:
             return row
-    except TypeError:
-        pass  # text that is not UTF-8 cannot be encoded
+    except (AttributeError, TypeError):
+        pass  # a value has another type, or text that is not UTF-8
     raise Corrupt(f"the row of a snapshot fails its checksum: run `limpet check`. seq=`{row.seq}`")
 
 
@@ -73,7 +73,6 @@ def pack_ref(ref: SnapshotRef | None) -> bytes | None:
 
 
 def unpack_ref(packed: bytes | None) -> SnapshotRef | None:
-    """Decode the address of a snapshot, or raise Corrupt."""
     if packed is None:
         return None
     match decode(packed):

@@ -9,7 +9,6 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_us(name: str, moment: object) -> int:
-    """Return an aware datetime as microseconds, or raise InvalidInput."""
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise InvalidInput(f"{name} must be a datetime with a time zone")
     try:

@@ -15,6 +15,7 @@ from limpet.portable.reading import (
     scope_records,
     scopes_of,
     sessions_of,
+    unlisted,
 )
 from limpet.portable.records import (
     ExportRecord,
@@ -31,7 +32,8 @@ from limpet.portable.writing import ScopeWriter
 class Carried:
     """What was transferred. `written` counts the snapshots and notes that were new or changed.
 
-    `skipped` are the damaged ones of the source.
+    `skipped` is what could not be: damaged data of the source, snapshots whose head is lost, and
+    links in a folder.
     """
 
     sessions: int
@@ -76,6 +78,7 @@ def copy(
                 if conflicts is None:
                     raise
                 conflicts(Finding("error", "conflict", str(conflict), scope.key))
+    transfer.skipped += unlisted(source, session_id=session_id, prefix=prefix)
     return transfer.total()
 
 
@@ -99,11 +102,11 @@ def import_lines(
 
     Raises:
         InvalidInput: a line is not valid. The message has its number.
-        Corrupt: the export is incomplete.
+        Corrupt: the export is incomplete, or a line was changed.
         Conflict: a scope of the store holds other data.
     """
     transfer = _Transfer(report)
-    reader = LineReader(lines)
+    reader = LineReader(lines, state_bytes_max=store.driver.tools.state_bytes_max)
     try:
         _import(store, iter(reader), transfer)
     except InvalidInput as error:
@@ -133,8 +136,6 @@ def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer"
 
 
 class _Transfer:
-    """Writes scopes, and counts."""
-
     def __init__(self, report: OnProgress | None) -> None:
         self._report = report
         self._session: str | None = None

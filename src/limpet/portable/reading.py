@@ -17,6 +17,7 @@ from limpet.model import Finding, ScopeInfo, Snapshot
 from limpet.portable.records import (
     Counts,
     ExportRecord,
+    LineChecks,
     NoteRecord,
     ScopeRecord,
     SnapshotRecord,
@@ -54,21 +55,38 @@ def export_lines(
 ) -> Iterator[bytes]:
     """Yield a store, one session, or those of a prefix, as lines.
 
-    Damaged data is reported to `skipped` and left out; without it, Corrupt is raised.
+    Damaged data, snapshots whose head is lost, and links in a folder are reported to `skipped` and
+    left out; without it, Corrupt is raised.
     """
-    yield first_line()
+    checks = LineChecks()
+    yield checks.add(first_line())
     counts, size = Counts(), 0
     sessions = sessions_of(store, session_id=session_id, prefix=prefix)
-    for number, each in enumerate(sessions, 1):
-        for scope in scopes_of(store, each):
+    for number, session in enumerate(sessions, 1):
+        for scope in scopes_of(store, session):
             for record in scope_records(store.scope(*scope.key), skipped=skipped):
-                line = line_of(record)
+                line = checks.add(line_of(record))
                 counts = counts.plus(record)
                 size += len(line)
                 yield line
                 if report is not None:
                     report(Progress(number, counts.snapshots, size))
-    yield last_line(counts)
+    for each in unlisted(store, session_id=session_id, prefix=prefix):
+        if skipped is None:
+            raise Corrupt(each.message)
+        skipped(each)
+    yield checks.add(last_line(counts))
+
+
+def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Finding]:
+    """Return what no listing shows: snapshots whose head is lost, and links."""
+    found = store.driver.run(lambda backend: backend.list_unlisted())
+    if session_id is None and not prefix:
+        return found
+    known = [(each, each.scope.session_id) for each in found if each.scope is not None]
+    return [
+        each for each, name in known if name.startswith(prefix) and name == (session_id or name)
+    ]
 
 
 def sessions_of(store: Store, *, session_id: str | None, prefix: str) -> list[str]:

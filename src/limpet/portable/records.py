@@ -2,13 +2,18 @@
 
 The first line names the format. Then, for each scope: a line for the scope, its kept snapshots in
 commit order, its draft if it has one, and its notes. The last line counts them; without it the
-export is incomplete. Exports may be concatenated in one file.
+export is incomplete. Each line ends with a checksum of itself and of all lines before it, so that
+a line that was changed, lost or moved is noticed before it is used. Exports may be concatenated in
+one file.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
+
+from xxhash import xxh3_64
 
 from limpet.core import codec, limits
 from limpet.core.document import decode_foreign
@@ -16,15 +21,18 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
 
 VERSION = 1
-_NO_EXPORT = "this is not a limpet export: the first line does not name the format"
+_NO_EXPORT = (
+    "this is not an export, which `limpet export` writes: the first line does not name the format"
+)
 _BOM = b"\xef\xbb\xbf"
-FIRST_LINE: Mapping[str, JSON] = {"type": "limpet", "version": VERSION}
+_CHECK = "check"
+_SEAL = re.compile(rb',"check":"([0-9a-f]{16})"\}\Z')
+_SEAL_BYTES = len(',"check":""}') + 16
+_LINE_BYTES_MORE = limits.MIB  # of a line beside its state and its metadata
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeRecord:
-    """A scope and the id of its head."""
-
     scope: ScopeKey
     head: str | None
 
@@ -69,8 +77,6 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoteRecord:
-    """A note of a scope, or on a snapshot id."""
-
     scope: ScopeKey
     on: str | None
     name: str
@@ -100,11 +106,29 @@ def line_of(record: ExportRecord) -> bytes:
 
 
 def first_line() -> bytes:
-    return codec.encode(dict(FIRST_LINE)) + b"\n"
+    return codec.encode({"type": "limpet", "version": VERSION}) + b"\n"
 
 
 def last_line(counts: "Counts") -> bytes:
     return codec.encode({"type": "end", **counts._asdict()}) + b"\n"
+
+
+class LineChecks:
+    """The checksums at the ends of the lines of one export."""
+
+    def __init__(self) -> None:
+        self._digest = xxh3_64()
+
+    def add(self, line: bytes) -> bytes:
+        """Return a line with its checksum."""
+        self._digest.update(line[:-1])
+        return b'%b,"check":"%b"}\n' % (line[:-2], self._digest.hexdigest().encode())
+
+    def holds(self, line: bytes) -> bool:
+        """Return whether a line, without its line feed, is the next one as it was written."""
+        found = _SEAL.search(line, max(len(line) - _SEAL_BYTES, 0))
+        self._digest.update(line[:-_SEAL_BYTES] + b"}")
+        return found is not None and found[1].decode() == self._digest.hexdigest()
 
 
 class Counts(NamedTuple):
@@ -121,25 +145,28 @@ class Counts(NamedTuple):
 class LineReader:
     """Iterates over the records of an export; `number` is the current line.
 
+    Checksums are optional, for exports that other programs write: if the first line has one, all
+    lines must, and otherwise none may.
+
     Raises:
         InvalidInput: it is not an export, or a line is not valid; the message has its number.
-        Corrupt: the last line is missing, or has other counts.
+        Corrupt: a line was changed, lost or moved, the last one is missing, or has other counts.
     """
 
-    def __init__(self, lines: Iterable[bytes]) -> None:
+    def __init__(self, lines: Iterable[bytes], *, state_bytes_max: int) -> None:
         self._lines = lines
+        self._bytes_max = 2 * state_bytes_max + _LINE_BYTES_MORE  # metadata may be as large
+        self._checks: LineChecks | None = None
         self.number = 0
 
     def __iter__(self) -> Iterator[ExportRecord]:
         counts: Counts | None = None
-        for number, line in enumerate(self._lines, 1):
-            self.number = number
+        for line in self._bounded():
             text = line.removeprefix(_BOM) if self.number == 1 else line
             if not text.strip():
                 continue
-            found = self._decoded(text, is_first=counts is None and self.number == 1)
+            found = self._decoded(text, is_first=counts is None)
             if counts is None:
-                _check_first(found)
                 counts = Counts()
             elif found.get("type") == "end":
                 if found != {"type": "end", **counts._asdict()}:
@@ -152,15 +179,49 @@ class LineReader:
                 counts = counts.plus(record)
                 yield record
         if not self.number:
-            raise InvalidInput("this is not a limpet export: it is empty")
+            raise InvalidInput("this is not an export, which `limpet export` writes: it is empty")
         if counts is not None:
             raise Corrupt(f"the export is incomplete: it has no last line. line=`{self.number}`")
 
+    def _bounded(self) -> Iterator[bytes]:
+        """Yield the lines, and read no more of a file than a line may have."""
+        readline = getattr(self._lines, "readline", None)
+        bytes_max = self._bytes_max
+        lines = self._lines if readline is None else iter(lambda: readline(bytes_max + 1), b"")
+        for number, line in enumerate(lines, 1):
+            self.number = number
+            if len(line) > bytes_max:
+                raise InvalidInput(f"the line is too long. line=`{number}` max=`{bytes_max}`")
+            yield line
+
     def _decoded(self, line: bytes, *, is_first: bool) -> dict[str, Any]:
+        """Return a line as JSON, after its checksum was compared."""
+        if not is_first:
+            self._compare(line)
+        found = self._parsed(line, is_first=is_first)
+        if is_first:
+            _check_first(found)
+            self._checks = LineChecks() if _CHECK in found else None
+            self._compare(line)
+        elif self._checks is None and _CHECK in found:
+            raise Corrupt(f"the first line was changed: it has no checksum. line=`{self.number}`")
+        return {name: value for name, value in found.items() if name != _CHECK}
+
+    def _compare(self, line: bytes) -> None:
+        if self._checks is None or self._checks.holds(line.rstrip(b"\r\n")):
+            return
+        if not line.endswith(b"\n"):
+            raise Corrupt(f"the export is incomplete. line=`{self.number}`")
+        raise Corrupt(
+            "the line was changed after it was written, or lines before it are missing."
+            f" line=`{self.number}`"
+        )
+
+    def _parsed(self, line: bytes, *, is_first: bool) -> dict[str, Any]:
         try:
             found: Any = decode_foreign(line)
         except Corrupt as damage:
-            if is_first:
+            if is_first and self.number == 1:
                 raise InvalidInput(_NO_EXPORT) from None
             if not line.endswith(b"\n"):
                 raise Corrupt(f"the export is incomplete. line=`{self.number}`") from None

@@ -70,7 +70,6 @@ class ScopeWriter:
         return True
 
     def _drop_draft(self) -> None:
-        """Remove the draft of the target, if it has one."""
         if isinstance(self._next, SnapshotRecord):
             self._scope.delete_snapshot(self._next.id)
             self._next = None

@@ -4,16 +4,16 @@ Any worker can continue a run where it stopped::
 
     from limpet import runs
 
-    with runs.start(store, "nightly-report", task="report") as run:
-        done = run.state or {"pages": []}
-        while len(done["pages"]) < 10:
-            done["pages"].append(write_page(done))
-            run.step(done)
+    with runs.start(store, "nightly-report", task="report", initial={"pages": []}) as run:
+        while not run.completed and len(run.state["pages"]) < 10:
+            run.state["pages"].append(write_page(run.state))
+            run.step(run.state)
 
 A run is the scope `main` of kind `run` in the session of its name. The status of its head is the
 status of the run.
 """
 
+import builtins
 import os
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -21,7 +21,7 @@ from typing import Any, Literal, overload
 
 from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore, Store
-from limpet.core import codec, prepare
+from limpet.core import codec, limits, prepare
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 from limpet.runs import verbs
@@ -45,6 +45,10 @@ __all__ = [
 OnSuccess = Literal["delete", "keep"]
 
 
+def __dir__() -> builtins.list[str]:
+    return sorted(__all__)
+
+
 @overload
 def start(
     store: Store,
@@ -54,7 +58,9 @@ def start(
     owner: str | None = None,
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
-    on_success: OnSuccess = "delete",
+    on_success: OnSuccess = "keep",
+    initial: JSON = None,
+    again: bool = False,
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
 ) -> AbstractContextManager[Run]: ...
@@ -69,7 +75,9 @@ def start(
     owner: str | None = None,
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
-    on_success: OnSuccess = "delete",
+    on_success: OnSuccess = "keep",
+    initial: JSON = None,
+    again: bool = False,
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
 ) -> AbstractAsyncContextManager[AsyncRun]: ...
@@ -83,29 +91,46 @@ def start(
     owner: str | None = None,
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
-    on_success: OnSuccess = "delete",
+    on_success: OnSuccess = "keep",
+    initial: JSON = None,
+    again: bool = False,
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
 ) -> Any:
-    """Begin a run, or resume it: `with runs.start(store, "nightly-report") as run:`.
+    """Begin a run, or resume it; with an `AsyncStore`: `async with`, and `await run.step(…)`::
 
-    If there is no run of this name, or it has completed, a new one begins. If its worker died, or
-    it failed or was aborted, it is resumed, and `run.state` is the last saved state. The scope of
-    the run is claimed for the duration of the block.
+        with runs.start(store, "nightly-report", initial={"pages": []}) as run:
+            while not run.completed and len(run.state["pages"]) < 10:
+                run.state["pages"].append(write_page(run.state))
+                run.step(run.state)
 
-    Leaving the block ends the run: it is deleted with its history, or with `on_success="keep"`
-    marked as completed. If an exception leaves the block, the run is marked as failed, with the
-    error.
+    A run whose worker died, or that failed or was aborted, is resumed, with the last saved state in
+    `run.state`. A process of this host that died is noticed at once, otherwise its lease is waited
+    for. If the run has completed, also while this call waited, `run.completed` is true, and no
+    step can be saved. Leaving the block completes the run; an exception marks it as failed.
 
-    `task` names the sort of run, `owner` the worker (by default its host and process). `labels` and
-    `metadata` are given to every snapshot of the run.
+    Args:
+        store: where the run is, a `Store` or an `AsyncStore`.
+        run_id: the name of the run, which is also the id of its session.
+        task: the sort of run, to list runs by.
+        owner: a name of the worker for people to read. Default: its host and process.
+        ttl_s: how long after the death of this worker another host may take the run over.
+        wait_s: how long to wait for a worker that is alive.
+        on_success: "keep" leaves the run as completed, with its last state in history; "delete"
+            deletes it with its history.
+        initial: `run.state` as long as no step was saved.
+        again: begin another round if the run has completed.
+        labels: given to every snapshot of the run.
+        metadata: given to every snapshot of the run.
 
     Raises:
-        Conflict: another worker holds it, also after `wait_s`.
+        Conflict: a worker that is alive holds it, also after `wait_s`.
         Aborted: it was aborted at this moment; or, at the end of the block, meanwhile.
+        InvalidInput: an argument is not acceptable.
     """
     _check_store(store)
     task = verbs.check_task(task)
+    tools = store.driver.tools
     plan = Plan(
         verbs.scope_of(run_id),
         _owner(owner),
@@ -113,7 +138,9 @@ def start(
         adopts=False,
         task=task,
         labels=None if labels is None else check_labels(labels, task),
-        metadata=_own(store.driver.tools, metadata),
+        metadata=_own(tools, metadata),
+        initial=_encoded(tools, initial),
+        again=limits.check_flag("again", again),
     )
     return hold(store, plan, ttl_s, wait_s)
 
@@ -126,7 +153,7 @@ def adopt(
     owner: str | None = None,
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
-    on_success: OnSuccess = "delete",
+    on_success: OnSuccess = "keep",
 ) -> AbstractContextManager[Run]: ...
 
 
@@ -138,7 +165,7 @@ def adopt(
     owner: str | None = None,
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
-    on_success: OnSuccess = "delete",
+    on_success: OnSuccess = "keep",
 ) -> AbstractAsyncContextManager[AsyncRun]: ...
 
 
@@ -149,15 +176,27 @@ def adopt(
     owner: str | None = None,
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
-    on_success: OnSuccess = "delete",
+    on_success: OnSuccess = "keep",
 ) -> Any:
-    """Take over the run of a worker that died: `with runs.adopt(store, run_id) as run:`.
+    """Take over the run of a worker that died::
 
-    As `start`, but it never begins a run, and resumes none that failed or was aborted.
+        for dead in runs.list(store, status="expired"):
+            with runs.adopt(store, dead.run_id) as run:
+                finish(run)
+
+    As `start`, but it never begins a run, and resumes none that completed, failed or was aborted.
+
+    Args:
+        store: where the run is, a `Store` or an `AsyncStore`.
+        run_id: the name of the run.
+        owner: as for `start`.
+        ttl_s: as for `start`.
+        wait_s: as for `start`.
+        on_success: as for `start`.
 
     Raises:
         NotFound: there is no such run.
-        Conflict: another worker holds it, also after `wait_s`; or the run is not running.
+        Conflict: a worker that is alive holds it, also after `wait_s`; or the run is not running.
     """
     _check_store(store)
     plan = Plan(verbs.scope_of(run_id), _owner(owner), deletes=_deletes(on_success), adopts=True)
@@ -173,10 +212,16 @@ def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]: ...
 
 
 def abort(store: Store | AsyncStore, run_id: str) -> Any:
-    """Abort a run, from any process; return its new status and facts.
+    """Abort a run, from any process; return its new status and facts::
+
+        runs.abort(store, "nightly-report")
 
     Its worker learns it by `run.aborted`, by `run.check()`, or by its next step. Once this has
     returned the run cannot complete any more. A run that is not running is left as it is.
+
+    Args:
+        store: where the run is. With an `AsyncStore`, await the result.
+        run_id: the name of the run.
 
     Raises:
         NotFound: there is no such run.
@@ -194,7 +239,15 @@ def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]: ...
 
 
 def get(store: Store | AsyncStore, run_id: str) -> Any:
-    """Return the status and facts of a run, or None if there is none."""
+    """Return the status and facts of a run, or None if there is none::
+
+        found = runs.get(store, "nightly-report")
+        print(found.status if found else "not begun")
+
+    Args:
+        store: where the run is. With an `AsyncStore`, await the result.
+        run_id: the name of the run.
+    """
     _check_store(store)
     return store.driver.run(verbs.get(store.driver.tools, run_id))
 
@@ -218,10 +271,19 @@ def list(
     task: str | None = None,
     prefix: str = "",
 ) -> Any:
-    """Yield the runs whose name begins with `prefix`, in the order of their names.
+    """Yield runs in the order of their names::
 
-    A running run whose worker does not renew its lease is `expired`, and not listed as `running`.
-    That is a hint: `adopt` finds out.
+        for each in runs.list(store, status="failed", prefix="nightly-"):
+            print(each.run_id, each.error.message)
+
+    A running run whose worker is dead or does not renew its lease is `expired`, and not listed as
+    `running`. That is a hint: `start` and `adopt` find out.
+
+    Args:
+        store: where the runs are. With an `AsyncStore`: `async for`.
+        status: only runs with this status.
+        task: only runs of this task.
+        prefix: only runs whose name begins with this.
     """
     _check_store(store)
     walk = verbs.listed(store.driver.tools, status=status, task=task, prefix=prefix)
@@ -240,7 +302,15 @@ def _deletes(on_success: object) -> bool:
 
 
 def _owner(owner: str | None) -> str:
-    return f"{os.uname().nodename}:{os.getpid()}" if owner is None else owner
+    if owner is None:
+        return f"{os.uname().nodename}:{os.getpid()}"
+    return limits.check_id("owner", owner)
+
+
+def _encoded(tools: Tools, initial: JSON) -> bytes | None:
+    if initial is None:
+        return None
+    return prepare.encode_state(initial, tools.state_bytes_max, tools.default)[0]
 
 
 def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
@@ -250,6 +320,6 @@ def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON
     plain = check_metadata(metadata)
     # Encoded as it is stored: next to the facts, and among them for workers that resume the run.
     whole = {**plain, FACTS: {"metadata": plain}}
-    copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max))
+    copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max, tools.default))
     own: Mapping[str, JSON] = copied[FACTS]["metadata"]
     return own

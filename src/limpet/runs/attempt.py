@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Work
+from limpet.api.verbs import Encode, Steps, Work, save
 from limpet.core import codec, ids, limits, prepare, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotInfo
@@ -35,7 +36,10 @@ _NONCES = 64  # of our last writes, to recognize one whose answer was lost
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The checked options of a worker. `labels` and `metadata` None: as before."""
+    """The checked options of a worker. `labels` and `metadata` None: as before.
+
+    `initial` is the encoded state of a run that has none.
+    """
 
     scope: ScopeKey
     owner: str
@@ -44,44 +48,72 @@ class Plan:
     task: str | None = None
     labels: Mapping[str, str] | None = None
     metadata: Mapping[str, JSON] | None = None
+    initial: bytes | None = None
+    again: bool = False
 
 
 class Attempt:
-    """What one worker does to a run under its lease."""
+    """What one worker does to a run under its lease.
 
-    def __init__(self, tools: Tools, plan: Plan, fence: str) -> None:
+    `awaited` is the head of the run while another worker held it, if this one had to wait.
+    """
+
+    def __init__(
+        self, tools: Tools, plan: Plan, fence: str, awaited: SnapshotInfo | None = None
+    ) -> None:
         self.state: JSON = None
         self.resumed = False
+        self.completed = False  # before this worker had it: there is nothing to do
         self.aborted = False
+        self.ended = False  # by the worker, which left its block
         self.superseded = False  # by another worker, which has the lease now
         self._tools = tools
         self._plan = plan
         self._fence = fence
+        self._awaited = awaited
         self._last: SnapshotInfo | None = None
         self._nonces: deque[str] = deque(maxlen=_NONCES)
         self._pid = os.getpid()
 
     @property
     def last(self) -> SnapshotInfo:
-        """The snapshot that was written last."""
         if self._last is None:
             raise InvalidInput("the run has not begun")
         return self._last
 
+    def check_not_ended(self) -> None:
+        run_id = self._plan.scope.session_id
+        if self.ended:
+            raise Conflict(f"the run has ended: its block was left. run_id=`{run_id}`")
+        if self.completed:
+            raise Conflict(
+                "the run has completed: leave the block if run.completed is true, or start it "
+                f"with again=True. run_id=`{run_id}`"
+            )
+
     def begin(self) -> Steps[None]:
-        """Begin a new run, or resume one that did not complete."""
-        found: list[Found] = yield read_head(self._plan.scope)
-        if self._plan.adopts:
-            check_adoptable(self._plan.scope, found[0][0] if found else None)
-        if not found or found[0][0].status == COMPLETED:
-            self._last = found[0][0] if found else None
-            yield from self._write(self._first)
-            return
-        self._last, body = found[0]
-        if read_record(self._last).steps != 0:  # otherwise no step has saved a state
-            self.state = codec.decode(body)
-        self.resumed = True
-        yield from self._write(self._resumption)
+        """Begin or resume the run, unless it has completed."""
+        plan = self._plan
+        found: list[Found] = yield read_head(plan.scope)
+        head, body = found[0] if found else (None, b"")
+        if plan.adopts:
+            check_adoptable(plan.scope, head)
+        # If it was running and is gone, then its worker has completed and deleted it.
+        self._last = head or self._awaited
+        is_completed = self._last is not None and (head is None or head.status == COMPLETED)
+        self.completed = is_completed and not plan.again
+        self.resumed = head is not None and (self.completed or not is_completed)
+        if head is not None and self.resumed and not self._is_initial(read_record(head)):
+            self.state = codec.decode(body) if read_record(head).has_state else None
+        elif plan.initial is not None:
+            self.state = codec.decode(plan.initial)
+        if not self.completed:
+            self._last = head
+            yield from self._write(self._resumption if self.resumed else self._first)
+
+    def _is_initial(self, record: RunRecord) -> bool:
+        """Whether the state is that of the plan: no step was done, so nothing is lost by it."""
+        return record.steps == 0 and self._plan.initial is not None
 
     def step(
         self,
@@ -91,12 +123,13 @@ class Attempt:
         labels: Mapping[str, str] | None,
         metadata: Mapping[str, JSON] | None,
     ) -> Steps[SnapshotInfo]:
-        """Save a state, unless another writer moved the head."""
+        self.check_not_ended()
         record = read_record(self.last)
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}
         # Encoded once. If an earlier write of ours turns out to be stored, only `steps` changes.
-        draft = self._saved(state, record, keep=keep, labels=labels, metadata=metadata)
+        encode = partial(self._saved, state, record, keep=keep, labels=labels, metadata=metadata)
+        draft: Commit = yield Encode(state, encode)
 
         def make() -> Steps[Commit]:
             yield from ()
@@ -107,14 +140,14 @@ class Attempt:
                 stamp=self._tools.draw(),
             )
 
-        return self._write(make)
+        return (yield from self._write(make))
 
     def succeed(self) -> Steps[None]:
         """End the run: delete it, or mark it as completed; Aborted if it was aborted."""
-        if self._is_forked():
+        if self.completed or self._is_forked():
             return
         if not self._plan.deletes:
-            yield from self._write(lambda: self._marked(COMPLETED))
+            yield from self._write(self._completion)
             return
         while True:
             expect = self.last.revision
@@ -127,7 +160,7 @@ class Attempt:
 
     def fail(self, error: BaseException) -> Steps[None]:
         """Mark the run as failed, if it is still ours; the caller's exception comes first."""
-        if not self.aborted and not self._is_forked():
+        if not (self.aborted or self.completed or self._is_forked()):
             with suppress(LimpetError):
                 yield from self._write(lambda: self._marked(FAILED, error_of(error)))
 
@@ -150,13 +183,12 @@ class Attempt:
     # Writing
 
     def _write(self, make: Callable[[], Steps[Commit]]) -> Steps[SnapshotInfo]:
-        """Commit on top of our last write."""
         while True:
             expect = None if self._last is None else self._last.revision
             try:
                 commit = yield from make()
                 self._nonces.append(commit.stamp.nonce)
-                self._last = yield _store(commit)
+                self._last = yield save(commit)
             except Conflict as error:
                 yield from self._recover(error, expect)
             else:
@@ -190,9 +222,11 @@ class Attempt:
             started_at=times.from_us(self._tools.draw().now),
             labels=plan.labels or {},
             metadata=plan.metadata or {},
+            has_initial=plan.initial is not None,
         )
         yield from ()
-        return self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
+        first = self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
+        return first if plan.initial is None else first._replace(body=plan.initial)
 
     def _resumption(self) -> Steps[Commit]:
         """Return the commit that resumes a run: the last snapshot, running again."""
@@ -205,8 +239,17 @@ class Attempt:
             labels=record.labels if plan.labels is None else plan.labels,
             metadata=record.metadata if plan.metadata is None else plan.metadata,
             error=None,
+            has_initial=record.has_initial or plan.initial is not None,
         )
-        return self._rewritten(RUNNING, record)
+        commit = yield from self._rewritten(RUNNING, record)
+        if self._is_initial(record) and plan.initial is not None:
+            commit = commit._replace(body=plan.initial)
+        return commit
+
+    def _completion(self) -> Steps[Commit]:
+        """Return the commit that completes the run. Its state stays in history: see `again`."""
+        commit = yield from self._marked(COMPLETED)
+        return commit._replace(keep=True)
 
     def _marked(self, status: str, error: RunError | None = None) -> Steps[Commit]:
         return self._rewritten(status, replace(read_record(self.last), error=error))
@@ -248,19 +291,16 @@ class Attempt:
             fence=self._fence,
             stamp=self._tools.draw(),
             state_bytes_max=self._tools.state_bytes_max,
+            default=self._tools.default,
         )
 
     def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
         whole = {**metadata, FACTS: record.to_json()}
-        return prepare.encode_metadata(whole, self._tools.state_bytes_max)
+        return prepare.encode_metadata(whole, self._tools.state_bytes_max, self._tools.default)
 
 
 def read_head(scope: ScopeKey) -> Work[list[Found]]:
     return lambda backend: backend.read_snapshots(scope, [None])
-
-
-def _store(commit: Commit) -> Work[SnapshotInfo]:
-    return lambda backend: backend.commit(commit)
 
 
 def _delete(scope: ScopeKey, expect: str, fence: str) -> Work[int]:
@@ -287,7 +327,7 @@ def in_place(
         body=body,
         status=status,
         labels=prepare.encode_labels(labels),
-        metadata=prepare.encode_metadata(metadata, tools.state_bytes_max),
+        metadata=prepare.encode_metadata(metadata, tools.state_bytes_max, tools.default),
         stamp=tools.draw(),
         id=info.id,
         keep=info.kept,
@@ -298,7 +338,6 @@ def in_place(
 
 
 def check_adoptable(scope: ScopeKey, head: SnapshotInfo | None) -> None:
-    """Raise unless a run is stored as running."""
     if head is None:
         raise NotFound(f"there is no such run. run_id=`{scope.session_id}`")
     if head.status != RUNNING:
@@ -317,7 +356,6 @@ def check_labels(labels: Mapping[str, str] | None, task: str | None = None) -> d
 
 
 def check_metadata(metadata: Mapping[str, JSON] | None) -> dict[str, JSON]:
-    """Return metadata of the caller, its keys checked."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):

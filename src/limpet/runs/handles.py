@@ -1,5 +1,6 @@
 """The handles by which a worker uses its run, sync and async."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -11,17 +12,20 @@ from contextlib import (
 
 from limpet.api import leases
 from limpet.api.aio_scope import AsyncLease
-from limpet.api.aio_scope import claim_patiently as claim_patiently_async
-from limpet.api.opened import Opened
-from limpet.api.scope import Lease, claim_patiently
+from limpet.api.aio_scope import hold as hold_async
+from limpet.api.opened import Opened, Tools
+from limpet.api.scope import Lease
+from limpet.api.scope import hold as hold_sync
 from limpet.api.store import AsyncStore, Store
+from limpet.api.verbs import Steps
 from limpet.api.verbs import info as read_info
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.errors import Conflict, LimpetError
-from limpet.model import JSON, SnapshotInfo
-from limpet.protocol import Target, Topic
+from limpet.model import JSON, ScopeKey, SnapshotInfo
+from limpet.protocol import Backend, Hold, Target, Topic
 from limpet.runs.attempt import Attempt, Plan, check_adoptable
-from limpet.runs.model import Aborted
+from limpet.runs.model import RUNNING, Aborted
+from limpet.runs.processes import is_alive, with_process, without_process
 
 
 class _AbortWatch:
@@ -49,6 +53,23 @@ class _AbortWatch:
             self.is_over = self.is_over or is_over
 
 
+class _Waiting:
+    """What a worker learns about its run while it waits for the lease."""
+
+    def __init__(self, scope: ScopeKey) -> None:
+        self._scope = scope
+        self.seen: SnapshotInfo | None = None  # the head, while it was running
+
+    def inspect(self, held: Hold) -> Steps[leases.Holder]:
+        def work(backend: Backend) -> tuple[SnapshotInfo | None, bool | None]:
+            return backend.read_info(self._scope, None), is_alive(held.owner)
+
+        head, alive = yield work
+        if head is not None and head.status == RUNNING:
+            self.seen = head
+        return leases.Holder(without_process(held.owner), alive)
+
+
 class _RunHandle:
     """What `Run` and `AsyncRun` share."""
 
@@ -59,12 +80,12 @@ class _RunHandle:
 
     @property
     def run_id(self) -> str:
-        """The name of the run, and of its session."""
+        """The name of the run, which is also the id of its session."""
         return self._lease.session_id
 
     @property
     def state(self) -> JSON:
-        """The last state that was saved before this worker began; None if there was none.
+        """The last state that was saved before this worker began; else `initial`, or None.
 
         It is the worker's own copy.
         """
@@ -74,6 +95,15 @@ class _RunHandle:
     def resumed(self) -> bool:
         """Whether an earlier attempt, of this or another worker, began this run."""
         return self._attempt.resumed
+
+    @property
+    def completed(self) -> bool:
+        """Whether the run had completed before this worker got it: there is nothing to do.
+
+        A worker that waited for another one finds out by this. The block may return or go on, but
+        it cannot save a step: `start(..., again=True)` begins another round.
+        """
+        return self._attempt.completed
 
     @property
     def info(self) -> SnapshotInfo:
@@ -91,8 +121,10 @@ class _RunHandle:
 
         Raises:
             Aborted: the run was aborted.
-            Conflict: the lease has passed to another worker, or the run was deleted.
+            Conflict: the lease has passed to another worker, or the run was deleted, has completed
+                or has ended.
         """
+        self._attempt.check_not_ended()
         if self.aborted:
             raise Aborted(f"the run was aborted. run_id=`{self.run_id}`")
         if self._watch.is_over:
@@ -102,7 +134,13 @@ class _RunHandle:
 
 
 class Run(_RunHandle):
-    """A run that this worker holds. Made by `start` and `adopt`; one step at a time."""
+    """A run that this worker holds. Made by `start` and `adopt`; one step at a time::
+
+    with runs.start(store, "import", initial={"rows": 0}) as run:
+        while not run.completed and run.state["rows"] < 1000:
+            run.state["rows"] += load_rows(run.state["rows"])
+            run.step(run.state)
+    """
 
     def __init__(self, store: Store, attempt: Attempt, lease: Lease, watch: _AbortWatch) -> None:
         """Made by `start` and `adopt`."""
@@ -119,14 +157,21 @@ class Run(_RunHandle):
     ) -> SnapshotInfo:
         """Save the state of the run: a worker that resumes it continues from here.
 
-        With `keep` it stays in history; otherwise the next step replaces it. Labels and metadata
-        are added to those of the run, for this step only. The lease is renewed in the background,
-        so steps may be far apart.
+        The lease is renewed in the background, so steps may be far apart::
+
+            run.step({"pages": pages}, keep=True, labels={"phase": "draft"})
+
+        Args:
+            state: the whole state, as for `Scope.save`.
+            keep: leave it in history; otherwise the next step replaces it.
+            labels: for this step only, in addition to those of the run.
+            metadata: for this step only, in addition to that of the run.
 
         Raises:
             Aborted: the run was aborted. Nothing was saved.
-            Conflict: the lease has passed to another worker, or another program wrote to the scope
-                of the run. Nothing was saved.
+            Conflict: the lease has passed to another worker, another program wrote to the scope of
+                the run, the run has completed, or its block was left. Nothing was saved.
+            InvalidInput: an argument is not acceptable. Nothing was saved.
         """
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
         return self._store.driver.drive(verb)
@@ -159,41 +204,57 @@ def hold(
     store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float
 ) -> AbstractContextManager[Run] | AbstractAsyncContextManager[AsyncRun]:
     """Return the context manager that holds a run for a block."""
+    wanted, waiting = prepare_claim(store.driver.tools, plan.scope, plan.owner, ttl_s, wait_s)
     if isinstance(store, Store):
-        scope = store.scope(*plan.scope)
-        return _held(store, plan, claim_patiently(scope, plan.owner, ttl_s, wait_s))
-    claim = claim_patiently_async(store.scope(*plan.scope), plan.owner, ttl_s, wait_s)
-    return _held_async(store, plan, claim)
+        return _held(store, plan, hold_sync(store.scope(*plan.scope), wanted), waiting)
+    return _held_async(store, plan, hold_async(store.scope(*plan.scope), wanted), waiting)
+
+
+def prepare_claim(
+    tools: Tools, scope: ScopeKey, owner: str, ttl_s: float, wait_s: float
+) -> tuple[leases.Wanted, _Waiting]:
+    """Return the claim of a worker, which does not wait for a worker that is known to be dead."""
+    waiting = _Waiting(scope)
+    wanted = leases.prepare(tools, scope, with_process(owner), ttl_s, wait_s)
+    return wanted._replace(inspect=waiting.inspect), waiting
 
 
 @contextmanager
-def _held(store: Store, plan: Plan, claim: AbstractContextManager[Lease]) -> Iterator[Run]:
+def _held(
+    store: Store, plan: Plan, claim: AbstractContextManager[Lease], waiting: _Waiting
+) -> Iterator[Run]:
     """Claim a run for a block, and complete or fail it when the block ends."""
     opened = store.driver.opened
     if plan.adopts:
         check_adoptable(plan.scope, store.driver.run(read_info(plan.scope, None)))
     with claim as lease:
-        attempt = Attempt(opened.tools, plan, lease.token)
+        attempt = Attempt(opened.tools, plan, lease.token, waiting.seen)
         store.driver.drive(attempt.begin())
         with _AbortWatch(opened, plan, attempt) as watch:
             try:
                 yield Run(store, attempt, lease, watch)
             except BaseException as error:
-                store.driver.drive(attempt.fail(error))
+                if not sys.is_finalizing():  # see `hold` in api/scope.py
+                    store.driver.drive(attempt.fail(error))
                 raise
+            finally:
+                attempt.ended = True
             store.driver.drive(attempt.succeed())
 
 
 @asynccontextmanager
 async def _held_async(
-    store: AsyncStore, plan: Plan, claim: AbstractAsyncContextManager[AsyncLease]
+    store: AsyncStore,
+    plan: Plan,
+    claim: AbstractAsyncContextManager[AsyncLease],
+    waiting: _Waiting,
 ) -> AsyncIterator[AsyncRun]:
     """Async twin of `_held`."""
     opened = store.driver.opened
     if plan.adopts:
         check_adoptable(plan.scope, await store.driver.run(read_info(plan.scope, None)))
     async with claim as lease:
-        attempt = Attempt(opened.tools, plan, lease.token)
+        attempt = Attempt(opened.tools, plan, lease.token, waiting.seen)
         await store.driver.drive(attempt.begin())
         with _AbortWatch(opened, plan, attempt) as watch:
             try:
@@ -201,4 +262,6 @@ async def _held_async(
             except BaseException as error:
                 await store.driver.drive(attempt.fail(error))
                 raise
+            finally:
+                attempt.ended = True
             await store.driver.drive(attempt.succeed())

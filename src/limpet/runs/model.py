@@ -39,8 +39,12 @@ class RunInfo:
     """Everything about a run except its state.
 
     `status` is `running`, `completed`, `failed`, `aborted`, or `expired`: stored as running, but
-    its worker does not renew its lease. `attempt` counts its workers, `steps` their saves.
-    `started_at` is when the first worker began. `info` is the snapshot.
+    its worker does not renew its lease, or its process on this host is dead. `attempt` counts its
+    workers, `steps` their saves. `started_at` is when the first worker began. `info` is the
+    snapshot::
+
+        for each in runs.list(store, status="failed"):
+            print(each.run_id, each.steps, each.error.message)
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # info holds dicts
@@ -72,6 +76,12 @@ class RunRecord:
     labels: Mapping[str, str]
     metadata: Mapping[str, JSON]
     error: RunError | None = None
+    has_initial: bool = False  # the first draft is the state that the worker began with
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the snapshot has a state of the run, and not the placeholder before any step."""
+        return self.steps != 0 or self.has_initial
 
     def to_json(self) -> dict[str, JSON]:
         facts: dict[str, JSON] = {
@@ -87,6 +97,8 @@ class RunRecord:
             facts["labels"] = dict(self.labels)
         if self.metadata:
             facts["metadata"] = dict(self.metadata)
+        if self.has_initial:
+            facts["initial"] = True
         return facts
 
 
@@ -109,6 +121,7 @@ def read_record(info: SnapshotInfo) -> RunRecord:
         error=RunError(_text(error.get("type")) or "", _text(error.get("message")) or "")
         if error
         else None,
+        has_initial=facts.get("initial") is True,
     )
 
 

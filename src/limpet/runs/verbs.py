@@ -21,10 +21,10 @@ from limpet.runs.model import (
     RunInfo,
     run_info,
 )
+from limpet.runs.processes import is_alive
 
 
 def scope_of(run_id: object) -> ScopeKey:
-    """Return the scope of a run, its name checked."""
     return limits.check_scope(limits.check_id("run_id", run_id), SCOPE_ID, KIND)
 
 
@@ -42,12 +42,11 @@ def _with_status(tools: Tools, backend: Backend, head: SnapshotInfo) -> RunInfo:
     is_held = False
     if head.status == RUNNING:
         held = backend.read_lease(head.scope, now=tools.draw().now)
-        is_held = held is not None and held.left_us > 0
+        is_held = held is not None and held.left_us > 0 and is_alive(held.owner) is not False
     return run_info(head, is_held=is_held)
 
 
 def listed(tools: Tools, *, status: str | None, task: str | None, prefix: str) -> Walk[RunInfo]:
-    """Walk the runs in the order of their names."""
     if status is not None and limits.check_status(status) not in STATUSES:
         known = ", ".join(STATUSES)
         raise InvalidInput(f"there is no such status. status=`{status}` known=`{known}`")

@@ -4,7 +4,13 @@
 runs random programs on an engine and on the oracle in lockstep.
 """
 
-import pytest
+try:
+    import hypothesis  # noqa: F401
+    import pytest
+except ModuleNotFoundError as cause:
+    raise ModuleNotFoundError(
+        "the test kit is not installed: pip install 'limpet[testing]'", name=cause.name
+    ) from None
 
 # Only then does a failed assertion in an installed module show the values that it compared.
 pytest.register_assert_rewrite("limpet.testing.conformance")

@@ -5,14 +5,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from limpet import opening
+from limpet import (
+    HEAD,
+    JSON,
+    LimpetError,
+    Note,
+    Scope,
+    ScopeInfo,
+    ScopeKey,
+    Snapshot,
+    SnapshotInfo,
+    Stats,
+    Store,
+    Unsupported,
+    opening,
+)
+from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
-from limpet.api.scope import Scope
-from limpet.api.store import Store
 from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
-from limpet.errors import LimpetError, Unsupported
-from limpet.model import HEAD, JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, Stats
 from limpet.protocol import Backend, Stamp
 from limpet.testing.conformance._apis import APIS, close_loop, through
 from limpet.testing.conformance._kit import outcome
@@ -58,7 +69,7 @@ class Side:
             state_bytes_max=limits.STATE_BYTES_MAX,
             workers=1,
         )
-        self.store = Store(Opened(lambda: backend, tools))
+        self.store = Store(Driver(Opened(lambda: backend, tools)))
         return self.store
 
     def begin_step(self, step: int) -> None:

@@ -37,10 +37,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from limpet.api.scope import Scope
+from limpet import ANY, HEAD, LimpetError, Scope, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.core import limits
-from limpet.errors import LimpetError
-from limpet.model import ANY, HEAD, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend
 from limpet.testing._lockstep import ABSENT, START_US, Its, Pair, Twins, revision_of
 
@@ -85,7 +83,7 @@ modes: st.SearchStrategy[dict[str, bool]] = st.sampled_from(
     [{}, {}, {"keep": False}, {"head": False}, {"overwrite": True}, {"head": False, "keep": False}]
 )
 expectations: st.SearchStrategy[Any] = st.sampled_from(
-    [ANY, ANY, ANY, ANY, HEAD, HEAD, None, "stale"]
+    [ANY, ANY, ANY, ANY, HEAD, HEAD, None, "0.0.stale"]
 )
 sessions = st.sampled_from(["s", "s/1", "t"])
 counts = st.none() | st.integers(0, 9)
@@ -126,7 +124,6 @@ class Lockstep(RuleBasedStateMachine):
 
     @invariant()
     def both_show_the_same(self) -> None:
-        """Both stores show the same, and it is consistent."""
         self._twins.compare(_KEYS)
 
     # Beginning, and time
@@ -148,21 +145,18 @@ class Lockstep(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-60, -0.001, 0.001, 1, 86_400]))
     def set_the_clock(self, seconds: float) -> None:
-        """Clocks jump ahead and step back."""
         if seconds > 0 or self.steps_back:
             self._twins.set_clock(int(seconds * 1_000_000))
 
     @precondition(lambda self: self._twins.durable)
     @rule(closing=st.booleans())
     def reopen(self, closing: bool) -> None:
-        """Open the same folder again: after a close, or as another process would."""
         self._twins.reopen(closing=closing)
 
     # Writing
 
     @rule(target=snapshots, key=some_scope, state=states, count=st.integers(1, 6), facts=facts)
     def grow(self, key: ScopeKey, state: Any, count: int, facts: Any) -> MultipleResults[Pair]:
-        """Several in a row, each with a little more."""
         saved = []
         for n in range(count):
             grown = {**state, "n": n} if isinstance(state, dict) else [state] * n
@@ -184,7 +178,6 @@ class Lockstep(RuleBasedStateMachine):
     def save(
         self, key: ScopeKey, state: Any, parent: Any, age: timedelta | None, expect: Any, **how: Any
     ) -> MultipleResults[Pair]:
-        """Anything, in any way."""
         options: dict[str, Any] = {
             **how.pop("mode"),
             **how.pop("facts"),
@@ -220,8 +213,6 @@ class Lockstep(RuleBasedStateMachine):
     def append(
         self, key: ScopeKey, name: str, items: list[Any], expect: Any, facts: Any, keep: bool
     ) -> MultipleResults[Pair]:
-        """To a list, to another value, and to a missing key."""
-
         def call(scope: Scope, its: Its) -> SnapshotInfo:
             revision = revision_of(scope, expect, its)
             return scope.append(name, items, expect=revision, keep=keep, **facts)
@@ -240,7 +231,6 @@ class Lockstep(RuleBasedStateMachine):
     def update(
         self, key: ScopeKey, which: int | str, change: dict[str, Any], skips: bool
     ) -> MultipleResults[Pair]:
-        """Whatever may be changed, or nothing."""
         id = self._twins.id_of(key, which)
 
         def change_it(snapshot: Snapshot) -> Snapshot | None:
@@ -261,7 +251,6 @@ class Lockstep(RuleBasedStateMachine):
     def fork(
         self, key: ScopeKey, which: int | str, patched: str, **how: Any
     ) -> MultipleResults[ScopeKey]:
-        """Here or to another session."""
         id = self._twins.id_of(key, which)
         patch: Any = {
             "not": None,
@@ -276,7 +265,6 @@ class Lockstep(RuleBasedStateMachine):
 
     @rule(key=some_scope, which=which)
     def delete_snapshot(self, key: ScopeKey, which: int | str) -> None:
-        """The head, another one, or none."""
         id = self._twins.id_of(key, which)
         self._twins.at(key, lambda scope, its: scope.delete_snapshot(id))
 
@@ -287,13 +275,11 @@ class Lockstep(RuleBasedStateMachine):
         dry_run=st.sampled_from([False, False, True]),
     )
     def prune(self, key: ScopeKey, **policy: Any) -> None:
-        """By number, by age, by both or by neither."""
         self._twins.at(key, lambda scope, its: scope.prune(**policy))
 
     @precondition(lambda self: self._twins.snapshots > _ENOUGH)
     @rule(key=some_scope, session=st.none() | sessions, expect=expected)
     def delete(self, key: ScopeKey, session: str | None, expect: Any) -> None:
-        """A whole scope or session, once there is something to lose."""
         if session is not None:
             self._twins.do(lambda store, its: store.delete_session(session))
         else:
@@ -313,7 +299,6 @@ class Lockstep(RuleBasedStateMachine):
     def write_note(
         self, key: ScopeKey, name: str, where: int | str | None, value: Any, way: str
     ) -> None:
-        """By value or by function, comparing or not; or delete it."""
         on = None if where is None else self._twins.id_of(key, where)
         given = {"function": lambda old: [old, value], "skip": lambda old: None}.get(way, value)
 
@@ -322,7 +307,7 @@ class Lockstep(RuleBasedStateMachine):
                 return scope.delete_note(name, on=on)
             note = scope.note(name, on=on)
             found = None if note is None else note.revision
-            expect: Any = {"new": None, "same": found, "stale": "stale"}.get(way, ANY)
+            expect: Any = {"new": None, "same": found, "stale": "0.stale"}.get(way, ANY)
             return scope.set_note(name, given, on=on, expect=expect)
 
         self._twins.at(key, call)
@@ -337,8 +322,6 @@ class Lockstep(RuleBasedStateMachine):
         status=st.none() | statuses,
     )
     def history(self, last: Pair, by: str, **asked: Any) -> None:
-        """Of a scope, after a snapshot that may be gone, in full or in part."""
-
         def call(scope: Scope, its: Its) -> Any:
             after = {"nothing": None, "info": its(last), "id": its(last).id}[by]
             return scope.history(after=after, **asked)
@@ -353,7 +336,6 @@ class Lockstep(RuleBasedStateMachine):
         prefix=st.sampled_from(["", "", "s", "s/", "t", "\U0010ffff"]),
     )
     def history_of_all(self, last: Pair | None, **asked: Any) -> None:
-        """Across sessions, after a snapshot of any scope, which may be gone."""
         if not self.text_order:
             return
         self._twins.do(
@@ -365,7 +347,6 @@ class Lockstep(RuleBasedStateMachine):
     def read(
         self, key: ScopeKey, first: int | str, second: int | str, limit: int | None, session: str
     ) -> None:
-        """By id, one and several; the way up; what changed; sessions and scopes, in part."""
         a, b = self._twins.id_of(key, first), self._twins.id_of(key, second)
         self._twins.at(key, lambda scope, its: scope.load_many([b, ABSENT, a, b]))
         self._twins.at(key, lambda scope, its: scope.ancestors(a))

@@ -1,4 +1,4 @@
-"""A diff for people: its changes as rows and groups, and the changed words of a text."""
+"""A diff for people: its changes in groups, and the changed words of a text."""
 
 import json
 import re
@@ -17,29 +17,6 @@ from limpet.views.format import clipped, visible
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 KINDS = ("added", "changed", "removed", "moved")  # in the order of a summary
 _BRIEF_CHARS_MAX = 10_000  # of one line: a state may have 64 MiB
-
-
-class DiffRow(NamedTuple):
-    """One change: its mark, its path, and the values before and after, on one line each.
-
-    `before` is None if the value was added, `after` if it was removed. Both are paths if it moved.
-    """
-
-    mark: str
-    path: str
-    before: str | None
-    after: str | None
-
-
-def diff_rows(diff: Diff) -> Iterator[DiffRow]:
-    for change in diff.changes:
-        shown = dotted if change.kind == "moved" else brief
-        yield DiffRow(
-            MARKS[change.kind],
-            dotted(change.path),
-            None if change.kind == "added" else shown(change.before),
-            None if change.kind == "removed" else shown(change.after),
-        )
 
 
 class Group(NamedTuple):
@@ -183,27 +160,36 @@ class TextLine(NamedTuple):
         return "".join(span.text for span in self.spans)
 
 
-def text_lines(before: str, after: str, *, chars_max: int | None = None) -> Iterator[TextLine]:
-    """Yield the lines that differ between two texts, with a line of context around them.
+def text_lines(
+    before: str, after: str, *, lines_max: int | None = None, chars_max: int | None = None
+) -> tuple[list[TextLine], int]:
+    """Return the lines that differ between two texts, and how many more there are.
 
-    The words of an edited line are compared. Of lines longer than `chars_max` only the parts near
-    a change are shown. Above the limits, everything between the first and the last difference
-    counts as changed.
+    There is a line of context around them. The words of an edited line are compared. Of lines
+    longer than `chars_max` only the parts near a change are shown. Above the limits, everything
+    between the first and the last difference counts as changed.
     """
-    if before == after:
-        return
     old, new = (text.split("\n") if text else [] for text in (before, after))
-    for line in _compared(old, new):
-        yield TextLine(line.mark, tuple(_shown(line, chars_max)))
+    shown: list[TextLine] = []
+    left = 0
+    for count, lines in _sections(old, new) if before != after else ():
+        some = list(islice(lines, None if lines_max is None else lines_max - len(shown)))
+        shown += [TextLine(line.mark, tuple(_shown(line, chars_max))) for line in some]
+        left += count - len(some)
+    return shown, left
 
 
-def _compared(old: list[str], new: list[str]) -> Iterator[TextLine]:
+def _sections(old: list[str], new: list[str]) -> Iterator[tuple[int, Iterator[TextLine]]]:
+    """Yield the lines in sections, each after their number: a million need not all be made."""
     last = 0  # old lines up to here are done
     for was, now in _blocks(old, new, _LINES_MAX):
-        yield from _context(old, last, was.start)
-        yield from _edited(old[was.start : was.stop], new[now.start : now.stop])
+        context = list(_context(old, last, was.start))
+        yield len(context), iter(context)
+        removed, added = old[was.start : was.stop], new[now.start : now.stop]
+        yield len(removed) + len(added), _edited(removed, added)
         last = was.stop
-    yield from _context(old, last, len(old), is_end=True)
+    context = list(_context(old, last, len(old), is_end=True))
+    yield len(context), iter(context)
 
 
 def _shown(line: TextLine, chars_max: int | None) -> Iterator[Span]:

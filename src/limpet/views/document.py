@@ -1,14 +1,13 @@
 """What the Markdown and HTML documents of a session share."""
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import Chat, other_values, read_chat
-from limpet.views.format import count_text, moment_text, size_text, visible
+from limpet.views.format import count_text, moment_text, size_text, status_or_dash, visible
 
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")
 """A heading in a message; its group is the text."""
@@ -16,10 +15,15 @@ HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")
 CODE_SPAN = r"(?<!`)(`+)(?!`)(.{1,300}?)(?<!`)\1(?!`)"
 """Inline code, with its backticks and its text. Bounded, so that no line is slow."""
 
+STATE_SIZE = "state, as JSON"
+"""The name of a size: not what it takes up in the store."""
+
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)")
-# Joiners belong to letters and emoji, direction marks to a line.
-_INVISIBLE_KEPT = "\n\t\u200c\u200d\u200e\u200f"
-_SPACE = "Zs"
+_SPACES = (
+    "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
+# Joiners and selectors belong to letters and emoji, direction marks to a line.
+_INVISIBLE_KEPT = f"\n\t{_SPACES}\u200c\u200d\u200e\u200f\ufe0e\ufe0f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,8 @@ class Block(NamedTuple):
 
 
 def readable(text: str) -> str:
-    """Return text with escaped control characters, except line ends, tabs and spaces."""
-    text = text.replace("\r\n", "\n")
-    if text.isprintable():
-        return text
-    return "".join(each if _is_kept(each) else ascii(each)[1:-1] for each in text)
-
-
-def _is_kept(char: str) -> bool:
-    return char.isprintable() or char in _INVISIBLE_KEPT or unicodedata.category(char) == _SPACE
+    """Return text with escaped control characters, except what belongs to prose."""
+    return visible(text.replace("\r\n", "\n"), kept=_INVISIBLE_KEPT)
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -111,7 +108,7 @@ def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:
         last = max(heads, key=lambda head: head.updated_at)
         facts += [
             ("last change", f"{moment_text(last.updated_at)} UTC"),
-            ("heads", size_text(sum(head.size for head in heads))),
+            ("current states, as JSON", size_text(sum(head.size for head in heads))),
         ]
     return facts
 
@@ -124,9 +121,9 @@ def scope_facts(page: ScopePage) -> list[tuple[str, str]]:
     kept = "" if head.kept else " (a draft)"
     facts += [
         ("head", visible(head.id) + kept),
-        ("status", visible(head.status)),
+        ("status", status_or_dash(head.status)),
         ("saved", f"{moment_text(head.created_at)} UTC"),
-        ("size", size_text(head.size)),
+        (STATE_SIZE, size_text(head.size)),
         ("history", count_text(len(page.history), "snapshot")),
     ]
     if head.updated_at != head.created_at:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from unicodedata import category
 
 from limpet.model import ScopeKey
 
@@ -60,7 +61,8 @@ def moment_text(moment: datetime) -> str:
 _SHORT_MIN = 14  # below, shortening would save nothing
 _USER_INFO = re.compile(r"(?<=://)(?!/)[^`\n]*@")
 _HALF_USER_INFO = re.compile(r"(?<=://)[^/@:\[]*:(?![0-9]*(?:/|\?|$))[^/]*")
-_KEYWORD = re.compile(r"(?i)(password|secret|token|key)(\s*=\s*)[^\s&`]+")
+_KNOWN_SCHEME = re.compile(r"(?i)\s*(?:(?:memory|sqlite|file|postgres(?:ql)?|s3|gs|az):[/\\]*)?")
+_KEYWORD = re.compile(r"(?i)(pass\w*|pwd|secret|token|key)(\s*=\s*)[^\s&`]+")
 _QUERY_VALUE = re.compile(r"(?<==)[^&]*")
 
 
@@ -74,15 +76,43 @@ def short_id(id: str) -> str:
     return id if len(id) < _SHORT_MIN else f"{id[:8]}…{id[-4:]}"
 
 
-def visible(text: str) -> str:
-    """Return text with escaped control characters.
+def status_or_dash(status: str) -> str:
+    return visible(status) or "\N{EN DASH}"
 
-    Ids and messages may contain line ends, and escape sequences that clear the screen or falsify
-    it.
+
+# Characters that Unicode calls printable, and that draw nothing: two different ids look the same.
+_BLANKS = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00016fe4\U0001d159"
+) | frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))  # variation selectors
+# All blanks and combining marks are in here, and little else of what people write often.
+_SUSPECT = re.compile(
+    "[\u0300-\u036f\u0483-\u200f\u20d0-\u20ff\u2800\u2cef-\u2cf1\u2d7f-\u2dff\u302a-\u302f\u3099\u309a"
+    "\u3164\ua66f-\uabff\ufb1e\ufe00-\ufe2f\uffa0\U00010000-\U0001eaff\U000e0000-\U0010ffff]"
+)
+_NOT_ASCII = re.compile("[^ -~]+")
+_MARKS_MAX = 5  # combining marks on one character; more would be drawn over other lines
+
+
+def visible(text: str, kept: str = "") -> str:
+    """Return text with escaped control characters, except those of `kept`.
+
+    Ids and messages may contain line ends, characters that draw nothing, floods of combining marks,
+    and escape sequences that clear the screen or falsify it.
     """
-    if text.isprintable():
+    if text.isprintable() and _SUSPECT.search(text) is None:
         return text
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return _NOT_ASCII.sub(lambda run: _escaped(run, kept), text)
+
+
+def _escaped(run: re.Match[str], kept: str) -> str:
+    shown = []
+    marks = 0 if run.start() else _MARKS_MAX  # a first mark would be drawn over what is before it
+    for char in run[0]:
+        is_mark = char >= "\u0300" and category(char) in ("Mn", "Me")
+        marks = marks + 1 if is_mark else 0
+        plain = char in kept or (char.isprintable() and char not in _BLANKS)
+        shown.append(char if plain and marks <= _MARKS_MAX else ascii(char)[1:-1])
+    return "".join(shown)
 
 
 def clipped(text: str, chars_max: int) -> str:
@@ -90,8 +120,16 @@ def clipped(text: str, chars_max: int) -> str:
 
 
 def masked_url(url: str) -> str:
-    """Return a URL with user, password and query values masked."""
+    """Return a URL with user, password and query values masked.
+
+    In a mistyped one (`postgresql:/bob:pw@host`, `//bob:pw@host`) everything before the last `@`
+    counts as user and password if there is a colon in it.
+    """
     shown = _HALF_USER_INFO.sub("***", without_secrets(url))
+    user_info, at, rest = shown.rpartition("@")
+    scheme = _KNOWN_SCHEME.match(user_info)
+    if scheme is not None and ":" in user_info[scheme.end() :]:
+        shown = f"{scheme[0]}***{at}{rest}"
     place, mark, query = shown.partition("?")
     return _KEYWORD.sub(r"\1\2***", place) + mark + _QUERY_VALUE.sub("…", query)
 

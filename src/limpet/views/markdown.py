@@ -8,19 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from limpet.model import ScopeInfo, SnapshotInfo
-from limpet.views.chat import (
-    Answer,
-    Call,
-    ChatTurn,
-    Inner,
-    Media,
-    Part,
-    Result,
-    Text,
-    media_text,
-    value_text,
-)
+from limpet.model import JSON, ScopeInfo, SnapshotInfo
+from limpet.views import chat
 from limpet.views.document import (
     CODE_SPAN,
     HEADING,
@@ -34,7 +23,7 @@ from limpet.views.document import (
     scope_name,
     session_facts,
 )
-from limpet.views.format import address_text, moment_text, visible
+from limpet.views.format import address_text, moment_text, status_or_dash, visible
 
 _SPAN = re.compile(CODE_SPAN)
 _ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")
@@ -46,13 +35,19 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,40}")
 
 
 def session_markdown(
-    session_id: str, scopes: Iterable[ScopePage], *, contents: Sequence[ScopeInfo] = ()
+    session_id: str,
+    scopes: Iterable[ScopePage],
+    *,
+    contents: Sequence[ScopeInfo] = (),
+    title: str | None = None,
 ) -> Iterator[str]:
     """Yield the parts of a document with all scopes of a session.
 
     `contents` are the same scopes, for a table of contents. `scopes` is read lazily.
     """
-    yield f"# {code(session_id)}\n\n"
+    yield f"# {code(session_id)}\n\n" if title is None else f"# {prose(title)}\n\n"
+    if title is not None:
+        yield f"Session {code(session_id)}\n\n"
     if contents:
         yield _facts(session_facts(contents))
     if len(contents) > 1:
@@ -65,7 +60,7 @@ def session_markdown(
 def _state(info: ScopeInfo) -> str:
     if info.head is None:
         return ": no head"
-    return f": {prose(visible(info.head.status))}, {moment_text(info.head.created_at)} UTC"
+    return f": {prose(status_or_dash(info.head.status))}, {moment_text(info.head.created_at)} UTC"
 
 
 def _scope(page: ScopePage) -> Iterator[str]:
@@ -79,11 +74,11 @@ def _scope(page: ScopePage) -> Iterator[str]:
         if content.others:
             yield "### State\n\n"
             for name, value in content.others:
-                yield f"{code(name)}\n\n{fenced(value_text(value, indent=2), 'json')}"
+                yield f"{code(name)}\n\n{_json(value)}"
     if page.notes:
         yield "### Notes\n\n"
         for note in page.notes:
-            yield f"{code(note_name(note))}\n\n{fenced(value_text(note.value, indent=2), 'json')}"
+            yield f"{code(note_name(note))}\n\n{_json(note.value)}"
     if page.history:
         yield "### History\n\n"
         head_id = None if page.head is None else page.head.id
@@ -98,7 +93,8 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
-    words = [f"{moment_text(info.created_at)} UTC", code(info.id), prose(visible(info.status))]
+    words = [f"{moment_text(info.created_at)} UTC", code(info.id)]
+    words += [prose(visible(info.status))] if info.status else []
     if is_head:
         words.append("**head**")
     if info.parent_id is not None:
@@ -110,40 +106,40 @@ def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
     return f"- {' · '.join(words)}\n"
 
 
-def _turn(turn: ChatTurn) -> Iterator[str]:
+def _turn(turn: chat.ChatTurn) -> Iterator[str]:
     name = f" {code(turn.name)}" if turn.name else ""
     yield f"### {prose(visible(turn.role))}{name}\n\n"
     for part in turn.parts:
         yield from _part(part)
 
 
-def _part(part: Part) -> Iterator[str]:
-    if isinstance(part, Call):
+def _part(part: chat.Part) -> Iterator[str]:
+    if isinstance(part, chat.Call):
         yield f"**calls** {code(part.name)}\n\n"
-        yield fenced(value_text(part.arguments, indent=2), "json")
+        yield _json(part.arguments)
         if part.result is not None:
             yield from _result(part.result, part.name)
-    elif isinstance(part, Answer):
+    elif isinstance(part, chat.Answer):
         yield from _result(part.result, part.name or part.id or "a missing call")
-    elif isinstance(part, Text) and part.thinking:
+    elif isinstance(part, chat.Text) and part.thinking:
         yield from _folded("thinking", _text(part.text))
-    elif isinstance(part, Text):
+    elif isinstance(part, chat.Text):
         yield from _text(part.text)
     else:
         yield _inner(part)
 
 
-def _result(result: Result, name: str) -> Iterator[str]:
+def _result(result: chat.Result, name: str) -> Iterator[str]:
     what = "error" if result.is_error else "result"
     yield from _folded(f"{what} of {visible(name)}", map(_inner, result.parts))
 
 
-def _inner(part: Inner) -> str:
-    if isinstance(part, Text):
+def _inner(part: chat.Inner) -> str:
+    if isinstance(part, chat.Text):
         return fenced(readable(part.text))
-    if isinstance(part, Media):
-        return f"{code(media_text(part))}\n\n"
-    return fenced(value_text(part.value, indent=2), "json")
+    if isinstance(part, chat.Media):
+        return f"{code(chat.media_text(part))}\n\n"
+    return _json(part.value)
 
 
 def _folded(title: str, inside: Iterable[str]) -> Iterator[str]:
@@ -190,6 +186,10 @@ def code(text: str) -> str:
     marks = "`" * (_longest(shown) + 1)
     gap = " " if shown[0] in "` " or shown[-1] in "` " else ""
     return f"{marks}{gap}{shown}{gap}{marks}"
+
+
+def _json(value: JSON) -> str:
+    return fenced(chat.value_text(value, indent=2), "json")
 
 
 def fenced(text: str, language: str = "") -> str:

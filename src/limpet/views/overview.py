@@ -1,32 +1,59 @@
 """Overviews of the sessions of a store, and of the scopes of a session."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from limpet.api.store import Store
 from limpet.core import limits
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef, Stats
+from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
+from limpet.views.format import visible
+
+if TYPE_CHECKING:
+    from limpet.views.chat import ChatTurn
 
 Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
+
+TITLE_NOTE = "title"
+"""The note of a scope that names its conversation."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOverview:
+class About(NamedTuple):
+    """What a conversation is about: its title, and its last turn.
+
+    The title is the note `title`, else the first message of the user. `keys` are the names of the
+    values in a state that is no chat.
+    """
+
+    title: str | None = None
+    last: "ChatTurn | None" = None
+    keys: tuple[str, ...] = ()
+
+
+class Counts(NamedTuple):
+    """What a session or a scope takes up; None if it needs damaged data.
+
+    `snapshots` and `logical_bytes` include drafts; `branches` counts the snapshots without a child.
+    """
+
+    snapshots: int | None = None
+    branches: int | None = None
+    logical_bytes: int | None = None
+    stored_bytes: int | None = None
+
+
+class SessionOverview(NamedTuple):
     """A session in a listing.
 
-    `head` is the newest readable head of its scopes; `damaged` counts the scopes whose head is
-    damaged. `snapshots` and `logical_bytes` include drafts; `branches` counts the snapshots without
-    a child. A count is None if it needs damaged data.
+    `head` is the newest readable head of its scopes, `head_bytes` the size of all heads, and
+    `damaged` counts the scopes whose head is damaged. `counts` is None unless asked for.
     """
 
     session_id: str
@@ -34,30 +61,19 @@ class SessionOverview:
     scopes: int
     damaged: int
     head: SnapshotInfo | None
-    snapshots: int | None
-    branches: int | None
-    logical_bytes: int | None
-    stored_bytes: int | None
-
-    @property
-    def created_at(self) -> datetime | None:
-        return None if self.head is None else self.head.created_at
-
-    @property
-    def status(self) -> str | None:
-        return None if self.head is None else self.head.status
+    head_bytes: int
+    about: About
+    counts: Counts | None
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeOverview:
+class ScopeOverview(NamedTuple):
     """A scope in a listing, like `SessionOverview`; `forked_from` is of its first snapshot."""
 
     key: ScopeKey
     head: SnapshotInfo | None
     damaged: bool
-    snapshots: int | None
-    branches: int | None
-    logical_bytes: int | None
+    about: About
+    counts: Counts | None
     forked_from: SnapshotRef | None
 
 
@@ -69,13 +85,19 @@ class Sessions(NamedTuple):
 
 
 def sessions(
-    store: Store, *, prefix: str = "", sort: Sort = "age", limit: int | None = None
+    store: Store,
+    *,
+    prefix: str = "",
+    sort: Sort = "age",
+    limit: int | None = None,
+    counts: bool = False,
 ) -> Sessions:
     """Return the first sessions whose id begins with `prefix`.
 
     "age" sorts by the newest head, "size" and "snapshots" the largest first, "name" in the order of
     the store. "size" and "snapshots" read the statistics of every session, "age" every head. At
-    most `limit` ids are held.
+    most `limit` ids are held. Of each session that is shown, one state is read; with `counts` also
+    its statistics and the snapshots without a child.
     """
     if sort not in get_args(Sort):
         raise InvalidInput(f"unknown sort order. sort=`{sort}`")
@@ -84,7 +106,7 @@ def sessions(
 
     def counted() -> Iterator[tuple[Any, str]]:
         nonlocal total
-        for each in _RANKS[sort](store, prefix):
+        for each in _ranked(store, prefix, sort):
             total += 1
             yield each
 
@@ -92,39 +114,81 @@ def sessions(
     if limit is None:
         ranked = sorted(counted(), key=itemgetter(0), reverse=True)
     else:
-        ranked = heapq.nlargest(max(1, limit), counted(), key=itemgetter(0))[
-            :limit
-        ]  # nlargest(0) would not count
-    overviews = (session(store, session_id) for _, session_id in ranked)
+        most = max(1, limit)  # nlargest(0) would not count
+        ranked = heapq.nlargest(most, counted(), key=itemgetter(0))[:limit]
+    overviews = (_session(store, session_id, counts=counts) for _, session_id in ranked)
     return Sessions(total, (each for each in overviews if each is not None))
 
 
-def session(store: Store, session_id: str) -> SessionOverview | None:
+def _session(store: Store, session_id: str, *, counts: bool) -> SessionOverview | None:
     found = list(_scope_heads(store.scopes(session_id), store))
     if not found:
         return None
-    head = max(
-        (each.head for each in found if each.head), key=lambda info: info.created_at, default=None
-    )
-    stats = _stats(store, session_id)
-    branches = [_branches(store, each) for each in found]
+    heads = [each.head for each in found if each.head is not None]
+    head = max(heads, key=lambda info: info.created_at, default=None)
     return SessionOverview(
         session_id,
         kinds=tuple(dict.fromkeys(each.key.kind for each in found)),
         scopes=len(found),
         damaged=sum(each.damaged for each in found),
         head=head,
-        snapshots=None if stats is None else stats.snapshots,
-        branches=None if None in branches else sum(filter(None, branches)),
-        logical_bytes=None if stats is None else stats.logical_bytes,
-        stored_bytes=None if stats is None else stats.stored_bytes,
+        head_bytes=sum(each.size for each in heads),
+        # A fork has no notes of its own, so the title is that of the main scope.
+        about=about(store, head, ScopeKey(session_id)),
+        counts=_session_counts(store, session_id, found) if counts else None,
     )
 
 
-def scopes(store: Store, session_id: str, *, kind: str | None = None) -> Iterator[ScopeOverview]:
-    """Yield the scopes of a session, by kind and id. Reads the history of each once."""
-    for scope in _scope_heads(store.scopes(session_id, kind=kind), store):
-        yield _scope_overview(store, scope)
+def _session_counts(store: Store, session_id: str, found: "list[_ScopeHead]") -> Counts:
+    stats = _stats(store, session_id)
+    branches = [_branches(store, each) for each in found]
+    total = None if None in branches else sum(filter(None, branches))
+    if stats is None:
+        return Counts(branches=total)
+    return Counts(stats.snapshots, total, stats.logical_bytes, stats.stored_bytes)
+
+
+def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[ScopeOverview]:
+    """Yield the scopes of a session, by kind and id.
+
+    Reads the state of each head, and with `counts` the history of each scope.
+    """
+    for scope in _scope_heads(store.scopes(session_id), store):
+        found = _scope_counts(store, scope) if counts else (None, None)
+        yield ScopeOverview(*scope, about(store, scope.head), *found)
+
+
+def about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
+    """Return what a head is about; its title may be the note of the `main` scope."""
+    if head is None:
+        return About()
+    with suppress(Corrupt):
+        found = store.scope(*head.scope).load(head.id)
+        if found is not None:
+            return _about_of(found, _title_note(store, head.scope, main))
+    return About()
+
+
+def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
+    """Return the note `title` of the first of these scopes that has one."""
+    for key in dict.fromkeys(keys):
+        with suppress(Corrupt):
+            note = None if key is None else store.scope(*key).note(TITLE_NOTE)
+            if note is not None and isinstance(note.value, str) and note.value.strip():
+                return visible(" ".join(note.value.split()))
+    return None
+
+
+def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
+    """Return what a snapshot is about; `title` is the note."""
+    from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
+
+    chat = read_chat(snapshot.state, ends=True)
+    if chat is None or not chat.turns:
+        names = snapshot.state if isinstance(snapshot.state, dict) else ()
+        return About(title, keys=tuple(map(visible, names)))
+    asked = (turn_text(turn) for turn in chat.turns if turn.role == "user")
+    return About(title or next(filter(None, asked), None), chat.turns[-1])
 
 
 class _ScopeHead(NamedTuple):
@@ -171,7 +235,7 @@ def _count_branches(ends: int, lone: int, scope: _ScopeHead) -> int:
     return ends - max(0, lone - 1) or int(scope.head is not None or scope.damaged)
 
 
-def _scope_overview(store: Store, scope: _ScopeHead) -> ScopeOverview:
+def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef | None]:
     size = count = 0
     # Bounded by the number of branches: leaves, and parents that are still to come.
     ends: dict[str, bool] = {}
@@ -189,34 +253,26 @@ def _scope_overview(store: Store, scope: _ScopeHead) -> ScopeOverview:
             elif first.parent_id is not None:
                 awaited.add(first.parent_id)
     except Corrupt:
-        return ScopeOverview(*scope, None, None, None, None)
+        return Counts(), None
     if scope.head is not None and not scope.head.kept:
         count, size = count + 1, size + scope.head.size
         first = first or scope.head
     branches = _count_branches(len(ends), sum(ends.values()), scope)
     source = None if first is None else first.forked_from
-    return ScopeOverview(*scope, count, branches, size, source)
+    return Counts(count, branches, size), source
 
 
-def _by_age(store: Store, prefix: str) -> Iterator[tuple[datetime, str]]:
-    listed = store.scopes(prefix=prefix)
-    for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
-        moments = [each.head.created_at for each in group if each.head is not None]
-        yield max(moments, default=_LONG_AGO), session_id
-
-
-def _by_name(store: Store, prefix: str) -> Iterator[tuple[int, str]]:
-    return ((0, session_id) for session_id in store.sessions(prefix=prefix))
-
-
-def _by_stats(field: str, store: Store, prefix: str) -> Iterator[tuple[int, str]]:
+def _ranked(store: Store, prefix: str, sort: Sort) -> Iterator[tuple[Any, str]]:
+    """Yield each session after what it is sorted by, the largest first."""
+    if sort == "age":
+        listed = store.scopes(prefix=prefix)
+        for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
+            moments = [each.head.created_at for each in group if each.head is not None]
+            yield max(moments, default=_LONG_AGO), session_id
+        return
     for session_id in store.sessions(prefix=prefix):
-        yield getattr(_stats(store, session_id), field, 0), session_id
-
-
-_RANKS: dict[Sort, Callable[[Store, str], Iterator[tuple[Any, str]]]] = {
-    "age": _by_age,
-    "name": _by_name,
-    "size": partial(_by_stats, "stored_bytes"),
-    "snapshots": partial(_by_stats, "snapshots"),
-}
+        stats = None if sort == "name" else _stats(store, session_id)
+        if stats is None:
+            yield 0, session_id
+        else:
+            yield stats.stored_bytes if sort == "size" else stats.snapshots, session_id

@@ -14,8 +14,10 @@ An exact name always wins.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
+from operator import add
 from typing import TypeVar
 
 from limpet.api.store import Store
@@ -23,13 +25,20 @@ from limpet.core import limits
 from limpet.errors import InvalidInput, NotFound, Unsupported
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
-from limpet.views.format import address_text
+from limpet.views.format import address_text, visible
 
 _STEPS_BACK = re.compile(
     r"(.*)~([0-9]{1,7})", re.DOTALL
 )  # the id of a fork ends in `~` and eight characters
 _GAP = re.compile(r"…|\.{2,3}")
-_SHOWN = 4  # candidates in an error message
+_PLAIN = re.compile(r"[\w@%+=:,./-][\w@%+=:,./~-]*", re.ASCII)
+_SHOWN = 6  # candidates in an error message
+_LISTS = {
+    "session": "limpet ls",
+    "scope": "limpet ls SESSION",
+    "snapshot": "limpet log SESSION",
+    "snapshot or session": "limpet ls",
+}
 _CANDIDATES_MAX = 1000
 
 T = TypeVar("T")
@@ -47,7 +56,7 @@ def find_session(store: Store, text: str) -> str:
     if _is_session(store, text):
         return text
     found = list(store.sessions(prefix=text, limit=_SHOWN + 1))
-    return _only(found, "session", text, str)
+    return _only(found, "session", text, _session_address)
 
 
 def find_scope(
@@ -68,14 +77,14 @@ def find_scope(
             scopes = store.scopes(session_id, kind=kind)
             begins = (each for each in scopes if each.key.scope_id.startswith(scope))
             here = list(islice(begins, _SHOWN + 1))
-        return _only(here, "scope", scope, _scope_name)
+        return _only(here, "scope", scope, _scope_address)
     few = list(islice(store.scopes(session_id, kind=kind), _SHOWN + 1))
     if len(few) > 1:
         main = ScopeKey(session_id, kind=kind or ScopeKey(session_id).kind)
         named = next((s for s in store.scopes(session_id, kind=main.kind) if s.key == main), None)
         if named is not None:
             return named
-    return _only(few, "scope", session_id, _scope_name)
+    return _only(few, "scope", session_id, _scope_address)
 
 
 def find_snapshot(
@@ -156,7 +165,8 @@ _Address = tuple[str | None, str | None, str | None]
 
 def _exactly(store: Store, text: str, address: _Address) -> SnapshotInfo | None:
     """Return the snapshot with this id; InvalidInput if several scopes have one."""
-    if address == (None, None, None):
+    session, scope, kind = address
+    if session is None and scope is None:
         query = Query(id=limits.check_id("id", text))
         try:
             found = store.driver.run(
@@ -164,10 +174,11 @@ def _exactly(store: Store, text: str, address: _Address) -> SnapshotInfo | None:
             )
         except Unsupported:
             return None  # there is no index: a session is needed
+        found = [info for info in found if kind in (None, info.scope.kind)]
     else:
         here = (store.scope(*key).info(text) for key in _scopes(store, address))
         found = list(islice((info for info in here if info is not None), _SHOWN + 1))
-    return _only(found, "snapshot", text, _ref_name) if found else None
+    return _only(found, "snapshot", text, _ref_address) if found else None
 
 
 def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
@@ -182,8 +193,10 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
         session_id, colon, scope_id = text.rpartition(":")
         if colon and address[1] is None and _is_session(store, session_id):
             return _head(store, session_id, scope_id, address[2])
-        return _head(store, find_session(store, text), *address[1:])
-    ref = _only(candidates, "snapshot", text, _ref_name)
+        session_ids = list(store.sessions(prefix=text, limit=_SHOWN + 1))
+        found = _only(session_ids, "snapshot or session", text, _session_address)
+        return _head(store, found, *address[1:])
+    ref = _only(candidates, "snapshot", text, _ref_address)
     info = store.scope(*ref.scope).info(ref.id)
     if info is None:
         raise NotFound(f"the snapshot was deleted just now. id=`{ref.id}`")
@@ -273,23 +286,44 @@ def _only_session(store: Store) -> str:
     if not found:
         raise NotFound("the store is empty")
     if len(found) > 1:
-        raise InvalidInput("the store has several sessions: name one")
+        raise InvalidInput("the store has several sessions: name one; `limpet ls` lists them")
     return found[0]
 
 
-def _ref_name(ref: SnapshotRef | SnapshotInfo) -> str:
-    return f"{ref.id} in {address_text(ref.scope)} ({ref.scope.kind})"
+def _ref_address(ref: SnapshotRef | SnapshotInfo) -> tuple[str, str]:
+    return address_text(ref.scope, ref.id), ref.scope.kind
 
 
-def _scope_name(info: ScopeInfo) -> str:
-    return f"{info.key.scope_id} ({info.key.kind})"
+def _scope_address(info: ScopeInfo) -> tuple[str, str]:
+    return address_text(info.key), info.key.kind
 
 
-def _only(found: list[T], what: str, text: str, name: Callable[[T], str]) -> T:
+def _session_address(session_id: str) -> tuple[str, str]:
+    return session_id, ""
+
+
+def _typed(name: str) -> str:
+    """Return a name as it is typed in a shell."""
+    return name if _PLAIN.fullmatch(name) else shlex.quote(name)
+
+
+class SeveralMatch(InvalidInput):
+    """Several things match; `addresses` are the first of what to type instead."""
+
+    def __init__(self, message: str, addresses: list[str]) -> None:
+        super().__init__(message)
+        self.addresses = addresses
+
+
+def _only(found: list[T], what: str, text: str, address: Callable[[T], tuple[str, str]]) -> T:
     if not found:
-        raise NotFound(f"there is no such {what}. name=`{text}`")
+        raise NotFound(f"there is no such {what}: `{_LISTS[what]}` lists them. name=`{text}`")
     if len(found) > 1:
-        shown = sorted(map(name, found))
-        names = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
-        raise InvalidInput(f"several {what}s match. name=`{text}` found=`{names}`")
+        named = sorted(map(address, found))[:_SHOWN]
+        addresses = [_typed(visible(name)) for name, _ in named]
+        if len(set(addresses)) < len(addresses):  # they differ in their kind
+            kinds = (f" --kind {kind}" for _, kind in named)
+            addresses = list(map(add, addresses, kinds))
+        addresses += ["…"] if len(found) > _SHOWN else []
+        raise SeveralMatch(f"several {what}s match: name one in full. name=`{text}`", addresses)
     return found[0]

@@ -80,22 +80,13 @@ def _pointer(path: list[str | int]) -> str:
     )
 
 
-class Excerpt(NamedTuple):
-    before: str
-    match: str
-    after: str
-
-
 _BEFORE_SHARE = 3  # a third of the context is before the match
 
 
-def excerpt(match: Match, chars_max: int) -> Excerpt:
-    """Return a match with its context, of about so many characters."""
-    before, text, after = (
-        match.text[: match.start],
-        match.text[match.start : match.end],
-        match.text[match.end :],
-    )
+def excerpt(match: Match, chars_max: int) -> tuple[str, str, str]:
+    """Return what is before a match, the match and what is after it: about so many characters."""
+    line, start, end = match.text, match.start, match.end
+    before, text, after = line[:start], line[start:end], line[end:]
     text = text if len(text) <= chars_max else text[: chars_max - 1] + "…"
     room = max(0, chars_max - len(text))
     left = max(room // _BEFORE_SHARE, room - len(after))
@@ -104,4 +95,4 @@ def excerpt(match: Match, chars_max: int) -> Excerpt:
     right = max(0, room - len(before))
     if len(after) > right:
         after = after[: max(0, right - 1)] + "…"
-    return Excerpt(before, text, after)
+    return before, text, after

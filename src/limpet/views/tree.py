@@ -1,7 +1,4 @@
-"""The tree of a session's snapshots across its scopes, and two ways to draw it.
-
-`rails` draws from left to right, `graph_rows` from top to bottom with the newest first.
-"""
+"""The tree of a session's snapshots across its scopes, and how it is drawn."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,51 +82,6 @@ def walk(forest: Iterable[Node]) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting.extend(reversed(node.children))
-
-
-class RailCell(NamedTuple):
-    """One character of a drawing, and the node that it draws or leads to."""
-
-    char: str
-    node: Node | None = None
-
-
-def rails(forest: Iterable[Node]) -> list[list[RailCell]]:
-    """Draw a forest as rows of characters: a branch from left to right in each.
-
-    `●` is a snapshot and `◆` a head. Another branch has a row of its own::
-
-        ●─●─●─●─◆
-            ╰─●─◆
-    """
-    rows: list[dict[int, RailCell]] = []
-    # (node, row and column of its parent, whether it continues the parent's row)
-    waiting: list[tuple[Node, int, int, bool]] = [(root, -1, -2, False) for root in forest][::-1]
-    while waiting:
-        node, row, column, continues = waiting.pop()
-        if not continues:
-            if row >= 0:
-                _lead_down(rows, row, column, node)
-            else:
-                rows.append({})
-            row = len(rows) - 1
-        if column >= 0:
-            rows[row].setdefault(column + 1, RailCell("─", node))
-        rows[row][column + 2] = RailCell("◆" if node.is_head else "●", node)
-        waiting += [
-            (child, row, column + 2, place == 0) for place, child in enumerate(node.children)
-        ][::-1]
-    return [[row.get(at, RailCell(" ")) for at in range(max(row) + 1)] for row in rows]
-
-
-def _lead_down(rows: list[dict[int, RailCell]], row: int, column: int, node: Node) -> None:
-    """Begin a new row that is joined to a node in a row above."""
-    for between in rows[row + 1 :]:
-        # Everything below is to the right of the parent, except its other branches.
-        here = between.setdefault(column, RailCell("│", node))
-        if here.char == "╰":
-            between[column] = RailCell("├", here.node)
-    rows.append({column: RailCell("╰", node)})
 
 
 class LaneCell(NamedTuple):

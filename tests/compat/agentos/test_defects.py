@@ -188,7 +188,7 @@ CALLS: dict[str, Bad] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_bad_arguments_are_told(call: Bad) -> None:
+async def test_bad_arguments_are_reported(call: Bad) -> None:
     """There some are a TypeError, and a text is spread over the partition, letter by letter."""
     with limpet.open("memory:") as store:
         checkpoints = CheckpointStore(store)

@@ -319,7 +319,7 @@ async def test_an_output_that_is_not_json_ends_the_run_with_its_reason(
 # The story
 
 
-def test_the_example_tells_its_story(tmp_path: Path) -> None:
+def test_the_example_prints_what_happens(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLE, f"sqlite:///{tmp_path}/graphs.db"],
         capture_output=True,

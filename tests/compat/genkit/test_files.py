@@ -150,7 +150,7 @@ async def test_the_pointer_goes_to_what_is_new_and_not_to_what_is_changed(
 
 
 @pytest.mark.parametrize("wrong", [None, b"{", b"[]", b'{"currentSnapshotId": "gone"}', b"\xff"])
-async def test_a_pointer_that_is_missing_or_wrong_is_written_anew(
+async def test_a_pointer_that_is_missing_or_wrong_is_written_again(
     files: Files, folder: Path, wrong: bytes | None
 ) -> None:
     await put(files, "a1")
@@ -165,7 +165,7 @@ async def test_a_pointer_that_is_missing_or_wrong_is_written_anew(
     assert await codes(files) == []
 
 
-async def test_a_pointer_that_cannot_be_written_stops_nobody(files: Files, folder: Path) -> None:
+async def test_a_pointer_that_cannot_be_written_fails_no_save(files: Files, folder: Path) -> None:
     (folder / "global").mkdir(parents=True)
     (folder / "global/.pointers").write_text("no folder")
     await put(files, "a1")
@@ -236,7 +236,7 @@ async def test_prefixes_that_lead_elsewhere_are_refused(folder: Path, prefix: An
     assert not folder.exists()
 
 
-async def test_nobody_is_a_tenant_of_that_name(files: Files) -> None:
+async def test_no_tenant_has_that_name(files: Files) -> None:
     with pytest.raises(InvalidInput, match="cannot be named"):
         await files.get_snapshot(snapshot_id="a", context="global")
 
@@ -321,7 +321,7 @@ def test_numbers_and_halves_of_characters_are_read_as_they_stand() -> None:
 # Damage
 
 
-async def test_what_cannot_be_read_is_passed_over_and_told(files: Files, folder: Path) -> None:
+async def test_what_cannot_be_read_is_skipped_and_reported(files: Files, folder: Path) -> None:
     await put(files, "a1")
     here = folder / "global"
     whole = (here / "a1.json").read_text()
@@ -356,9 +356,7 @@ async def test_what_cannot_be_read_is_passed_over_and_told(files: Files, folder:
     assert tree(folder) == before
 
 
-async def test_a_circle_of_parents_is_told_and_does_not_go_on_for_ever(
-    files: Files, folder: Path
-) -> None:
+async def test_a_circle_of_parents_is_reported_and_ends(files: Files, folder: Path) -> None:
     (folder / "global").mkdir(parents=True)
     for id, parent in (("a", "b"), ("b", "a")):
         wire = {"snapshotId": id, "sessionId": "s", "parentId": parent}

@@ -133,7 +133,7 @@ async def test_a_reader_does_not_take_back_what_was_saved_since(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("others_write", [True, False])
-async def test_a_mutator_holds_nobody_up(tmp_path: Path, others_write: bool) -> None:
+async def test_a_mutator_blocks_no_other_caller(tmp_path: Path, others_write: bool) -> None:
     files: Files = JsonFileSessionStore(tmp_path)
     calls: list[int] = []
 

@@ -44,7 +44,7 @@ async def test_of_a_line_so_many_are_kept(tmp_path: Path) -> None:
     assert found.snapshot_id == "f"
 
 
-async def test_what_another_branch_stands_on_is_kept(tmp_path: Path) -> None:
+async def test_what_another_branch_is_based_on_is_kept(tmp_path: Path) -> None:
     """The real store removes a parent that a sibling still has."""
     everything: Files = JsonFileSessionStore(tmp_path)
     await grow(everything, *"abcd")
@@ -113,7 +113,7 @@ def watched(folder: Path) -> Files:
     return JsonFileSessionStore(folder, poll_s=0.01)
 
 
-async def test_watchers_are_told_what_is_and_what_becomes(tmp_path: Path) -> None:
+async def test_watchers_get_the_present_and_every_change(tmp_path: Path) -> None:
     files, writer = watched(tmp_path), watched(tmp_path)
     before, after = Seen(), Seen()
     ends = [files.on_snapshot_state_change("a", before)]
@@ -169,7 +169,7 @@ async def test_what_a_callback_raises_is_contained(
     ] * 2
 
 
-async def test_one_that_ends_itself_takes_nobody_with_it(tmp_path: Path) -> None:
+async def test_a_watcher_that_ends_ends_no_other(tmp_path: Path) -> None:
     files = watched(tmp_path)
     first, second = Seen(), Seen()
 
@@ -189,7 +189,7 @@ async def test_one_that_ends_itself_takes_nobody_with_it(tmp_path: Path) -> None
     ends[1]()
 
 
-async def test_a_damaged_file_is_not_told_of_until_it_is_mended(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_not_announced_until_it_is_repaired(tmp_path: Path) -> None:
     files, seen = watched(tmp_path), Seen()
     (tmp_path / "global").mkdir()
     (tmp_path / "global/a.json").write_text("{")

@@ -152,7 +152,7 @@ def test_a_new_row_is_completed_and_made_now() -> None:
         (None, at(0), False),
     ],
 )
-def test_a_run_that_is_not_heard_of_has_expired(
+def test_a_run_without_a_heartbeat_has_expired(
     status: str | None, heard: str | None, expired: bool
 ) -> None:
     found = row(status=status, heartbeat_at=heard)
@@ -165,7 +165,7 @@ def test_a_run_that_is_not_heard_of_has_expired(
 # Records.
 
 
-def test_a_record_stands_on_the_wire_as_it_was() -> None:
+def test_a_record_is_sent_as_it_was() -> None:
     wire = {
         "snapshotId": "a",
         "state": None,

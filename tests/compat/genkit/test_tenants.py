@@ -98,7 +98,7 @@ async def test_equal_ids_of_others_hide_nothing_and_show_nothing(sessions: Any) 
     assert await sessions.get_snapshot(snapshot_id=id, context="carol") is None
 
 
-async def test_equal_ids_of_others_are_not_heard(sessions: Any) -> None:
+async def test_equal_ids_of_others_are_not_noticed(sessions: Any) -> None:
     """Neither before one's own is there, when any of that id could be meant, nor after."""
     id = secrets.token_hex(6)
     all_heard = {who: Heard() for who in (None, "alice", "bob")}

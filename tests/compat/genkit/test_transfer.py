@@ -1,6 +1,7 @@
 """From the folder of Genkit's own store into a store, and back."""
 
 import json
+import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +22,7 @@ from limpet.compat.genkit import (
 )
 from limpet.compat.genkit.rules import session_of
 from tests.compat.genkit.kit import FIXTURES, Row, always, at, fixture, row
+from tests.effort import times
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
@@ -178,7 +180,7 @@ async def make(folder: Path, seed: int) -> None:
                 (folder / (tenant or "global") / f"{ids[1]}.json").unlink()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(times(1, full=4)))
 async def test_sessions_that_are_made_up_arrive_exactly(
     place: Place, tmp_path: Path, seed: int
 ) -> None:
@@ -252,7 +254,7 @@ def test_a_changed_row_is_replaced_and_a_new_one_is_the_head(memory: Store, tmp_
     assert found.id == ours.id
 
 
-def test_what_cannot_be_carried_over_is_told(memory: Store, tmp_path: Path) -> None:
+def test_what_cannot_be_carried_over_is_reported(memory: Store, tmp_path: Path) -> None:
     here = tmp_path / "global"
     write(here, "good", sessionId="s", createdAt=at(0))
     (here / "cut.json").write_text('{"snapshotId": "cu')
@@ -277,7 +279,7 @@ def test_what_cannot_be_carried_over_is_told(memory: Store, tmp_path: Path) -> N
         assert "\n" not in each.message
 
 
-def test_a_pointer_that_leads_elsewhere_is_told(memory: Store, tmp_path: Path) -> None:
+def test_a_pointer_that_leads_elsewhere_is_reported(memory: Store, tmp_path: Path) -> None:
     here = tmp_path / "global"
     write(here, "root", sessionId="s", createdAt=at(0))
     write(here, "old", sessionId="s", parentId="root", createdAt=at(1))
@@ -319,7 +321,7 @@ def test_there_must_be_a_folder_and_a_store(memory: Store, tmp_path: Path) -> No
 # And back
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(times(1, full=2)))
 async def test_there_and_back_again(place: Place, tmp_path: Path, seed: int) -> None:
     folder, back = tmp_path / "source", tmp_path / "back" / "deep"
     await make(folder, seed)
@@ -342,7 +344,7 @@ async def test_there_and_back_again(place: Place, tmp_path: Path, seed: int) -> 
     assert [each async for each in JsonFileSessionStore[Any](back).check()] == []
 
 
-def test_what_genkit_does_not_know_is_told(memory: Store, tmp_path: Path) -> None:
+def test_what_genkit_does_not_know_is_reported(memory: Store, tmp_path: Path) -> None:
     memory.scope("s").save({"n": 1}, id="one")
     memory.scope("s").save({"n": 2}, keep=False, id="draft")
     memory.scope("s", "planner").save({})
@@ -362,3 +364,17 @@ def test_what_genkit_does_not_know_is_told(memory: Store, tmp_path: Path) -> Non
         ("snapshot_skipped", ("t", "main"), "one/two"),
     ]
     assert sorted(tree(tmp_path)) == ["out/global/.pointers/s.json", "out/global/one.json"]
+
+
+def test_links_are_named_and_files_are_bounded(memory: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    write(folder / "global", "a", sessionId="s")
+    write(tmp_path / "elsewhere", "b", sessionId="s")
+    (folder / "global" / "b.json").symlink_to(tmp_path / "elsewhere" / "b.json")
+    (folder / "tenant").symlink_to(tmp_path / "elsewhere")
+    (folder / "global" / "c.json").touch()
+    os.truncate(folder / "global" / "c.json", 20 * 1024**3)
+    done = import_sessions(memory, folder)
+    codes = ["link_skipped", "link_skipped", "snapshot_skipped"]
+    assert (done.count, [each.code for each in done.skipped]) == (1, codes)
+    assert "too large" in done.skipped[-1].message

@@ -86,7 +86,7 @@ def test_it_may_be_ended_when_its_loop_is_gone(memory: Desk) -> None:
     end()
 
 
-async def test_a_row_that_is_deleted_and_made_again_is_heard_of(desk: Desk) -> None:
+async def test_a_row_that_is_deleted_and_created_again_is_noticed(desk: Desk) -> None:
     heard = Heard()
     end = desk.sessions.on_snapshot_state_change("a", heard)
     for turn in range(3):

@@ -114,7 +114,7 @@ def test_deleting_runs_changes_nothing_that_stays(saver: LimpetSaver) -> None:
     assert states(graph).popitem() == max(before.items())
 
 
-def test_a_copy_is_the_same_and_stands_by_itself(saver: LimpetSaver) -> None:
+def test_a_copy_is_the_same_and_independent(saver: LimpetSaver) -> None:
     graph = talk(saver)
     before = states(graph)
     saver.copy_thread("t", "copy")

@@ -15,7 +15,8 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "langgraph_approval
 WAIT_S_MAX = 120.0
 
 
-@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_an_agent_is_killed_twice_and_does_nothing_twice(places: Places, engine: str) -> None:
     url = places.url(engine)
     done = subprocess.run(

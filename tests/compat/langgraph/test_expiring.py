@@ -46,7 +46,7 @@ def fill(saver: LimpetSaver) -> datetime:
     return at
 
 
-def test_what_nobody_saved_to_goes_whole(saver: LimpetSaver) -> None:
+def test_a_thread_without_new_saves_expires_whole(saver: LimpetSaver) -> None:
     at = fill(saver)
     saver._sync.scope("a/old", "other").save({})
     assert saver.expire(timedelta(hours=1)) == []
@@ -74,7 +74,7 @@ async def test_the_same_by_the_async_method(saver: LimpetSaver) -> None:
     assert list(saver.threads()) == ["sub", "top"]
 
 
-def test_one_that_was_saved_anew_is_not_old(saver: LimpetSaver) -> None:
+def test_one_that_was_saved_again_is_not_old(saver: LimpetSaver) -> None:
     """Whatever its own time is, and also where it is not the latest."""
     for number in (1, 3):
         save(saver, "t", number=number)
@@ -115,7 +115,7 @@ def test_a_thread_that_is_saved_to_meanwhile_stays(
     assert len(other) == (0 if namespace else 1)
 
 
-def test_one_with_a_new_note_or_in_somebodys_hands_is_not_old(saver: LimpetSaver) -> None:
+def test_one_with_a_new_note_or_a_lease_is_not_old(saver: LimpetSaver) -> None:
     store = saver._sync
     for thread_id in ("held", "noted", "old", "released"):
         save(saver, thread_id)

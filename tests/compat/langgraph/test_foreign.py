@@ -12,6 +12,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from limpet import Corrupt, InvalidInput, LimpetError, Scope
 from limpet.compat.langgraph import LimpetSaver, tags
 from tests.compat.langgraph.kit import Cipher, Places, config, id_of, put
+from tests.effort import times
 
 OURS = {"langgraph": {"step": 1}}
 CHANNELS = ["a", "b"]
@@ -119,7 +120,7 @@ def change(saver: LimpetSaver) -> None:
 
 @pytest.mark.parametrize("large", [False, True])
 @settings(
-    max_examples=200,
+    max_examples=times(40, full=200),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -51,7 +51,7 @@ def test_a_long_history_is_what_was_saved(places: Places) -> None:
         assert got(saver).checkpoint == found[0].checkpoint
 
 
-def test_what_is_looked_at_late_is_the_readers_own(places: Places) -> None:
+def test_what_is_decoded_late_belongs_to_the_reader(places: Places) -> None:
     with places.open("memory") as store:
         saver = LimpetSaver(store)
         expected = talk(saver, 60)

@@ -110,7 +110,7 @@ def test_it_may_be_repeated_and_taken_up_again(origin: Origin, target: Store) ->
 
 
 @pytest.mark.parametrize("engine", ["memory", "directory"])
-async def test_any_engine_and_face_will_do(engine: str, one: Origin, places: Places) -> None:
+async def test_any_engine_and_api_will_do(engine: str, one: Origin, places: Places) -> None:
     fill(one.saver)
     async with limpet.open_async(places.url(engine)) as store:
         done = await store.run(one.import_into)
@@ -204,7 +204,7 @@ def test_values_are_those_of_their_versions(empty: Origin, target: Store) -> Non
 # What is no saver's
 
 
-def test_what_is_not_there_is_told(tmp_path: Path, target: Store) -> None:
+def test_what_is_missing_is_reported(tmp_path: Path, target: Store) -> None:
     with pytest.raises(NotFound, match="does not exist"):
         import_sqlite(target, tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no database" * 100)

@@ -2,17 +2,20 @@
 
 import itertools
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import ormsgpack
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from limpet import Store
+from limpet import Corrupt, InvalidInput, Store, Unavailable, Unsupported
 from limpet.compat.langgraph import LimpetSaver, import_sqlite
+from limpet.compat.langgraph.migrate.postgres import _translated as translated
 from tests.compat.langgraph.kit import Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import make_origin
 
@@ -122,3 +125,37 @@ def test_versions_that_are_no_object(
     assert done.count == 1
     fact = "the row is not a checkpoint"
     assert [each.message for each in done.skipped] == [fact] * len(odd)
+
+
+@pytest.mark.parametrize("change", ["ALTER TABLE writes DROP COLUMN value", "metadata", "cut"])
+def test_tables_that_cannot_be_read_say_why(tmp_path: Path, places: Places, change: str) -> None:
+    path = tmp_path / "langgraph.db"
+    with places.open("memory") as store:
+        imported(store, path, [row(metadata="{}" + " " * 100_000)], [write()])
+        with closing(sqlite3.connect(path)) as conn:
+            if change == "metadata":
+                conn.execute("ALTER TABLE checkpoints RENAME COLUMN metadata TO facts")
+            elif change != "cut":
+                conn.execute(change)
+            conn.commit()
+        if change == "cut":
+            os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(Corrupt if change == "cut" else Unsupported):
+            import_sqlite(store, path)
+
+
+@pytest.mark.parametrize(
+    ("state", "ours"),
+    [
+        ("42703", Unsupported),
+        ("42883", Unsupported),
+        ("0A000", Unsupported),
+        ("XX001", Corrupt),
+        ("22021", InvalidInput),
+        ("42501", Unavailable),
+        ("57P01", Unavailable),
+    ],
+)
+def test_an_error_of_the_server_is_told_by_its_code(state: str, ours: type[Exception]) -> None:
+    with pytest.raises(ours, match=state), translated():
+        raise psycopg.errors.lookup(state)("secret")

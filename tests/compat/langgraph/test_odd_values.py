@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -80,7 +80,7 @@ def test_whatever_keys_an_object_has(value: Any) -> None:
         assert next(one.list(config())).checkpoint["channel_values"]["messages"] == value
 
 
-def test_an_answer_that_only_looks_the_same_is_recorded() -> None:
+def test_an_answer_that_only_seems_the_same_is_recorded() -> None:
     with limpet.open("memory:") as store:
         saver, _ = savers(store)
         at = put(saver, 1, x=1)
@@ -191,3 +191,84 @@ def test_a_checkpoint_that_could_not_be_told_from_a_form_is_refused(memory: Limp
     memory.put(config(), last, {}, {})
     found: Any = got(memory).checkpoint
     assert found["$set"] == []
+
+
+def doubled(inner: Any, make: Any = lambda each: [each, each], times: int = 60) -> Any:
+    """Return a value that refers to the same inner one again and again: small, but long as JSON."""
+    for _ in range(times):
+        inner = make(inner)
+    return inner
+
+
+def subsets(count: int) -> frozenset[Any]:
+    found: list[frozenset[Any]] = []
+    for _ in range(count):
+        found.append(frozenset(found))
+    return found[-1]
+
+
+def message(**kwargs: Any) -> HumanMessage:
+    return HumanMessage("x", additional_kwargs=kwargs)
+
+
+def message_twice() -> HumanMessage:
+    found = message()
+    found.additional_kwargs |= {"a": [found], "b": (found,)}
+    return found
+
+
+LONG = "x" * 100_000
+SHARED: dict[str, Any] = {
+    "lists": lambda: doubled([], lambda each: [each] * 10, 30),
+    "lists around a tuple": lambda: doubled((), times=60),
+    "tuples": lambda: doubled((), lambda each: (each, each)),
+    "frozensets": lambda: subsets(60),
+    "maps": lambda: doubled({}, lambda each: {1: each, 2: each}),
+    "texts": lambda: [LONG] * 1_000_000,
+    "texts in a tuple": lambda: (LONG,) * 100_000,
+    "bytes": lambda: [LONG.encode()] * 100_000,
+    "in a message": lambda: [message(a=doubled(()))],
+    "messages": lambda: doubled(message(), lambda each: message(a=[each], b=(each,)), 40),
+    "a message in itself": message_twice,
+    "one message": lambda: [HumanMessage(LONG, id="m")] * 100_000,
+    "one message without an id": lambda: [HumanMessage(LONG)] * 1_000,
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_shared_references_are_refused_before_they_fill_the_memory(kind: str, sealed: bool) -> None:
+    value = SHARED[kind]()
+    serde = EncryptedSerializer(Cipher()) if sealed else None
+    with limpet.open("memory:?state_bytes_max=1000000") as store:
+        saver = LimpetSaver(store, serde=serde)
+        with pytest.raises(InvalidInput, match=r"too large|contains itself|nested"):
+            put(saver, 1, value=value)
+        with pytest.raises(InvalidInput, match=r"too large|contains itself|nested"):
+            saver.put_writes(config(number=1), [("value", value)], "task")
+
+
+def test_shared_values_come_back_wherever_they_are() -> None:
+    pair = (1, (2, b"x"))
+    value = [
+        pair,
+        [pair, {"a": pair, 5: [pair]}],
+        {pair, frozenset([pair])},
+        message(a=pair, b=[pair]),
+    ]
+    with limpet.open("memory:") as store:
+        one, other = savers(store)
+        put(one, 1, value=value, messages=[message(a=pair)] * 3)
+        for saver in (one, other):
+            values = got(saver).checkpoint["channel_values"]
+            assert (values["value"], values["messages"]) == (value, [message(a=pair)] * 3)
+
+
+def test_a_shared_value_is_not_nested_deeper_than_allowed() -> None:
+    deep = doubled((), lambda each: (each,), 60)
+    value = [deep, deep, doubled(deep, lambda each: [each], 150)]
+    with (
+        limpet.open("memory:") as store,
+        pytest.raises(InvalidInput, match="nested more than 200"),
+    ):
+        put(LimpetSaver(store), 1, value=value)

@@ -166,7 +166,7 @@ def test_writes_are_in_the_order_in_which_they_are_applied(saver: LimpetSaver) -
     assert order == [(task_id, channel) for task_id in "mbza" for channel in "xy"]
 
 
-async def test_both_faces_see_the_same(store: Store) -> None:
+async def test_both_apis_see_the_same(store: Store) -> None:
     for saver in (LimpetSaver(store), LimpetSaver(store.aio)):
         where = await saver.aput(config(), checkpoint(1, a=(1,)), {"run_id": "r"}, {})
         assert where == config(number=1)
@@ -354,7 +354,7 @@ def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
         lambda saver: saver.delete_for_runs("r"),
     ],
 )
-def test_mistakes_are_told(memory: LimpetSaver, wrong: Any) -> None:
+def test_mistakes_are_reported(memory: LimpetSaver, wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         wrong(memory)
 

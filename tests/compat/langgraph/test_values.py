@@ -36,6 +36,7 @@ from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.core import codec
+from tests.effort import times
 
 
 class Colour(Enum):
@@ -157,13 +158,13 @@ def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=times(80, full=250), deadline=None)
 @given(st.recursive(ATOMS, nested, max_leaves=12))
 def test_whatever_is_written_is_read_back_as_it_was(value: Any) -> None:
     assert same(back(value), value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(40, full=100), deadline=None)
 @given(st.recursive(ATOMS, nested, max_leaves=8))
 def test_the_same_value_is_the_same_bytes(value: Any) -> None:
     cache = MessageCache()

@@ -18,7 +18,7 @@ from tests.compat.runs.worker import check, checkpoint, open_runs
 from tests.concurrency.crew import Worker
 
 SAVERS = 8
-SAVES = 25
+SAVES = 10
 kinds = pytest.mark.parametrize("kind", ["go", "directory"])
 
 
@@ -82,7 +82,7 @@ def test_a_deletion_meanwhile_is_no_failure(tmp_path: Path) -> None:
             pass
 
 
-def test_a_go_process_beside_us_is_no_failure(tmp_path: Path) -> None:
+def test_a_go_process_at_the_same_time_is_no_failure(tmp_path: Path) -> None:
     """It writes its one temporary file and renames it, as the Go store does."""
     runs = GoRunStore(tmp_path)
 

@@ -23,7 +23,7 @@ def store() -> Store:
     return limpet.open("memory:")
 
 
-def test_a_checkpoint_stands_where_the_design_says(store: Store) -> None:
+def test_a_checkpoint_is_stored_where_the_design_says(store: Store) -> None:
     RunStore(store).save(WHOLE)
     found = store.scope("r", "main", "run").load()
     assert found is not None
@@ -110,7 +110,7 @@ def test_a_supervised_run_loads_with_defaults(store: Store) -> None:
         ({"state": 2}, {"state": 2}),
     ],
 )
-def test_what_cannot_be_a_field_is_kept_beside_them(
+def test_what_cannot_be_a_field_is_kept_elsewhere(
     store: Store, state: Any, extra: dict[str, Any]
 ) -> None:
     store.scope("r", "main", "run").save(state)
@@ -130,7 +130,7 @@ def test_metadata_with_another_meaning_counts_as_missing(store: Store) -> None:
 def test_a_run_with_a_checkpoint_is_resumed_by_supervised_runs(store: Store) -> None:
     RunStore(store).save(WHOLE)
     assert [(each.status, each.task) for each in runs.list(store)] == [("expired", "task")]
-    with runs.start(store, "r") as run:
+    with runs.start(store, "r", on_success="delete") as run:
         assert run.resumed
         assert run.state == {"messages": [{"a": 1.0}], "system_prompt": "prompt", "model": "x"}
     assert not RunStore(store).has_checkpoint("r")

@@ -1,5 +1,6 @@
 """From the folder of a Go store into a store, and back."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_what_go_wrote_comes_back_byte_for_byte(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (SESSIONS / name).read_bytes()
 
 
-def test_what_fits_only_one_side_is_told(tmp_path: Path) -> None:
+def test_what_fits_only_one_side_is_reported(tmp_path: Path) -> None:
     source = GoRunStore(tmp_path / "in")
     source.save(Checkpoint("long", task_name="x" * 300))
     source.save(Checkpoint("short"))
@@ -85,3 +86,27 @@ def test_a_store_may_be_named_by_its_url(tmp_path: Path) -> None:
     assert export_runs(url, tmp_path / "out").count == 8
     with limpet.open(url) as store:
         assert len(names_of(store)) == 8
+
+
+def test_links_are_not_followed_and_files_are_bounded(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    GoRunStore(folder).save(Checkpoint("good"))
+    GoRunStore(tmp_path / "secret").save(Checkpoint("other", messages=["secret"]))
+    (folder / "link.json").symlink_to(tmp_path / "secret" / "other.json")
+    (folder / "sparse.json").touch()
+    os.truncate(folder / "sparse.json", 20 * 1024**3)
+    runs = GoRunStore(folder)
+    with limpet.open("memory:") as store:
+        done = import_runs(store, folder)
+        assert names_of(store) == ["good"]
+    assert (done.count, [each.code for each in done.skipped]) == (
+        1,
+        ["link_skipped", "run_skipped"],
+    )
+    assert "too large" in done.skipped[1].message
+    with pytest.raises(NotFound):
+        runs.load("link")
+    assert (runs.has_checkpoint("link"), len(runs.list())) == (False, 1)
+    assert [each.code for each in runs.check()] == ["link_skipped", "checkpoint_damaged"]
+    runs.save(Checkpoint("link"))  # replaces the link, not what it leads to
+    assert GoRunStore(tmp_path / "secret").load("other").messages == ["secret"]

@@ -207,9 +207,7 @@ async def test_a_prefix_is_made_regular(
 # Deletes
 
 
-async def test_a_session_beside_it_is_not_deleted(
-    ground: Ground, location: SnapshotLocation
-) -> None:
+async def test_another_session_is_not_deleted(ground: Ground, location: SnapshotLocation) -> None:
     ids = [location.session_id + more for more in ("", "1", "-1", "_", "-")]
     for id in ids:
         await ground.storage.save_snapshot(make_location(id), "x", True, make_snapshot())
@@ -218,7 +216,7 @@ async def test_a_session_beside_it_is_not_deleted(
     assert found == [None, *[make_snapshot()] * 4]
 
 
-async def test_a_session_that_was_deleted_begins_anew(
+async def test_a_session_that_was_deleted_begins_empty(
     ground: Ground, location: SnapshotLocation
 ) -> None:
     for round in range(2):

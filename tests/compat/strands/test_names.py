@@ -91,7 +91,7 @@ async def test_ids_that_are_no_text(ground: Ground, location: SnapshotLocation, 
         await ground.storage.load_snapshot({**location.to_json(), "scopeId": id})
 
 
-async def test_the_id_of_a_latest_save_is_not_looked_at(
+async def test_the_id_of_a_latest_save_is_ignored(
     ground: Ground, location: SnapshotLocation
 ) -> None:
     for id in ("latest", "BAD/..", ""):

@@ -131,7 +131,7 @@ async def test_06_the_key_of_the_latest(s3: Ground, location: SnapshotLocation) 
     assert s3.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
 
 
-async def test_07_the_prefix_stands_in_the_key(
+async def test_07_the_prefix_is_part_of_the_key(
     seaweedfs: Service, location: SnapshotLocation
 ) -> None:
     prefix, client = f"a/{secrets.token_hex(6)}", client_of(seaweedfs)

@@ -142,7 +142,7 @@ async def test_a_trigger_may_save_by_itself(observed: Observed) -> None:
 
 
 @in_a_loop
-async def test_a_model_error_is_saved_and_the_status_tells(observed: Observed) -> None:
+async def test_a_model_error_is_saved_with_its_status(observed: Observed) -> None:
     manager, agent = SessionManager(observed, SESSION), Plain()
 
     async def fail() -> None:

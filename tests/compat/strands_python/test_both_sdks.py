@@ -162,7 +162,7 @@ def test_what_is_written_for_typescript_reads_as_it_was_written(store: Store) ->
     assert "trackingId" in head.state["messages"][0]
 
 
-def test_without_the_dialect_typescript_is_told_nothing_it_could_misread(ground: Ground) -> None:
+def test_without_the_dialect_typescript_gets_nothing_it_could_misread(ground: Ground) -> None:
     """It restores the conversation alone: the other fields have names that it does not know."""
     with ground.open() as store:
         agent_on(storage_on(store))("one")

@@ -1,6 +1,7 @@
 """Sessions move between a store and the files of the SDKs, and come out as they went in."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from limpet import Store
 from limpet.compat.strands import export_sessions, import_sessions
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import ScopeKey
+from tests.portable.stores import LOSSES, lose
 from tests.runs.conftest import place_of
 from tests.servers.service import Service
 
@@ -117,7 +119,7 @@ def test_message_logs_become_what_their_manager_would_restore(store: Store, tmp_
     assert not list(store.scope("demo-legacy", "support-bot").ids())
 
 
-def test_damage_is_told_and_does_not_stop_the_rest(memory: Store, tmp_path: Path) -> None:
+def test_damage_is_reported_and_does_not_stop_the_rest(memory: Store, tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
     history = tmp_path / "in/raw-session/scopes/agent/a-1/snapshots/immutable_history"
     small, large, _ = sorted(history.iterdir())
@@ -128,7 +130,7 @@ def test_damage_is_told_and_does_not_stop_the_rest(memory: Store, tmp_path: Path
     assert {f"snapshot_{each.id}.json" for each in came.skipped} == {small.name, large.name}
 
 
-def test_a_damaged_log_is_told(memory: Store, tmp_path: Path) -> None:
+def test_a_damaged_log_is_reported(memory: Store, tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "py_legacy_file", tmp_path / "in")
     (tmp_path / "in/session_demo-legacy/agents/agent_support-bot/agent.json").write_bytes(b"[]")
     came = import_sessions(memory, tmp_path / "in", layout="messages")
@@ -137,7 +139,7 @@ def test_a_damaged_log_is_told(memory: Store, tmp_path: Path) -> None:
     ]
 
 
-def test_names_that_the_sdk_would_refuse_are_left_out_and_told(
+def test_names_that_the_sdk_would_refuse_are_left_out_and_reported(
     memory: Store, tmp_path: Path
 ) -> None:
     memory.scope("alice/chat", "planner").save({"messages": []})
@@ -184,7 +186,7 @@ def test_names_of_the_python_sdk_are_taken_as_they_are(memory: Store, tmp_path: 
     assert files_below(tmp_path / "again") == files_below(tmp_path / "out")
 
 
-def test_a_scope_that_strands_does_not_have_is_told(memory: Store, tmp_path: Path) -> None:
+def test_a_scope_that_strands_does_not_have_is_reported(memory: Store, tmp_path: Path) -> None:
     place = tmp_path / "s/scopes/Tool/a/snapshots"
     place.mkdir(parents=True)
     (place / "snapshot_latest.json").write_text('{"data": {}}')
@@ -291,3 +293,37 @@ def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None
     for function in (export_sessions, import_sessions):
         with pytest.raises(InvalidInput):
             function(store, source, **wrong)
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_what_no_listing_shows_is_named(memory: Store, tmp_path: Path, what: str) -> None:
+    root = tmp_path / "store"
+    with limpet.open(str(root)) as store:
+        for number in range(3):
+            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+        store.scope("b").save({})
+    assert import_sessions(memory, root / "sessions").skipped == ()
+    lose(root, what)
+    codes = [each.code for each in import_sessions(memory, root / "sessions").skipped]
+    assert codes == {
+        "head lost": ["head_missing"],
+        "head link": ["head_missing", "link_skipped"],
+    }.get(what, ["link_skipped"])
+    assert import_sessions(memory, root / "sessions", prefix="b").skipped == ()
+
+
+def test_files_are_bounded_and_links_are_named(memory: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    shutil.copytree(FIXTURES / "py_legacy_file", folder)
+    good = import_sessions(memory, folder, layout="messages").count
+    agents = next(folder.glob("session_*")) / "agents"
+    (agents / "agent_link").symlink_to(tmp_path)
+    sparse = agents / "agent_sparse" / "agent.json"
+    sparse.parent.mkdir()
+    sparse.touch()
+    os.truncate(sparse, 20 * 1024**3)
+    done = import_sessions(memory, folder, layout="messages")
+    assert done.count == good
+    assert [each.code for each in done.skipped] == ["link_skipped", "corrupt"]
+    with pytest.raises(InvalidInput, match="a file is too large"):
+        import_sessions(memory, folder)

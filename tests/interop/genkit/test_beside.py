@@ -43,7 +43,7 @@ def test_different_snapshots_never_meet(theirs: Theirs, ours: Ours) -> None:
     assert [number(ours.get(id)) for id in ("n1", "n2")] == [saves // 2, saves // 2]
 
 
-def test_one_snapshot_is_whole_and_nobody_is_refused(
+def test_one_snapshot_is_whole_and_no_caller_is_refused(
     theirs: Theirs, ours: Ours, folder: Path
 ) -> None:
     """Of all that was acknowledged on both sides some may be lost, and nothing counts twice."""

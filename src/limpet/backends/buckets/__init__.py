@@ -4,6 +4,16 @@ The names imported here are the ones that packages above `backends` may use.
 """
 
 from limpet.backends.buckets.directory.folders import NOTHING, TEMPORARY, failure, flush, is_text
-from limpet.backends.buckets.protocol import Bucket, Listed, Moved
+from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
 
-__all__ = ["NOTHING", "TEMPORARY", "Bucket", "Listed", "Moved", "failure", "flush", "is_text"]
+__all__ = [
+    "NOTHING",
+    "TEMPORARY",
+    "Bucket",
+    "Listed",
+    "Moved",
+    "Stored",
+    "failure",
+    "flush",
+    "is_text",
+]

@@ -62,14 +62,9 @@ class Listed(NamedTuple):
 
 
 class KeyPrefix(NamedTuple):
-    """Keys to listen for: those that begin with `prefix`, a folder that need not exist.
-
-    With `report_all` everything is reported as changed as long as one of them exists, and once more
-    when they are gone.
-    """
+    """Keys to listen for: those that begin with `prefix`, a folder that need not exist."""
 
     prefix: str
-    report_all: bool = False
 
 
 class Bucket(Protocol):

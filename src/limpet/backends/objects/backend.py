@@ -24,9 +24,10 @@ from limpet.backends.objects.notes import Notes
 from limpet.backends.objects.queries import Queries
 from limpet.backends.objects.roll_forward import Writer
 from limpet.backends.objects.scopes import Places
+from limpet.core import limits
 from limpet.core.layout import Layout
 from limpet.core.rows import info_of
-from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.errors import CLOSED, Corrupt, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
     Expect,
@@ -243,6 +244,10 @@ class ObjectBackend:
         self._check_open()
         return damage_of(self._files, scope)
 
+    def list_unlisted(self) -> list[Finding]:
+        self._check_open()
+        return self._checker.unlisted()
+
     def write_note(self, write: NoteWrite) -> Note:
         self._check_open()
         return self._notes.write(write)
@@ -284,6 +289,17 @@ class ObjectBackend:
 
     # Upkeep
 
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        largest: list[SnapshotInfo] = []
+        after: ScopeKey | None = None
+        while page := self.list_scopes(
+            session_id=session_id, kind=None, prefix="", after=after, limit=limits.PAGE_ITEMS_MAX
+        ):
+            heads = [scope.head for scope in page if scope.head is not None]
+            largest = heapq.nlargest(limit, largest + heads, key=lambda head: head.size)
+            after = page[-1].key
+        return largest
+
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         self._check_open()
         layout = self._files.layout
@@ -316,7 +332,7 @@ class ObjectBackend:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
 
 
 def _shows(head: Head, id: str) -> bool:

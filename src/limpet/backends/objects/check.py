@@ -6,7 +6,7 @@ writer, and is left alone. Nothing is deleted that cannot be explained.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from limpet.backends.buckets.protocol import Listed, Moved, Sweepable
@@ -297,6 +297,35 @@ class Checker:
 
     def _is_old(self, modified: int) -> bool:
         return modified < self._writer.draw().now - self._grace_us
+
+    # What no listing shows
+
+    def unlisted(self) -> list[Finding]:
+        """Return a finding for each scope whose head is lost, and for each link."""
+        entries = map(self._entry, walk(self._bucket, self._files.layout.root))
+        copies = (each for each in entries if each.file is File.COPY)
+        found: list[Finding] = []
+        for folder, group in groupby(copies, key=lambda each: each.folder):
+            if self._bucket.get([f"{folder}snapshot_latest.json"], first=1) == [None]:
+                found += islice(self._lost(group), 1)
+        if isinstance(self._bucket, Sweepable):
+            for left in self._bucket.leftovers(limit=_LEFTOVERS_MAX):
+                if not left.stale:
+                    scope = self._places.named(Listed(left.key, 0, 0))
+                    fact = f"it is not read: {left.reason}"
+                    found.append(
+                        findings.finding("error", "link_skipped", fact, scope=scope, key=left.key)
+                    )
+        return found
+
+    def _lost(self, copies: Iterator[_Entry]) -> Iterator[Finding]:
+        """Yield the copies in a scope without a head that would count below it."""
+        while chunk := list(islice(copies, _DAMAGE_CHUNK)):
+            for entry, doc in zip(chunk, self._files.read([e.place for e in chunk]), strict=True):
+                if isinstance(doc, Doc) and doc.header.line is not None:
+                    fact = "its snapshots have no head: the rest of a deletion, or the head is lost"
+                    scope = self._places.named(entry.listed)
+                    yield findings.finding("error", "head_missing", fact, scope=scope)
 
     # Space
 

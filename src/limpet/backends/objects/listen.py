@@ -167,7 +167,7 @@ class ObjectListener:
             keys = KeyPrefix(layout.scope_prefix(topic.target.scope))
         elif topic.id is not None:
             # Its scope is not known yet, but there will be an index entry for it.
-            keys = KeyPrefix(id_prefix(topic.id), report_all=True)
+            keys = KeyPrefix(id_prefix(topic.id))
         else:
             keys = KeyPrefix(session or layout.root)
         return _Followed(keys, session, session_id)

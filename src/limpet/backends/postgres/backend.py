@@ -16,7 +16,7 @@ from limpet.backends.postgres.bodies import ReadSnapshots
 from limpet.backends.postgres.check import check_some
 from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
-from limpet.backends.postgres.lost_answers import Marked
+from limpet.backends.postgres.lost_answers import StampTrace
 from limpet.backends.postgres.one_statement import (
     KNOWN_SCOPES_BYTES_MAX,
     KnownScope,
@@ -26,15 +26,8 @@ from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.backend import SqlBackend, good_note
-from limpet.backends.sql.commit import LastBody, PreparedDelta, carry_out
-from limpet.backends.sql.tables import (
-    ListedSnapshot,
-    NoteColumns,
-    ScopeRow,
-    Tables,
-    verified,
-    verified_note,
-)
+from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
+from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
 from limpet.backends.support.recent import Recent
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.notes import note_of
@@ -77,9 +70,9 @@ class PostgresBackend(SqlBackend):
     ) -> None:
         """Open a store in a database, creating its tables or bringing them up to date."""
         super().__init__(cache_bytes_max)
-        tells = notify and advisory_locks
-        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, tells)
-        self._listens = tells and not pooler
+        notifies = notify and advisory_locks
+        settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, notifies)
+        self._listens = notifies and not pooler
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
@@ -102,8 +95,8 @@ class PostgresBackend(SqlBackend):
     def _read(self, action: Callable[[Tables], T]) -> T:
         return self._server.read(action)
 
-    def _look(self, action: Callable[[Tables], T]) -> T:
-        return self._server.look(action)
+    def _query(self, action: Callable[[Tables], T]) -> T:
+        return self._server.query(action)
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         return self._server.write(action)
@@ -114,7 +107,7 @@ class PostgresBackend(SqlBackend):
             found = tables.found
             return result, found, b"" if found is None else tables.stamped(found)
 
-        def in_turn() -> T:
+        def write_and_remember() -> T:
             result, found, stamps = self._server.write(write)
             known = self._known_scopes.get(scope)
             if known is not None and found is not None and known.scope.stamps == found.stamps:
@@ -124,7 +117,7 @@ class PostgresBackend(SqlBackend):
                 )
             return result
 
-        return self._server.in_turn(scope, in_turn)
+        return self._server.queued(scope, write_and_remember)
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
         # Not as a note is: what is remembered of the scope must not outlive another lease.
@@ -140,7 +133,7 @@ class PostgresBackend(SqlBackend):
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        return self._server.in_turn(commit.scope, partial(self._commit, commit))
+        return self._server.queued(commit.scope, partial(self._commit, commit))
 
     def _commit(self, commit: Commit) -> SnapshotInfo:
         prepared = self._prepare(commit)
@@ -150,7 +143,7 @@ class PostgresBackend(SqlBackend):
             done = self._save(commit, prepared, known, None)
         else:
             done = _Saved(one.row, one.body, one.moved, True)
-            lost = Lost(Marked(commit.scope, one.mark, one.known), done._replace(moved=None))
+            lost = Lost(StampTrace(commit.scope, one.stamp, one.known), done._replace(moved=None))
             try:
                 if not self._server.once("save_in_one", one.values, commit.scope.session_id):
                     done = self._save(commit, prepared, known, None)
@@ -175,7 +168,7 @@ class PostgresBackend(SqlBackend):
             tables.is_new = known is None or not known.alone
             # A writer alone that cannot do without asking mostly has a group to close.
             tables.full = None if known is None or tables.is_new else known.kept_chain
-            row, body = carry_out(tables, commit, prepared)
+            row, body = apply_commit(tables, commit, prepared)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found
             alone = known is None or found is None or found.stamps == known.scope.stamps
@@ -206,7 +199,7 @@ class PostgresBackend(SqlBackend):
         name, asked = "read_snapshots", {**scope._asdict(), "ids": list(ids)}
         if len(ids) == 1:
             name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
-        rows = self._look(lambda tables: tables.transaction.all(name, asked))
+        rows = self._query(lambda tables: tables.transaction.all(name, asked))
         read = ReadSnapshots(rows)
         tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
         found: list[Found] = []
@@ -222,8 +215,8 @@ class PostgresBackend(SqlBackend):
         if snapshot_id is None:
             return super().read_info(scope, None)
         asked = {**scope._asdict(), "id": snapshot_id}
-        found = self._look(lambda tables: tables.transaction.one("snapshot_info", asked))
-        return None if found is None else info_of(scope, verified(ListedSnapshot._make(found)))
+        found = self._query(lambda tables: tables.transaction.one("snapshot_info", asked))
+        return None if found is None else info_of(scope, verified(found))
 
     def list_notes(
         self,
@@ -240,7 +233,7 @@ class PostgresBackend(SqlBackend):
         def named(tables: Tables) -> list[Note]:
             each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
-            found = [verified_note(NoteColumns._make(row)) for row in rows if row is not None]
+            found = [verified_note(row) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
@@ -254,7 +247,7 @@ class PostgresBackend(SqlBackend):
                 behind = ""
             return page
 
-        return self._look(listed if name is None else named)
+        return self._query(listed if name is None else named)
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:

@@ -4,16 +4,17 @@ Such rows were read under the lock of the scope, and are used only for the query
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
-from limpet.backends.sql.bodies import Bodies, in_order
-from limpet.backends.sql.tables import of_size, verified
+from limpet.backends.sql.bodies import Bodies, in_order, typed
+from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, verified
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 
 _MANY = 3
+_SCOPE_PK, _HEAD_SEQ = SNAPSHOT_COLUMNS - 1, SNAPSHOT_COLUMNS
 
 
 class PostgresBodies(Bodies):
@@ -25,15 +26,15 @@ class PostgresBodies(Bodies):
         super().__init__(transaction)
         self._head: Cursor | None = None
         self._chains: dict[tuple[int, int | None], Cursor] = {}
-        self._foreseen_group: tuple[ChainState, Cursor, Cursor] | None = None
+        self._prefetched_group: tuple[ChainState, Cursor, Cursor] | None = None
         self._members: set[int] = set()
         self._known_listed: set[int] = set()
 
-    def foresee_head(self, chain: Cursor) -> None:
+    def prefetch_head(self, chain: Cursor) -> None:
         """Take the chain of a scope's head, which the next state is compared with."""
         self._head = chain
 
-    def foresee_group(self, chain: ChainState, *, below: bool) -> None:
+    def prefetch_group(self, chain: ChainState, *, below: bool) -> None:
         """Ask for what it takes to close a group; `below` also for what it builds on."""
         group = {"seq": chain.seq, "until": chain.anchor}
         self._chains[chain.seq, chain.anchor] = self._transaction.later("bodies.chain", group)
@@ -41,7 +42,7 @@ class PostgresBodies(Bodies):
             rest = {"seq": chain.anchor, "until": None}
             self._chains[chain.anchor, None] = self._transaction.later("bodies.chain", rest)
         above = self._transaction.later("bodies.dependents_of_group", group)
-        self._foreseen_group = (
+        self._prefetched_group = (
             chain,
             above,
             self._transaction.later("bodies.listed_of_group", group),
@@ -53,16 +54,16 @@ class PostgresBodies(Bodies):
             found, self._head = self._head, None
         rows = [] if found is None else in_order(seq, found.fetchall())
         rows = rows or super().chain(seq, until)
-        if self._foreseen_group is not None and (seq, until) == (
-            self._foreseen_group[0].seq,
-            self._foreseen_group[0].anchor,
+        if self._prefetched_group is not None and (seq, until) == (
+            self._prefetched_group[0].seq,
+            self._prefetched_group[0].anchor,
         ):
             self._members = {row.seq for row in rows}
         return rows
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         keys = set(seqs)
-        group, self._foreseen_group = self._foreseen_group, None
+        group, self._prefetched_group = self._prefetched_group, None
         if group is not None and keys == self._members:
             self._known_listed = {seq for (seq,) in group[2].fetchall()}
             return group[1].fetchall()
@@ -94,61 +95,28 @@ class PostgresBodies(Bodies):
 # Snapshots and their states, put together from the rows of one statement.
 
 
-class ReadColumns(NamedTuple):
-    """A row of `read_snapshot` or `read_snapshots`: a snapshot, a body, or both of one seq."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int | None
-    head_seq: int | None
-    body_seq: int | None
-    body_base: int | None
-    body_encoding: int
-    body: bytes
-    body_checksum: int
-
-    @property
-    def body_row(self) -> BodyRow | None:
-        if self.body_seq is None:
-            return None
-        facts = (self.body_base, self.body_encoding, self.body, self.body_checksum)
-        return BodyRow(self.body_seq, *facts)
-
-
 class ReadSnapshots:
-    """The snapshots of one answer, with their states."""
+    """The snapshots of one answer of `read_snapshot` or `read_snapshots`, with their states.
+
+    A row of it has a snapshot, the head of its scope, and a body; or a body alone.
+    """
 
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        found = [ReadColumns._make(row) for row in rows]
-        self._tops = [each for each in found if each.scope_pk is not None]
-        bodies = [each.body_row for each in found]
-        self._bodies = {each.seq: each for each in bodies if each is not None}
+        self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
+        bodies = (row[_HEAD_SEQ + 1 :] for row in rows)
+        self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
         self._chains = Chains()
-        self.head_seq = self._tops[0].head_seq if self._tops else None
+        self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None
 
     def head(self) -> Row | None:
-        """Return the snapshot that the scope shows, if there is one."""
         if self.head_seq is None:
             return None
-        if self._tops[0].seq is None:
+        if self._tops[0][0] is None:
             raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
         return verified(self._tops[0])
 
     def named(self, snapshot_id: str) -> Row | None:
-        found = next((each for each in self._tops if each.id == snapshot_id), None)
+        found = next((row for row in self._tops if row[1] == snapshot_id), None)
         return None if found is None else verified(found)
 
     def body(self, row: Row) -> bytes:

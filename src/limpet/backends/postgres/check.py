@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from limpet.backends.postgres.schema import MIGRATIONS
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.check_rows import finding
-from limpet.backends.sql.transaction import Transaction, load_migrations
+from limpet.backends.sql.transaction import Transaction
 from limpet.model import Finding
 
 _TABLE = re.compile(r"^CREATE (?:TABLE|VIEW) limpet\.(\w+)", re.MULTILINE)
@@ -29,19 +30,14 @@ def check_some(
     if repair:
         transaction.do("lock_everybody_out")
     findings, following = walk_some(
-        transaction, CheckPosition.parse(after), repair=repair, limit=max(1, limit), survive=_raise
+        transaction, CheckPosition.parse(after), repair=repair, limit=max(1, limit)
     )
     return findings, None if following is None else str(following)
 
 
-def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[Finding]:
-    raise cause
-
-
 def _schema(transaction: Transaction, schema: str) -> Iterator[Finding]:
-    """Compare the objects in the schema with those of the migrations."""
     quoted = (f'"{schema}"',)
-    scripts = "\n".join(script for _, _, script in load_migrations("postgres"))
+    scripts = "\n".join(script for _, _, script in MIGRATIONS)
     tables = {name for (name,) in transaction.all("check.tables", quoted)}
     for name in sorted(set(_TABLE.findall(scripts)) - tables):
         yield finding("table_missing", "a table is missing", name=name)

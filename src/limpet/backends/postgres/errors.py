@@ -1,6 +1,7 @@
 """PostgreSQL's errors as ours, chosen by code (SQLSTATE)."""
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
@@ -21,7 +22,7 @@ _FACTS = {
     "42501": "the role lacks a permission on the tables",
     "53100": "the server's disk is full",
     "53300": "the server has no connection left",
-    "55P03": "another writer holds the scope: try again later, or raise lock_wait_s",
+    "55P03": "another transaction holds the lock: try again later, or raise lock_wait_s",
     "57014": "the statement took too long, or was cancelled",
 }
 
@@ -29,11 +30,10 @@ _MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
 
 
 def is_race(cause: Exception) -> bool:
-    """Return whether it is a conflict with another transaction, which a retry resolves."""
     return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
 
 
-def is_place_taken(cause: Exception) -> bool:
+def is_seq_taken(cause: Exception) -> bool:
     """Return whether another scope has taken the same `seq`; the next attempt takes another."""
     if not isinstance(cause, psycopg.errors.UniqueViolation):
         return False
@@ -75,7 +75,8 @@ def translated(cause: Exception) -> LimpetError:
             return InvalidInput(f"the server does not accept a value. {where}")
         case "0A":
             return Unsupported(f"the server cannot do this. {where}")
-    return Unavailable(f"postgres did not answer{_reason(cause)}. {where}")
+    notes = getattr(cause, "__notes__", ())  # `place_of`, if a connection failed
+    return Unavailable(f"postgres did not answer{_reason(cause)}. {where}{''.join(notes)}")
 
 
 # A refused connection has no SQLSTATE. These texts choose no class of error; they only add a hint.
@@ -88,6 +89,7 @@ _REASONS = {
     "pg_hba.conf": "pg_hba.conf does not admit this host",
     "timeout expired": "the connection timed out",
     "could not translate host name": "the host name is not known",
+    "failed to resolve host": "the host name is not known",
     "No such file or directory": "no server listens at this socket",
 }
 
@@ -97,3 +99,14 @@ def _reason(cause: Exception) -> str:
         return ""
     text = str(cause)
     return next((f": {reason}" for words, reason in _REASONS.items() if words in text), "")
+
+
+def place_of(cause: Exception, conninfo: str) -> str:
+    """Return where the server was looked for: as the driver says, else as the URL does."""
+    tried = getattr(cause, "pgconn", None)
+    if tried is not None:
+        host, port = tried.host.decode(), tried.port.decode()
+    else:
+        given = conninfo_to_dict(conninfo)
+        host, port = given.get("host", given.get("hostaddr", "")), given.get("port", "5432")
+    return f" host=`{host}` port=`{port}`"

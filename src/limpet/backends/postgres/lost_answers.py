@@ -1,14 +1,15 @@
 """The traces that show whether a transaction whose answer was lost was committed.
 
 Every change of a scope adds a random stamp to the row of the scope, which keeps the last 16. They
-are read under the lock that the transaction held, or would have to acquire. A trace that is found
-is final; a missing one is final only once the next attempt has been committed.
+are read under the lock that the transaction held, or would have to acquire: `was_committed` takes
+it, inside the transaction of the next attempt. A trace that is found is final; a missing one is
+final only once the next attempt has been committed. Where it is not known any more, it raises
+Unavailable.
 """
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
-from limpet.backends.sql.tables import ScopeRow
+from limpet.backends.sql.tables import ScopeRow, Tables
 from limpet.errors import Unavailable
 from limpet.model import ScopeKey
 
@@ -16,38 +17,14 @@ STAMP_BYTES = 8
 STAMPS_BYTES = 16 * STAMP_BYTES
 
 
-class Locking(Protocol):
-    """The tables, inside the transaction of the next attempt."""
-
-    def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
-        """Lock and return a scope."""
-        ...
-
-    def session_to_remove(self, session_id: str) -> Collection[int]:
-        """Lock a session and its scopes; return their keys."""
-        ...
-
-
-class Evidence(Protocol):
-    """A trace of one transaction."""
-
-    def holds(self, tables: Locking) -> bool:
-        """Return whether the transaction was committed, and lock what it locked.
-
-        Raises:
-            Unavailable: that is not known any more.
-        """
-        ...
-
-
-class Marked(NamedTuple):
+class StampTrace(NamedTuple):
     """A stamp in the row of a scope. `known` are the older stamps; None if there was no scope."""
 
     key: ScopeKey
-    mark: bytes
+    stamp: bytes
     known: bytes | None
 
-    def holds(self, tables: Locking) -> bool:
+    def was_committed(self, tables: Tables) -> bool:
         return self.is_in(tables.scope_to_fork(self.key))
 
     def is_in(self, scope: ScopeRow | None) -> bool:
@@ -58,7 +35,7 @@ class Marked(NamedTuple):
             raise _unknown()
         all_of = scope.stamps
         stamps = [all_of[at : at + STAMP_BYTES] for at in range(0, len(all_of), STAMP_BYTES)]
-        if self.mark in stamps:
+        if self.stamp in stamps:
             return True
         # While the stamp before it is still there, this one would be there too.
         before = self.known[:STAMP_BYTES] if self.known else None
@@ -67,13 +44,13 @@ class Marked(NamedTuple):
         raise _unknown()
 
 
-class Removed(NamedTuple):
+class RemovalTrace(NamedTuple):
     """Scopes that were deleted."""
 
     session_id: str
     pks: tuple[int, ...]
 
-    def holds(self, tables: Locking) -> bool:
+    def was_committed(self, tables: Tables) -> bool:
         left = set(tables.session_to_remove(self.session_id)) & set(self.pks)
         return bool(self.pks) and not left
 
@@ -84,8 +61,11 @@ class Repeatable:
     Of a lease it matters whether it is still held, not that it once was.
     """
 
-    def holds(self, tables: Locking) -> bool:
+    def was_committed(self, tables: Tables) -> bool:
         return False
+
+
+CommitTrace: TypeAlias = StampTrace | RemovalTrace | Repeatable
 
 
 def _unknown() -> Unavailable:

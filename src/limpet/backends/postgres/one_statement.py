@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from limpet.backends.postgres.lost_answers import STAMP_BYTES
 from limpet.backends.postgres.tables import PostgresTables
-from limpet.backends.sql.commit import PreparedDelta, carry_out
+from limpet.backends.sql.commit import PreparedDelta, apply_commit
 from limpet.backends.sql.tables import ScopeRow
 from limpet.core.deltas.chain import ChainState
 from limpet.core.limits import MIB
@@ -31,9 +31,9 @@ class KnownScope(NamedTuple):
     alone: bool  # no other process had changed it just before
 
     def cost(self) -> int:
-        scope = self.scope
-        shown_bytes = len(scope.shown_labels or b"") + len(scope.shown_metadata or b"")
-        return _SCOPE_BYTES + len(scope.codec or b"") + shown_bytes
+        head = self.scope.shown
+        head_bytes = 0 if head is None else len(head.labels) + len(head.metadata)
+        return _SCOPE_BYTES + len(self.scope.codec or b"") + head_bytes
 
     @property
     def kept_chain(self) -> ChainState | None:
@@ -54,7 +54,7 @@ class OneStatement(NamedTuple):
     row: Row
     body: bytes | None
     moved: ScopeRow
-    mark: bytes
+    stamp: bytes
     known: bytes
 
 
@@ -68,20 +68,21 @@ def as_one_statement(
     recorder = _Recorder()
     tables = _KnownTables(recorder, known.scope)
     try:
-        row, body = carry_out(tables, commit, prepared)
+        row, body = apply_commit(tables, commit, prepared)
     except (_Asked, LimpetError):
         return None  # what is known may be out of date: only the server refuses
-    moved, added = tables.moved, tables.added
-    if moved is None or added is None or not recorder.is_plain():
+    moved = tables.moved
+    if moved is None or not recorder.is_one_save():
         return None
-    (stored,) = recorder.said["bodies.add"]
-    labels = recorder.said.get("add_label")
+    ((*_, checksum, _, apart),) = recorder.written["add_snapshot"]
+    (stored,) = recorder.written["bodies.add"]
+    labels = recorder.written.get("add_label")
     names, texts, _ = map(list, zip(*labels, strict=True)) if labels else (_NONE, _NONE, None)
     values: dict[str, Any] = {
         **row._asdict(),
         **dict(zip(_BODY, stored, strict=True)),
-        "checksum": added.checksum,
-        "apart": added.apart,
+        "checksum": checksum,
+        "apart": apart,
         "pk": moved.pk,
         "head_seq": moved.head_seq,
         "tip_seq": moved.tip_seq,
@@ -106,17 +107,14 @@ class _Recorder:
     """A transaction that records writes and cannot run queries."""
 
     def __init__(self) -> None:
-        self.said: dict[str, list[Any]] = {}
+        self.written: dict[str, list[Any]] = {}
 
-    def is_plain(self) -> bool:
-        """Tell whether a snapshot was added with its body and labels, and nothing else done."""
-        said = self.said
-        if said.keys() - {"add_label"} != {"add_snapshot", "bodies.add", "move_scope"}:
-            return False
-        return len(said["add_snapshot"]) == len(said["bodies.add"]) == len(said["move_scope"]) == 1
+    def is_one_save(self) -> bool:
+        counts = {name: len(rows) for name, rows in self.written.items() if name != "add_label"}
+        return counts == {"add_snapshot": 1, "bodies.add": 1, "move_scope": 1}
 
     def do(self, name: str, values: Any = ()) -> None:
-        self.said.setdefault(name, []).append(values)
+        self.written.setdefault(name, []).append(values)
 
     def do_many(self, name: str, rows: Iterable[Any]) -> None:
         for row in rows:
@@ -129,14 +127,12 @@ class _Recorder:
 
 
 class _KnownTables(PostgresTables):
-    """Tables of which one scope is known."""
-
     def __init__(self, recorder: _Recorder, scope: ScopeRow) -> None:
         super().__init__(recorder)  # type: ignore[arg-type]
         self._scope = scope
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
-        self.begins(commit)
+        self.use_nonce_of(commit)
         return self._scope
 
     def head(self, scope: ScopeRow) -> Row | None:

@@ -7,8 +7,8 @@ background thread.
 A notification is sent after its change was committed, and its answer is not waited for. Inside the
 transaction NOTIFY would hold a lock of the whole server until the commit is on disk, and serialise
 all commits. It is sent only if someone listens: listeners share an advisory lock, which the server
-releases when a connection ends, and writers test for it (`is_heard`). That test can miss a listener
-that has just begun, and a notification can be lost, so listeners also poll.
+releases when a connection ends, and writers test for it (`has_listeners`). That test can miss a
+listener that has just begun, and a notification can be lost, so listeners also poll.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from typing import NamedTuple
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from limpet.backends.postgres.tables import Again
+from limpet.backends.postgres.tables import RetryTransaction
 from limpet.backends.postgres.transaction import Connection
-from limpet.errors import InvalidInput, LimpetError, Unavailable
+from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
 from limpet.protocol import Clock
 
 _NAME_BYTES_MAX = 63
@@ -129,7 +129,7 @@ class Pool:
 
     def check_open(self) -> None:
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
 
     @contextmanager
     def connection(self, wait_s: float) -> Iterator[Connection]:
@@ -151,7 +151,7 @@ class Pool:
         try:
             conn = self._take_free() or self._connect()
             yield conn
-        except (LimpetError, Again):
+        except (LimpetError, RetryTransaction):
             raise  # the connection is still good
         except BaseException:
             # After an error the driver may believe that a statement is prepared which is not.

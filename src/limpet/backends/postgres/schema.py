@@ -12,9 +12,11 @@ from limpet.backends.support.backoff import Backoff
 from limpet.errors import Unavailable, Unsupported
 from limpet.protocol import Clock
 
+MIGRATIONS = transaction.load_migrations("postgres")
+
 _SETUP_WAIT_S = 30.0
 _PAUSE_S = 0.05
-_LOCK = 0x484F4C44  # "HOLD": the first key of our advisory locks; the second is the schema's
+_LOCK = 0x4C4D5054  # "LMPT": the first key of our advisory locks; the second is the schema's
 
 # Errors of two processes that create the same objects at once without an advisory lock: the object
 # exists, or its catalogue row was updated concurrently.
@@ -28,7 +30,7 @@ def make_ready(
 
     Any number of processes may do this at once.
     """
-    newest = transaction.load_migrations("postgres")[-1][0]
+    newest = MIGRATIONS[-1][0]
     backoff = Backoff(clock, first_s=_PAUSE_S, longest_s=_PAUSE_S, wait_s=_SETUP_WAIT_S)
     while True:
         version = _version(conn, schema)
@@ -85,7 +87,7 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
     # An error would abort the transaction, so look before reading the version.
     there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
     version = _version(conn, schema) if there else 0
-    for number, name, script in transaction.load_migrations("postgres"):
+    for number, name, script in MIGRATIONS:
         if number == 0 and not _exists(conn, b"to_regnamespace", f'"{schema}"'):
             conn.execute(transaction.in_schema(script, schema).encode())
         if number > version:

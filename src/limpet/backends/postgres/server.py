@@ -9,6 +9,7 @@ after a crash.
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -17,13 +18,18 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from limpet.backends.postgres.errors import is_gone, is_place_taken, is_race, translated
-from limpet.backends.postgres.lost_answers import Evidence
+from limpet.backends.postgres.errors import is_gone, is_race, is_seq_taken, place_of, translated
+from limpet.backends.postgres.lost_answers import CommitTrace
 from limpet.backends.postgres.pool import Pool, channel_of, notify
-from limpet.backends.postgres.tables import Again, Landed, PostgresTables, Wider
+from limpet.backends.postgres.tables import (
+    AlreadyCommitted,
+    ForkGroupLockNeeded,
+    PostgresTables,
+    RetryTransaction,
+)
 from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
 from limpet.backends.support.backoff import Backoff
-from limpet.backends.support.forks import renew_after_fork
+from limpet.backends.support.forks import abandon, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
@@ -78,10 +84,11 @@ class PostgresServer:
         self._conninfo = _complete(conninfo)
         self._secrets = _secrets(self._conninfo)
         self.channel = channel_of(settings.schema)
-        self._statements = statements_of(settings.schema, tells=settings.notifies)
+        self._statements = statements_of(settings.schema, notifies=settings.notifies)
         self._begin = [_WRITE]
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._pool = self._new_pool()
         self._queues: weakref.WeakValueDictionary[ScopeKey, ThreadQueue] = (
             weakref.WeakValueDictionary()
@@ -92,6 +99,10 @@ class PostgresServer:
         return Pool(self.connect, self._settings.connections, self._clock)
 
     def after_fork(self) -> None:
+        for conn in list(self._connections):
+            with suppress(psycopg.Error, OSError):  # it is closed
+                abandon(conn.pgconn.socket)
+        self._connections = weakref.WeakSet()
         _pools_of_parents.append(self._pool)
         self._pool = self._new_pool()
         self._queues = weakref.WeakValueDictionary()
@@ -112,7 +123,9 @@ class PostgresServer:
         except psycopg.Error as cause:
             if any(each in str(cause) for each in self._secrets):
                 raise psycopg.OperationalError("an option of the URL is not acceptable") from None
+            cause.add_note(place_of(cause, self._conninfo))
             raise
+        self._connections.add(conn)
         if not self._settings.pooler:
             conn.execute("; ".join(f"SET {each}" for each in self._limits()).encode())
         # All integers are sent as bigint, so that a statement is prepared once, and not once for
@@ -130,7 +143,7 @@ class PostgresServer:
 
     # Transactions
 
-    def in_turn(self, scope: ScopeKey, action: Callable[[], T]) -> T:
+    def queued(self, scope: ScopeKey, action: Callable[[], T]) -> T:
         """Let the threads of this process change a scope one after the other.
 
         They would wait for its row lock anyway, each holding a connection. One at a time, what this
@@ -142,15 +155,15 @@ class PostgresServer:
         with queue.first(self._settings.lock_wait_s):
             return action()
 
-    def look(self, action: Callable[[PostgresTables], T]) -> T:
+    def query(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements without a transaction: each has a snapshot of its own."""
-        return self._until_answered(lambda conn, _: action(PostgresTables(self._turn(conn))))
+        return self._until_answered(lambda conn, _: action(PostgresTables(self._transaction(conn))))
 
     def read(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements in one read-only transaction, which all see the same snapshot."""
 
         def attempt(conn: Connection, _: int) -> T:
-            transaction = self._turn(conn, _READ)
+            transaction = self._transaction(conn, _READ)
             result = action(PostgresTables(transaction))
             transaction.commit()
             return result
@@ -162,35 +175,37 @@ class PostgresServer:
 
         `lost` is the same change, sent before as one statement, whose answer was lost.
         """
-        wide = False
+        with_fork_group = False
 
         def attempt(conn: Connection, number: int) -> T:
-            nonlocal lost, wide
-            transaction = self._turn(conn, *self._begin)
-            mark = bytes.fromhex(self._draw().nonce)
-            tables = PostgresTables(transaction, wide=wide, attempt=number, mark=mark)
+            nonlocal lost, with_fork_group
+            transaction = self._transaction(conn, *self._begin)
+            stamp = bytes.fromhex(self._draw().nonce)
+            tables = PostgresTables(
+                transaction, with_fork_group=with_fork_group, attempt=number, stamp=stamp
+            )
             # That there is no trace is final only when this attempt has been committed.
             if lost is not None:
-                tables.doubt = lost.evidence
-                if tables.doubt.holds(tables):
+                tables.lost_trace = lost.trace
+                if tables.lost_trace.was_committed(tables):
                     return lost.result
             try:
                 result = action(tables)
-            except Wider:
-                wide = True
+            except ForkGroupLockNeeded:
+                with_fork_group = True
                 raise
-            except Landed:
+            except AlreadyCommitted:
                 if lost is None:
                     raise
                 return lost.result
             heard = None
             if tables.changed and self._settings.notifies:
-                heard = transaction.later("is_heard", {"listeners": self.channel.key})
+                heard = transaction.later("has_listeners", {"listeners": self.channel.key})
             try:
                 transaction.commit()
             except psycopg.Error as cause:
-                if transaction.committing and is_gone(cause) and tables.evidence is not None:
-                    lost = Lost(tables.evidence, result)
+                if transaction.committing and is_gone(cause) and tables.trace is not None:
+                    lost = Lost(tables.trace, result)
                 raise
             if heard is not None and heard.fetchone() == (True,):
                 notify(conn, self.channel, tables.changed)
@@ -206,7 +221,7 @@ class PostgresServer:
     def answers(self) -> bool:
         try:
             with self._pool.connection(_ANSWER_S_MAX) as conn:
-                return self._turn(conn).one("newest_place") is not None
+                return self._transaction(conn).one("last_seq_and_time") is not None
         except (psycopg.Error, Unavailable):
             return False
 
@@ -220,7 +235,8 @@ class PostgresServer:
         try:
             with self._pool.connection(self._settings.retry_s) as conn:
                 # Behind a pooler it needs a transaction, for the limits that SET LOCAL sets.
-                transaction = self._turn(conn, *(self._begin if self._settings.pooler else ()))
+                begin = self._begin if self._settings.pooler else ()
+                transaction = self._transaction(conn, *begin)
                 values = {**values, "listeners": self.channel.key}
                 sent = True
                 if not self._settings.pooler:
@@ -240,7 +256,7 @@ class PostgresServer:
                 raise translated(cause) from cause
             return False
 
-    def _turn(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
+    def _transaction(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
         return PostgresTransaction(conn, self._statements, begin)
 
     def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:
@@ -252,9 +268,9 @@ class PostgresServer:
             try:
                 with self._pool.connection(self._settings.retry_s - waited_s) as conn:
                     return attempt(conn, number)
-            except Wider:
+            except ForkGroupLockNeeded:
                 continue
-            except Again:
+            except RetryTransaction:
                 if waited_s >= self._settings.lock_wait_s:
                     raise Unavailable(
                         "other transactions kept conflicting with this one: try again later. "
@@ -265,7 +281,7 @@ class PostgresServer:
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
                 if not (race or gone) or waited_s >= patience_s:
                     raise translated(cause) from cause
-                if is_place_taken(cause):
+                if is_seq_taken(cause):
                     continue
             backoff.sleep()
         raise AssertionError  # count() does not end
@@ -278,7 +294,7 @@ class NoAnswer(Exception):
 class Lost(NamedTuple, Generic[T]):
     """A change whose answer was lost: the traces it leaves if applied, and its result."""
 
-    evidence: Evidence
+    trace: CommitTrace
     result: T
 
 

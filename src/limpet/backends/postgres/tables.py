@@ -1,8 +1,9 @@
 """The tables of a PostgreSQL server inside one transaction: who locks what, and what comes next.
 
 A writer locks the row of its scope, and nothing wider. Forks build on states of the scope they came
-from: such scopes are a family, and a writer that removes or replaces a state locks all of it, in
-the order of keys. A seq is a time (`core.ids.place`), so that no counter is shared by all writers.
+from: such scopes are a fork group (column `family`), and a writer that removes or replaces a state
+locks all of it, in the order of keys. A seq is a time (`core.ids.place`), so that no counter is
+shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,22 +11,21 @@ from collections.abc import Callable, Sequence
 from limpet.backends.postgres.bodies import PostgresBodies
 from limpet.backends.postgres.lost_answers import (
     STAMPS_BYTES,
-    Evidence,
-    Marked,
-    Removed,
+    CommitTrace,
+    RemovalTrace,
     Repeatable,
+    StampTrace,
 )
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.tables import (
-    ListedSnapshot,
-    NoteColumns,
     ScopeRow,
     Tables,
+    scope_row,
     verified,
     verified_note,
 )
 from limpet.core import ids
-from limpet.core.deltas.chain import ChainState
+from limpet.core.deltas.chain import BodyRow, ChainState
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
@@ -33,20 +33,20 @@ from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
 
 
-class Again(Exception):
+class RetryTransaction(Exception):
     """Another writer was in the way: the transaction must begin again."""
 
 
-class Landed(Exception):
+class AlreadyCommitted(Exception):
     """The write whose answer was lost had been committed."""
 
 
-class Wider(Again):
-    """It must begin again with the lock of the whole family."""
+class ForkGroupLockNeeded(RetryTransaction):
+    """It must begin again, and lock the forks of the scope first."""
 
 
 class PostgresTables(Tables):
-    """What one transaction can do. With `wide` it begins with the lock of the family."""
+    """What one transaction can do. `with_fork_group`: it locks the forks of a scope first."""
 
     transaction: PostgresTransaction
 
@@ -54,56 +54,50 @@ class PostgresTables(Tables):
         self,
         transaction: PostgresTransaction,
         *,
-        wide: bool = False,
+        with_fork_group: bool = False,
         attempt: int = 0,
-        mark: bytes = b"",
+        stamp: bytes = b"",
     ) -> None:
         self._bodies = PostgresBodies(transaction)
         super().__init__(transaction, self._bodies)
-        self._wide = wide
+        self._with_fork_group = with_fork_group
         self._attempt = attempt
-        self._mark = mark
+        self._stamp = stamp
         self._existing: Cursor | None = None
         self._session_id = ""
         self.is_new = False  # to this process: a commit makes the scope, and reads its state
         self.full: ChainState | None = None  # whose group is likely to be closed by a commit
-        self.doubt: Evidence | None = None  # of the same step, whose answer was lost before
-        self.evidence: Evidence | None = None
+        self.lost_trace: CommitTrace | None = None  # of the same step, whose answer was lost before
+        self.trace: CommitTrace | None = None
         self.found: ScopeRow | None = None  # the scope as it was found
         self.moved: ScopeRow | None = None  # and as a commit left it
         self.changed = ""  # the session whose listeners are notified
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> ScopeRow | None:
-        found = self.transaction.one("scope", key._asdict())
-        return None if found is None else ScopeRow(*found)
-
     def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
-        """Return a scope that is locked together with its family."""
-        scope = self._locked_family(key)
-        self._will_mark(key, scope)
-        self.mark_scope(scope)
+        scope = self._locked_fork_group(key)
+        self._will_stamp(key, scope)
+        self.stamp_scope(scope)
         self.changed = key.session_id
         return scope
 
     def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
         scope = self.scope_to_fork(key)
-        self._will_mark(key, scope)
+        self._will_stamp(key, scope)
         return scope
 
     def scope_and_note(
         self, key: ScopeKey, on: str, name: str
     ) -> tuple[ScopeRow | None, NoteRow | None]:
-        """Return a scope that is locked, and one of its notes, which is asked for along with it."""
         asked = {**key._asdict(), "on": on, "name": name}
         scope, note = self._locked(key, lambda: self.transaction.later("note_in_scope", asked))
-        self._will_mark(key, scope)
+        self._will_stamp(key, scope)
         found = None if scope is None or note is None else note.fetchone()
-        return scope, None if found is None else verified_note(NoteColumns._make(found))
+        return scope, None if found is None else verified_note(found)
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
-        """Return a scope that is locked, until the fork has become one of its family."""
+        """Return a scope that is locked, until the fork is in its fork group."""
         return self._locked(key)[0]
 
     def _locked(
@@ -117,125 +111,103 @@ class PostgresTables(Tables):
             if scope is None or locked.fetchone() == (scope.pk,):
                 return scope, answer  # else another writer added it meanwhile
 
-    def _locked_family(self, key: ScopeKey) -> ScopeRow | None:
-        self._wide = True
+    def _locked_fork_group(self, key: ScopeKey) -> ScopeRow | None:
+        self._with_fork_group = True
         held: list[int] = []
         while True:
-            found = [pk for (pk,) in self.transaction.all("lock_family", key._asdict())]
+            found = [pk for (pk,) in self.transaction.all("lock_fork_group", key._asdict())]
             scope = self.scope(key)
             if scope is None:
                 return None
             # What there is must be what was locked, and not have been made after nothing was found.
-            # While it waited, one of the family may have been forked: then it locks again.
-            if scope.pk in found and (scope.family is None or found == held):
+            # While it waited, one of the group may have been forked: then it locks again.
+            if scope.pk in found and (scope.fork_group is None or found == held):
                 return scope
             held = found
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
-        """Return a scope that is locked, with all that a commit needs to know."""
-        self.begins(commit)
+        self.use_nonce_of(commit)
         key = commit.scope._asdict()
         while True:
-            family = self._locked_family(commit.scope) if self._wide else None
+            group = self._locked_fork_group(commit.scope) if self._with_fork_group else None
             if self.is_new and commit.source is None and commit.replaces is None:
                 self.transaction.do("add_session", key)
                 self.transaction.do("add_scope_if_missing", key)
             locked = self.transaction.later("lock_scope", key)
             if self.is_new and isinstance(commit.body, bytes):
-                self._bodies.foresee_head(self.transaction.later("chain_of_head", key))
+                self._bodies.prefetch_head(self.transaction.later("chain_of_head", key))
             elif self.full is not None:
-                self._bodies.foresee_group(self.full, below=isinstance(commit.body, bytes))
+                self._bodies.prefetch_group(self.full, below=isinstance(commit.body, bytes))
             if commit.id is not None:
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
-            scope = None if found is None else ScopeRow(*found)
+            scope = None if found is None else scope_row(found)
             if scope is None:
                 break
-            is_same = not self._wide or (family is not None and family.pk == scope.pk)
+            is_same = not self._with_fork_group or (group is not None and group.pk == scope.pk)
             if locked.fetchone() == (scope.pk,) and is_same:
                 break
-        self._will_mark(commit.scope, scope)
+        self._will_stamp(commit.scope, scope)
         self.changed = commit.scope.session_id
         return scope
 
-    def begins(self, commit: Commit) -> None:
-        """Take the mark of a commit, which is its nonce."""
-        self._mark = bytes.fromhex(commit.stamp.nonce)
+    def use_nonce_of(self, commit: Commit) -> None:
+        """Take the stamp of a commit, which is its nonce."""
+        self._stamp = bytes.fromhex(commit.stamp.nonce)
 
-    def _will_mark(self, key: ScopeKey, scope: ScopeRow | None) -> None:
-        if isinstance(self.doubt, Marked) and self.doubt.key == key and self.doubt.is_in(scope):
-            raise Landed  # while this one waited for it
+    def _will_stamp(self, key: ScopeKey, scope: ScopeRow | None) -> None:
+        lost = self.lost_trace
+        if isinstance(lost, StampTrace) and lost.key == key and lost.is_in(scope):
+            raise AlreadyCommitted  # while this one waited for it
         self._session_id = key.session_id
         self.found = scope
-        self.evidence = Marked(key, self._mark, None if scope is None else scope.stamps or None)
+        self.trace = StampTrace(key, self._stamp, None if scope is None else scope.stamps or None)
 
-    def mark_scope(self, scope: ScopeRow | None) -> None:
-        """Leave a mark in a scope, by which this change of it is found again."""
+    def stamp_scope(self, scope: ScopeRow | None) -> None:
+        """Leave a stamp in a scope, by which this change of it is found again."""
         if scope is not None:
-            self.transaction.do("mark_scope", (self._mark, scope.pk))
+            self.transaction.do("stamp_scope", (self._stamp, scope.pk))
 
     def stamped(self, scope: ScopeRow) -> bytes:
-        """Return the marks of a scope after this change."""
-        return (self._mark + scope.stamps)[:STAMPS_BYTES]
+        return (self._stamp + scope.stamps)[:STAMPS_BYTES]
 
-    def kin_to_change(self, scope: ScopeRow) -> None:
+    def lock_fork_group(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope; begin again if they still could."""
-        if scope.family is not None and not self._wide:
-            raise Wider
+        if scope.fork_group is not None and not self._with_fork_group:
+            raise ForkGroupLockNeeded
 
-    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
-        """Put a scope into the family of another, whose lock is held."""
-        family = origin.pk if origin.family is None else origin.family
-        values = {"family": family, "pk": scope.pk, "origin": origin.pk}
-        self.transaction.do("make_family", values)
-        return scope._replace(family=family)
+    def join_fork_group(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
+        """Put a scope into the fork group of another, whose lock is held."""
+        fork_group = origin.pk if origin.fork_group is None else origin.fork_group
+        values = {"family": fork_group, "pk": scope.pk, "origin": origin.pk}
+        self.transaction.do("join_fork_group", values)
+        return scope._replace(fork_group=fork_group)
 
     def add_scope(self, key: ScopeKey) -> ScopeRow:
         self.transaction.do("add_session", key._asdict())
         found = self.transaction.one("add_scope", key._asdict())
         if found is None:
-            raise Again  # the session that was there is being deleted
+            raise RetryTransaction  # the session that was there is being deleted
         pk, now = found
         return ScopeRow(pk, now=now)
 
-    def move_scope(
-        self,
-        scope: ScopeRow,
-        *,
-        head_seq: int | None,
-        tip_seq: int | None,
-        next_seq: int,
-        floor: str,
-        codec: bytes | None,
-    ) -> None:
+    def move_scope(self, scope: ScopeRow) -> None:
         stamps = self.stamped(scope)
-        values = (head_seq, tip_seq, next_seq, floor, codec, stamps, scope.pk)
-        self.transaction.do("move_scope", values)
+        self.transaction.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
         if self.added is None:
             return
-        row = self.added.row
-        moved = scope._replace(
-            head_seq=head_seq,
-            tip_seq=tip_seq,
-            next_seq=next_seq,
-            floor=floor,
-            codec=codec,
-            stamps=stamps,
-            # Large or not, the body that this writer stored itself is not read again.
-            top_seq=row.seq,
-            top_base=None,
-            top_encoding=0,
-            top_body=None,
-            top_checksum=0,
-        )
-        self.moved = moved.showing(row, self.added.checksum) if head_seq == row.seq else moved
+        row, checksum = self.added
+        # Large or not, the body that this writer stored itself is not read again.
+        scope = scope._replace(stamps=stamps, top=BodyRow._make((row.seq, None, 0, None, 0)))
+        if scope.head_seq == row.seq:
+            scope = scope._replace(shown=row, shown_checksum=checksum)
+        self.moved = scope
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
-        self.evidence = Removed(self._session_id, tuple(pks))
+        self.trace = RemovalTrace(self._session_id, tuple(pks))
         return super().remove_scopes(pks)
 
     def session_to_remove(self, session_id: str) -> list[int]:
-        """Return the keys of a session's scopes, all locked; no other writer can add one."""
         self._session_id = self.changed = session_id
         self.transaction.do("lock_session", (session_id,))
         return super().session_to_remove(session_id)
@@ -262,41 +234,38 @@ class PostgresTables(Tables):
                 break
             held = locked
         # What was found may be gone by now, or be a snapshot's: then a later one is taken, alone.
-        return super().drop_unlisted(after) if self._is_still(found[0], after) else int(found[0])
-
-    def _is_still(self, seq: int, after: int) -> bool:
-        now = self.transaction.one("unlisted", {"after": after})
-        return now is not None and bool(now[0] == seq)
+        if self.transaction.one("unlisted", {"after": after}) != found:
+            return int(found[0])
+        return super().drop_unlisted(after)
 
     def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
         """Let a scope carry a lease, or none; processes that know another one read it again."""
         super().put_lease(scope, lease)
-        self.mark_scope(scope)
-        self.evidence = Repeatable()
+        self.stamp_scope(scope)
+        self.trace = Repeatable()
 
     # Notes
 
     def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         super().put_note(scope, row)
-        self.mark_scope(scope)
+        self.stamp_scope(scope)
 
     def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
-        self.mark_scope(scope)
+        self.stamp_scope(scope)
         return super().remove_note(scope, on, name)
 
     # Snapshots
 
-    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
+    def next_seq_and_time(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
         """Return the seq of a new snapshot, which is a time, and that time."""
         last = 0 if scope is None else scope.next_seq - 1
         # Another scope may have taken the same seq; the next attempt takes another one.
         seq = ids.place(stamp.now, last, stamp.bits + self._attempt)
         return seq, ids.place_us(seq)
 
-    def mark_place(self) -> None:
+    def save_last_seq(self) -> None:
         """Nothing: a seq is a time, so that none is given twice."""
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
-        """Return the snapshot that has the id of a commit already; it was read with the scope."""
         found = None if self._existing is None else self._existing.fetchone()
-        return None if found is None else verified(ListedSnapshot._make(found))
+        return None if found is None else verified(found)

@@ -18,17 +18,18 @@ T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
-_UNHEARD = "false /* is_heard */"
+_STATEMENTS = load_statements("postgres")
+_NO_LISTENERS = "false /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 
 
 @lru_cache(maxsize=64)
-def statements_of(schema: str, *, tells: bool = True) -> Mapping[str, bytes]:
-    """Return the statements for the tables of a schema; with `tells` a save asks who listens."""
-    found = load_statements("postgres")
-    if tells:
-        is_heard = found["is_heard"].rstrip(";")
-        found["save_in_one"] = found["save_in_one"].replace(_UNHEARD, f"({is_heard})")
+def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
+    """Return the statements for the tables of a schema; with `notifies` a save asks who listens."""
+    found = dict(_STATEMENTS)
+    if notifies:
+        has_listeners = found["has_listeners"].rstrip(";")
+        found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, f"({has_listeners})")
     return {name: in_schema(text, schema).encode() for name, text in found.items()}
 
 
@@ -78,7 +79,6 @@ class PostgresTransaction:
             cursor.execute(text, values)
 
     def commit(self) -> None:
-        """Send what waits and end the transaction; it is durable when this returns."""
         with self._together():
             self._send()
             self.committing = True
@@ -91,7 +91,6 @@ class PostgresTransaction:
         return self._ask(name, _plain(values)).fetchall()
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
-        """Yield rows by a cursor on the server, until the reader stops."""
         if self._waiting:
             with self._together():
                 self._send()
@@ -109,7 +108,6 @@ class PostgresTransaction:
             asked *= 2  # some were damaged, which is rare enough to begin again
 
     def do(self, name: str, values: Any = ()) -> None:
-        """Write, together with the next query."""
         self.later(name, values)
 
     def later(self, name: str, values: Any = ()) -> Cursor:

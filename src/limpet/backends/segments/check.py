@@ -33,6 +33,7 @@ SEVERITIES: Final = {
     "foreign_file": "info",
     "head_damaged": "error",
     "head_missing": "error",
+    "link_skipped": "error",
     "note_damaged": "error",
     "pointer_dangling": "info",
     "pointer_missing": "warning",
@@ -345,6 +346,22 @@ class Checking(Part):
             found = [_finding("head_damaged", str(error), scope=scope)]
         for each in walk(self._bucket, LAYOUT.all_notes_prefix(scope)):
             found += self._note(each.key, scope)
+        return found
+
+    def list_unlisted(self) -> list[Finding]:
+        found: list[Finding] = []
+        parsed = ((each, keys.parse(each.key)) for each in walk(self._bucket, keys.ROOT))
+        unnamed = (each for each, key in parsed if key and key.segment and key.scope is None)
+        for folder, _ in groupby(unnamed, key=_folder_of):
+            if self._bucket.get([f"{folder}head"], first=1) == [None]:
+                fact = "its snapshots have no head, and its name is lost with it"
+                found.append(_finding("head_missing", fact, key=folder))
+        if isinstance(self._bucket, Sweepable):
+            found += [
+                _finding("link_skipped", f"it is not read: {left.reason}", key=left.key)
+                for left in self._bucket.leftovers(limit=_LEFTOVERS_MAX)
+                if not left.stale
+            ]
         return found
 
 

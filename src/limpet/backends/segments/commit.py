@@ -328,7 +328,7 @@ def _as_committed(commit: Commit, row: Row) -> Row:
     return row._replace(
         rev=rev,
         nonce=commit.stamp.nonce,
-        status=commit.status,
+        status=row.status if commit.status is None else commit.status,
         labels=commit.labels,
         metadata=commit.metadata,
         updated_at=commit.stamp.now,

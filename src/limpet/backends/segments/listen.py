@@ -149,10 +149,10 @@ def _followed(topic: Topic) -> _Followed:
         prefixes = [KeyPrefix(LAYOUT.scope_prefix(topic.target.scope))]
     elif topic.id is not None:
         # Its scope is not known yet, but there will be a pointer to it.
-        prefixes = [KeyPrefix(keys.id_prefix(topic.id), report_all=True)]
+        prefixes = [KeyPrefix(keys.id_prefix(topic.id))]
         tag = ids.tag_of(topic.id)
         if tag is not None:
-            prefixes.append(KeyPrefix(keys.line_prefix(tag), report_all=True))
+            prefixes.append(KeyPrefix(keys.line_prefix(tag)))
     else:
         prefixes = [KeyPrefix(session or ROOT)]
     return _Followed(tuple(prefixes), session, session_id)

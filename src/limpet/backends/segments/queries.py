@@ -120,6 +120,10 @@ class Queries(Part):
         except Corrupt:
             return None
 
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        heads = map(self._head_info, self._scopes.walk(session_id))
+        return heapq.nlargest(limit, filter(None, heads), key=lambda head: head.size)
+
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         sessions = scopes = snapshots = logical = stored = 0
         largest: list[tuple[int, str]] = []

@@ -4,19 +4,19 @@ An engine says how a transaction is run, and what checking and giving space back
 docstring of `protocol.Backend` is a promise that holds here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of
-from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, carry_out
-from limpet.backends.sql.leases import SqlLeases
+from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit, cache_cost
 from limpet.backends.sql.tables import (
-    ListedSnapshot,
-    NoteColumns,
+    SNAPSHOT_COLUMNS,
+    ScopeRow,
     Tables,
     is_text,
     verified,
@@ -25,7 +25,8 @@ from limpet.backends.sql.tables import (
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.delta import diff
-from limpet.core.ids import SEQ_MAX, prefix_end
+from limpet.core.ids import SEQ_MAX, prefix_end, revision
+from limpet.core.leases import claimed, renewed
 from limpet.core.notes import NoteRow, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.errors import Corrupt
@@ -41,17 +42,35 @@ from limpet.model import (
     SnapshotRef,
     Stats,
 )
-from limpet.protocol import Commit, Found, NoteWrite, Query
+from limpet.protocol import Claim, Commit, Found, Hold, NoteWrite, Query, Target
 
 T = TypeVar("T")
 
 
-class SqlBackend(SqlLeases):
+class SqlBackend:
     """A backend over tables. An engine adds how it runs transactions."""
 
     def __init__(self, cache_bytes_max: int) -> None:
         # The last encoded state of each scope, so that the next one can be compared with it.
         self._cache: Recent[ScopeKey, LastBody] = Recent(cache_bytes_max, cache_cost)
+
+    def _read(self, action: Callable[[Tables], T]) -> T:
+        """Run an action that sees one moment of the store."""
+        raise NotImplementedError
+
+    def _query(self, action: Callable[[Tables], T]) -> T:
+        """Run an action whose statements need not see the same moment of the store."""
+        return self._read(action)
+
+    def _write(self, action: Callable[[Tables], T]) -> T:
+        """Run an action as one step, durable when this returns, or not at all."""
+        raise NotImplementedError
+
+    def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        return self._write(action)
+
+    def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
+        return self._write_note(scope, action)
 
     def _give_back(self) -> int:
         """Give unused space back to the operating system; return the bytes."""
@@ -61,7 +80,7 @@ class SqlBackend(SqlLeases):
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         prepared = self._prepare(commit)
-        row, body = self._write(partial(carry_out, commit=commit, prepared=prepared))
+        row, body = self._write(partial(apply_commit, commit=commit, prepared=prepared))
         if body is not None:
             self._cache.put(commit.scope, LastBody(row.nonce, body))
         return info_of(commit.scope, row)
@@ -99,32 +118,24 @@ class SqlBackend(SqlLeases):
             found = tables.scope(scope)
             return None if found is None else tables.named(found, snapshot_id)
 
-        row = self._look(read)
+        row = self._query(read)
         return None if row is None else info_of(scope, row)
 
     # Listing
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        return self._look(lambda tables: _matches(tables, query, limit))
+        return self._query(lambda tables: _matches(tables, query, limit))
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        def read(tables: Tables) -> list[str]:
-            found = tables.scope(scope)
-            if found is None:
-                return []
-            return tables.transaction.page(
-                "list_ids", {"pk": found.pk, "after": after}, _name, limit
-            )
-
-        return self._look(read)
+        return self._query(lambda tables: _names(tables, "list_ids", scope, after, limit))
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         values = {"low": id_prefix, "high": prefix_end(id_prefix)}
-        return self._look(lambda tables: tables.transaction.page("find_refs", values, _ref, limit))
+        return self._query(lambda tables: tables.transaction.page("find_refs", values, _ref, limit))
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
-        return self._look(
+        return self._query(
             lambda tables: tables.transaction.page("list_sessions", values, _name, limit)
         )
 
@@ -151,7 +162,7 @@ class SqlBackend(SqlLeases):
             "after_kind": start.kind,
             "after_scope": start.scope_id,
         }
-        return self._look(
+        return self._query(
             lambda tables: tables.transaction.page("list_scopes", values, _scope_info, limit)
         )
 
@@ -170,7 +181,7 @@ class SqlBackend(SqlLeases):
             commits.check_fence(fence, None if found is None else found.fence, scope)
             if found is None:
                 return Pruned(0, 0)
-            tables.mark_place()
+            tables.save_last_seq()
             dead: dict[int, int] = {}
             for each in ids:
                 seq, size = tables.seq_and_size(found, each) or (None, 0)
@@ -197,8 +208,8 @@ class SqlBackend(SqlLeases):
                 commits.check_expect(expect, None if found is None else tables.head(found), scope)
             if found is None:
                 return 0
-            tables.mark_place()
-            tables.part_from(found.pk, "scope")
+            tables.save_last_seq()
+            tables.detach(found.pk, "scope")
             count = tables.remove_scopes([found.pk])
             tables.remove_empty_session(scope.session_id)
             return count
@@ -208,9 +219,9 @@ class SqlBackend(SqlLeases):
     def delete_session(self, session_id: str) -> int:
         def write(tables: Tables) -> int:
             pks = tables.session_to_remove(session_id)
-            tables.mark_place()
+            tables.save_last_seq()
             for pk in pks:
-                tables.part_from(pk, "session")
+                tables.detach(pk, "session")
             count = tables.remove_scopes(pks)
             tables.remove_empty_session(session_id)
             return count
@@ -218,6 +229,12 @@ class SqlBackend(SqlLeases):
         return self._write(write)
 
     # The whole
+
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        values = {"session_id": session_id, "limit": limit}
+        return self._query(
+            lambda tables: tables.transaction.page("largest_heads", values, _head, limit)
+        )
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         def read(tables: Tables) -> Stats:
@@ -228,7 +245,7 @@ class SqlBackend(SqlLeases):
                 ((stored,),) = tables.transaction.all("stored_bytes", ())
             largest: list[tuple[str, int]] = []
             for name, count, size, length in tables.transaction.each("sizes_by_session", asked):
-                snapshots, logical = snapshots + count, logical + size
+                snapshots, logical = snapshots + count, logical + int(size or 0)
                 stored += 0 if session_id is None else length or 0
                 if session_id is None and len(largest) < limit and is_text(name):
                     largest.append((name, length or 0))
@@ -238,10 +255,10 @@ class SqlBackend(SqlLeases):
 
     def compact(self) -> int:
         # One at a time, since other writers wait meanwhile, and none that is added on the way.
-        last, _ = self._read(Tables.newest_place)
+        last, _ = self._read(lambda tables: tables.last_seq_and_time())
         after: int | None = 0
         while after is not None and after < last:
-            after = self._write(partial(Tables.drop_unlisted, after=after))
+            after = self._write(methodcaller("drop_unlisted", after))
         return self._give_back()
 
     # Notes
@@ -272,21 +289,16 @@ class SqlBackend(SqlLeases):
                 behind = ""
             return page
 
-        return self._look(read)
+        return self._query(read)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        def read(tables: Tables) -> list[str]:
-            owner = tables.scope(scope)
-            if owner is None:
-                return []
-            return tables.transaction.page(
-                "list_noted", {"pk": owner.pk, "after": after}, _name, limit
-            )
-
-        return self._look(read)
+        return self._query(lambda tables: _names(tables, "list_noted", scope, after, limit))
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        return self._look(lambda tables: damage_of(tables, scope))
+        return self._read(lambda tables: list(damage_of(tables, scope)))
+
+    def list_unlisted(self) -> list[Finding]:
+        return []
 
     def write_note(self, write: NoteWrite) -> Note:
         def put(tables: Tables) -> NoteRow:
@@ -307,6 +319,64 @@ class SqlBackend(SqlLeases):
             return 0 if found is None else tables.remove_note(found, on or "", name)
 
         return self._write_note(scope, remove)
+
+    # Leases
+
+    # The key of a lease is a column of the row that every write of its scope locks or compares: so
+    # none is made under a lease that another owner holds by now.
+
+    def claim(self, claim: Claim) -> Hold:
+        def take(tables: Tables) -> Hold:
+            scope = tables.scope_to_note(claim.scope) or tables.add_scope(claim.scope)
+            now = _now(scope, claim.stamp.now)
+            lease = claimed(claim, scope.lease, now)
+            if lease.key == claim.key:
+                tables.put_lease(scope, lease)
+            return lease.hold(now)
+
+        return self._write_lease(claim.scope, take)
+
+    def renew(self, claim: Claim) -> Hold:
+        def extend(tables: Tables) -> Hold:
+            scope = tables.scope_to_note(claim.scope)
+            now = _now(scope, claim.stamp.now)
+            lease = renewed(claim, None if scope is None else scope.lease, now)
+            if scope is not None:
+                tables.put_lease(scope, lease)
+            return lease.hold(now)
+
+        return self._write_note(claim.scope, extend)
+
+    def release(self, claim: Claim) -> None:
+        def give_back(tables: Tables) -> None:
+            scope = tables.scope_to_note(claim.scope)
+            if scope is None or scope.fence != claim.key:
+                return
+            tables.put_lease(scope, None)
+            if not scope.floor and not tables.is_taken(scope._replace(fence=None)):
+                # Nothing was ever minted in it, so nothing needs to be remembered of it.
+                tables.remove_scopes([scope.pk])
+                tables.remove_empty_session(claim.scope.session_id)
+
+        self._write_lease(claim.scope, give_back)
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        def read(tables: Tables) -> Hold | None:
+            found = tables.scope(scope)
+            lease = None if found is None else found.lease
+            return None if lease is None else lease.hold(_now(found, now))
+
+        return self._read(read)
+
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
+        asked = orjson.dumps([[*key, id] for key, id in targets]).decode()
+        revisions: list[str | None] = [None] * len(targets)
+        found = self._query(lambda tables: tables.transaction.all("revisions", (asked,)))
+        for at, seq, rev, nonce in found:
+            # Of a damaged row any revision will do: whoever reads the snapshot then finds out.
+            is_sound = type(rev) is int and is_text(nonce)
+            revisions[at] = revision(seq, rev, nonce) if is_sound else f"{seq:x}.damaged"
+        return revisions
 
 
 def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
@@ -334,11 +404,11 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         name = "history_of_sessions"
 
     def take(columns: Any) -> SnapshotInfo | None:
-        found = ListedSnapshot._make(columns)
-        if found.scope is None:
+        key = _scope_key(columns)
+        if key is None:
             return None
         try:
-            info = info_of(found.scope, verified(found))
+            info = info_of(key, verified(columns))
         except Corrupt:
             return None  # left out of a listing; asking for it by id raises
         # The table of labels is an index: the snapshot itself is the authority.
@@ -346,6 +416,13 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         return info if matches else None
 
     return tables.transaction.page(name, values, take, limit)
+
+
+def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -> list[str]:
+    found = tables.scope(scope)
+    if found is None:
+        return []
+    return tables.transaction.page(name, {"pk": found.pk, "after": after}, _name, limit)
 
 
 def _name(found: Any) -> str | None:
@@ -359,19 +436,33 @@ def _ref(found: Any) -> SnapshotRef | None:
 
 
 def good_note(columns: Any) -> Note | None:
-    """Return a note, or None if it is damaged."""
     try:
-        return note_of(verified_note(NoteColumns._make(columns)))
+        return note_of(verified_note(columns))
     except Corrupt:
         return None  # left out of a listing; asking for it by name raises
 
 
 def _scope_info(columns: Any) -> ScopeInfo | None:
-    found = ListedSnapshot._make(columns)
-    if found.scope is None:
+    key = _scope_key(columns)
+    if key is None:
         return None
     head = None
-    if found.seq is not None:
+    if columns[0] is not None:
         with suppress(Corrupt):
-            head = info_of(found.scope, verified(found))
-    return ScopeInfo(found.scope, head)
+            head = info_of(key, verified(columns))
+    return ScopeInfo(key, head)
+
+
+def _head(columns: Any) -> SnapshotInfo | None:
+    found = _scope_info(columns)
+    return None if found is None else found.head
+
+
+def _scope_key(columns: Any) -> ScopeKey | None:
+    names = columns[SNAPSHOT_COLUMNS:]
+    return ScopeKey._make(names) if is_text(*names) else None
+
+
+def _now(scope: ScopeRow | None, now: int) -> int:
+    """Return the time by which leases end: of the server if it has one, else of this machine."""
+    return now if scope is None or scope.now is None else scope.now

@@ -6,7 +6,7 @@ changed before that one has been rewritten (`rebase.py`).
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from limpet.backends.sql.rebase import rewritten, shortest
 from limpet.backends.sql.transaction import Transaction
@@ -60,7 +60,7 @@ class Bodies:
 
     def row(self, seq: int) -> BodyRow | None:
         found = self._transaction.one("bodies.row", (seq,))
-        return None if found is None else BodyRow._make(found)
+        return None if found is None else typed(found)
 
     def links(self, seq: int) -> list[int]:
         bases = dict(self._transaction.all("bodies.links", (seq,)))
@@ -73,25 +73,19 @@ class Bodies:
 
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         """Return (seq, base, encoding) of all rows that build directly on one of these."""
-        return self._transaction.all("bodies.dependents", (self._transaction.many(seqs),))
+        return self._keyed("dependents", seqs)
 
     def bases(self, seqs: Iterable[int]) -> set[int]:
-        """Return all that one of these builds on directly."""
-        return {
-            base
-            for (base,) in self._transaction.all("bodies.bases", (self._transaction.many(seqs),))
-        }
+        return {base for (base,) in self._keyed("bases", seqs)}
 
     def listed(self, seqs: Iterable[int]) -> set[int]:
-        """Return those that are the state of a snapshot."""
-        return {
-            seq
-            for (seq,) in self._transaction.all("bodies.listed", (self._transaction.many(seqs),))
-        }
+        return {seq for (seq,) in self._keyed("listed", seqs)}
 
     def unused(self, seqs: Iterable[int]) -> list[tuple[int, int | None]]:
-        """Return (seq, base) of those that are no snapshot's and that nothing builds on."""
-        return self._transaction.all("bodies.unused", (self._transaction.many(seqs),))
+        return self._keyed("unused", seqs)
+
+    def _keyed(self, name: str, seqs: Iterable[int]) -> list[Any]:
+        return self._transaction.all(f"bodies.{name}", (self._transaction.many(seqs),))
 
     def insert_rows(self, rows: Iterable[BodyRow]) -> None:
         self._transaction.do_many("bodies.add", rows)
@@ -102,7 +96,7 @@ class Bodies:
     # Reading
 
     def read(self, seq: int) -> bytes:
-        return self._read(seq)[0]
+        return read_chain(self._rows(seq))[0]
 
     def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
         """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""
@@ -120,13 +114,10 @@ class Bodies:
             raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
         return rows
 
-    def _read(self, seq: int) -> tuple[bytes, list[tuple[int, int]]]:
-        return read_chain(self._rows(seq))
-
     def resume(self, seq: int, nonce: str) -> tuple[ChainState, bytes] | None:
         """Return a chain that begins at a body, and the body; None if it cannot be built on."""
         try:
-            body, sizes = self._read(seq)
+            body, sizes = read_chain(self._rows(seq))
         except Corrupt:
             return None  # reading it raises; a new state must not fail for it
         chain = chain_state_of(seq, nonce, len(body), sizes, None)
@@ -218,7 +209,6 @@ class Bodies:
         )
 
     def _group(self, chain: ChainState) -> list[tuple[BodyRow, Delta]]:
-        """Return the members of a group and what each changes, the oldest first."""
         if not chain.rows:
             return []
         rows = self.chain(chain.seq, until=chain.anchor)[::-1]
@@ -318,7 +308,7 @@ class Bodies:
             found = self._transaction.one("bodies.glance", (seq,))
             if found is None:
                 raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
-            top = BodyRow._make(found)
+            top = typed(found)
         if top.body is None:
             return None
         check_row(top)
@@ -413,7 +403,6 @@ class Bodies:
         return bool(survivors.rows or survivors.lost)
 
     def release(self, seqs: Iterable[int]) -> None:
-        """Remove those that are no snapshot's and that nothing builds on, and so on downwards."""
         some = set(seqs)
         while some:
             unused = self.unused(some)
@@ -440,9 +429,17 @@ def _bytes(rows: Sequence[BodyRow]) -> int:
     return sum(len(row.body) for row in rows)
 
 
+def typed(columns: tuple[Any, ...]) -> BodyRow:
+    """Return a row whose values have the types of their columns; its checksum comes later."""
+    row = BodyRow._make(columns)
+    if type(row.encoding) is not int or not isinstance(row.body, bytes | None):
+        raise Corrupt(f"the row of a state is damaged: run `limpet check`. seq=`{row.seq}`")
+    return row
+
+
 def in_order(seq: int, found: Iterable[tuple[int, int | None, int, bytes, int]]) -> list[BodyRow]:
     """Return the rows of a chain from its top downwards, from a result in any order."""
-    rows = {row[0]: BodyRow._make(row) for row in found}
+    rows = {row[0]: typed(row) for row in found}
     ordered: list[BodyRow] = []
     at: int | None = seq
     while at is not None and at in rows:

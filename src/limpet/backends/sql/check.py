@@ -71,13 +71,17 @@ Survive = Callable[[Exception, CheckPosition, int | None], list[Finding]]
 """Return what to say of an error at a key, or raise it."""
 
 
+def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[Finding]:
+    raise cause
+
+
 def walk_some(
     transaction: Transaction,
     position: CheckPosition,
     *,
     repair: bool,
     limit: int,
-    survive: Survive,
+    survive: Survive = _raise,
     broken: tuple[type[Exception], ...] = (),
 ) -> tuple[list[Finding], CheckPosition | None]:
     """Inspect up to `limit` keys of one table; return findings and where to go on.

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from limpet.backends.sql import repair as mending
 from limpet.backends.sql.repair import DAMAGE
 from limpet.backends.sql.tables import (
-    CheckedSnapshot,
-    ListedSnapshot,
-    NoteColumns,
+    SNAPSHOT_COLUMNS,
     Tables,
     is_text,
     verified,
@@ -55,7 +53,6 @@ SEVERITIES = {
     "label_missing": "error",
     "label_surplus": "warning",
     "label_without_snapshot": "warning",
-    "parent_missing": "info",
     "snapshot_damaged": "error",
     "snapshots_without_scope": "error",
     # Bodies
@@ -187,28 +184,26 @@ class RowInspector:
 
     def snapshot(self, seq: int) -> Iterator[Finding]:
         """A row of `snapshots`, its labels, and that it has a body."""
-        found = CheckedSnapshot._make(self._one("snapshot", (seq,)))
-        if not found.has_body:
+        columns = self._one("snapshot", (seq,))
+        has_scope, head_seq, has_body, is_placed = columns[SNAPSHOT_COLUMNS:]
+        if not has_body:
             fact = "the state of a snapshot is missing"
             yield finding("body_missing", fact, **self._at(seq), seq=seq)
         try:
-            row = verified(found)
+            row = verified(columns)
             labels = set(info_of(_ANYWHERE, row).labels.items())
         except DAMAGE:
             fact = "the facts of a snapshot fail their check"
             yield finding("snapshot_damaged", fact, **self._at(seq), seq=seq)
             return
-        if found.has_scope and not row.kept and found.head_seq != seq:
-            yield self._draft(found.scope_pk, seq, found.head_seq)
-        if not found.is_placed:
+        if has_scope and not row.kept and head_seq != seq:
+            yield self._draft(columns[SNAPSHOT_COLUMNS - 1], seq, head_seq)
+        if not is_placed:
             if self._repair:
                 self._transaction.do("check.set_apart", (seq,))
             fact = "a snapshot does not stand just behind its parent, as it says"
             yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
         yield from self._labels(seq, labels)
-        if not found.has_parent:
-            fact = "a snapshot names a parent that does not exist, which it may"
-            yield finding("parent_missing", fact, **self._at(seq), parent_id=row.parent_id)
 
     def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
         mended = (
@@ -226,7 +221,8 @@ class RowInspector:
         if indexed == labels:
             return
         if self._repair:
-            mending.index_labels(self._transaction, seq, labels)
+            self._transaction.do("remove_labels", (seq,))
+            self._transaction.do_many("add_label", [(*label, seq) for label in labels])
         at = self._at(seq)
         for name, _ in sorted(labels - indexed):
             fact = "a label of a snapshot is not in the index"
@@ -311,7 +307,6 @@ class RowInspector:
         return size_of(step), None
 
     def _opened(self, seq: int) -> tuple[BodyRow, bytes, Delta | None]:
-        """Return a body, what is in it, and that as a delta unless it is a whole state."""
         row = self._bodies.row(seq)
         if row is None:
             raise Corrupt("a body is missing")
@@ -337,34 +332,33 @@ class RowInspector:
         return lacking is None
 
     def _is_whole(self, seq: int) -> bool:
-        """Tell whether a snapshot's own row is undamaged."""
         try:
-            verified(CheckedSnapshot._make(self._one("snapshot", (seq,))))
+            verified(self._one("snapshot", (seq,)))
         except DAMAGE:
             return False
         return True
 
     def label(self, seq: int) -> Iterator[Finding]:
-        """The index of labels under one key."""
         (exists,) = self._one("has_snapshot", (seq,))
         if not exists:
             if self._repair:
-                mending.remove_labels(self._transaction, seq)
+                self._transaction.do("remove_labels", (seq,))
             fact = "the index has labels of a snapshot that does not exist"
             yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
 
     def note(self, pk: int) -> Iterator[Finding]:
-        found = NoteColumns._make(self._one("note", (pk,)))
+        columns = self._one("note", (pk,))
         try:
-            note_of(verified_note(found))
+            note_of(verified_note(columns))
         except DAMAGE:
-            names = self._transaction.one("check.address_of_scope", (found.scope_pk,))
+            on_id, name, *_, scope_pk = columns
+            names = self._transaction.one("check.address_of_scope", (scope_pk,))
             yield finding(
                 "note_damaged",
                 "a note fails its check",
                 scope=address(*(names or ())),
-                id=id_or_none(found.on_id) or None,
-                name=found.name,
+                id=id_or_none(on_id) or None,
+                name=name,
                 note_pk=pk,
             )
 
@@ -389,70 +383,25 @@ def _scope_columns(
         yield finding("floor_wrong", fact, **at, floor=facts.floor)
 
 
-# What listings leave out because it is damaged.
-
-_PAGE = 1000
-
-
-class _Looked(NamedTuple):
-    """The position of a row in a listing, and what is wrong with it."""
-
-    position: Any
-    damage: Finding | None
-
-
-def damage_of(tables: Tables, key: ScopeKey) -> list[Finding]:
-    """Return a finding for each snapshot and each note whose row fails its check."""
+def damage_of(tables: Tables, key: ScopeKey) -> Iterator[Finding]:
+    """Yield a finding for each snapshot and each note that listings leave out as damaged."""
     scope = tables.scope(key)
     if scope is None:
-        return []
-    return [*_snapshots(tables, key, scope.pk), *_notes(tables, key, scope.pk)]
-
-
-def _snapshots(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
-    def look(columns: Any) -> _Looked:
-        found = ListedSnapshot._make(columns)
+        return
+    every = {"status": None, "id": None, "leaves": False, "labels": "{}", "before": SEQ_MAX}
+    values = {**key._asdict(), "pk": scope.pk, "limit": None}
+    for columns in tables.transaction.each("history_of_scope", {**values, **every}):
         try:
-            info_of(key, verified(found))
+            info_of(key, verified(columns))
         except Corrupt:
             fact = "a snapshot fails its check"
-            id = id_or_none(found.id)
-            return _Looked(found.seq, finding("snapshot_damaged", fact, scope=key, id=id))
-        return _Looked(found.seq, None)
-
-    facts = {"status": None, "id": None, "leaves": False, "labels": "{}", **key._asdict()}
-    damaged: list[Finding] = []
-    before = SEQ_MAX
-    while True:
-        values = {**facts, "pk": pk, "before": before}
-        page = tables.transaction.page("history_of_scope", values, look, _PAGE)
-        damaged += [each.damage for each in page if each.damage is not None]
-        if len(page) < _PAGE:
-            return damaged
-        before = page[-1].position
-
-
-def _notes(tables: Tables, key: ScopeKey, pk: int) -> list[Finding]:
-    def look(columns: Any) -> _Looked:
-        found = NoteColumns._make(columns)
-        position = (found.on_id, found.name)
+            yield finding("snapshot_damaged", fact, scope=key, id=id_or_none(columns[1]))
+    for columns in tables.transaction.each("all_notes", {**values, "on": "", "after": ""}):
         try:
-            note_of(verified_note(found))
+            note_of(verified_note(columns))
         except Corrupt:
-            # A note on the scope itself has no id.
-            id = id_or_none(found.on_id) or None
+            on_id, name, *_ = columns
             fact = "a note fails its check"
-            damage = finding("note_damaged", fact, scope=key, id=id, name=found.name)
-            return _Looked(position, damage)
-        return _Looked(position, None)
-
-    damaged: list[Finding] = []
-    on, after = "", ""
-    while True:
-        page = tables.transaction.page(
-            "all_notes", {"pk": pk, "on": on, "after": after}, look, _PAGE
-        )
-        damaged += [each.damage for each in page if each.damage is not None]
-        if len(page) < _PAGE:
-            return damaged
-        on, after = page[-1].position
+            # A note on the scope itself has no id.
+            id = id_or_none(on_id) or None
+            yield finding("note_damaged", fact, scope=key, id=id, name=name)

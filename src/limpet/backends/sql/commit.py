@@ -1,9 +1,12 @@
 """A commit inside one transaction: read what the decision needs, decide, and carry it out."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from limpet.backends.sql.bodies import NewBody
-from limpet.backends.sql.tables import ScopeRow, Tables
+from limpet.backends.sql.tables import ScopeRow, Tables, is_text
 from limpet.core import commits
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
@@ -13,6 +16,9 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets, Commit, Copy
 
+_FAR_BYTES = 64 * 1024  # after a change this large, reading older states costs little
+_OLDER_STATES = 2  # before the head
+_LINKS_MAX = 64  # of a chain that is read for each save
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
 
 
@@ -34,7 +40,7 @@ class PreparedDelta(NamedTuple):
     step: Delta | None
 
 
-def carry_out(
+def apply_commit(
     tables: Tables, commit: Commit, prepared: PreparedDelta | None = None
 ) -> tuple[Row, bytes | None]:
     """Store what a commit asks for, or raise why it may not.
@@ -47,31 +53,31 @@ def carry_out(
         if stored is not None:
             return stored, None
     source = None if commit.source is None else _source(tables, commit)
-    line = _line(tables, scope, commit)
+    current = _current(tables, scope, commit)
     existing = None
     if commit.id is not None and scope is not None:
         existing = tables.existing(scope, commit.id)
-    verdict = commits.judge(
-        commit, line, existing, lambda: existing is not None and _is_same(tables, existing, commit)
-    )
+    verdict = commits.judge(commit, current, existing, partial(_is_same, tables, existing, commit))
     if existing is not None and verdict is Verdict.UNCHANGED:
         return existing, None
     if scope is not None and existing is not None:
         return _replace(tables, commit, scope, existing, prepared)
     if source is not None and isinstance(commit.body, Copy):
-        return _fork(tables, commit, line, scope, *source), None
+        return _fork(tables, commit, current, scope, *source), None
     if source is not None and scope is None and isinstance(commit.body, bytes):
         plan = _patched(tables, commit, commit.body, source[1])
         if plan.chain is not None:
-            scope = tables.make_kin(tables.add_scope(commit.scope), source[0])
+            scope = tables.join_fork_group(tables.add_scope(commit.scope), source[0])
     else:
-        plan = _plan(tables, commit, line, scope, prepared)
-    return _insert(tables, commit, line, scope, plan), plan.body
+        plan = _plan(tables, commit, current, scope, prepared)
+    return _insert(tables, commit, current, scope, plan), plan.body
 
 
-def _is_same(tables: Tables, existing: Row, commit: Commit) -> bool:
+def _is_same(tables: Tables, existing: Row | None, commit: Commit) -> bool:
     body = commit.body
-    return isinstance(body, bytes) and existing.size == len(body) and tables.state(existing) == body
+    if existing is None or not isinstance(body, bytes) or existing.size != len(body):
+        return False
+    return tables.state(existing) == body
 
 
 def _source(tables: Tables, commit: Commit) -> tuple[ScopeRow, Row] | None:
@@ -97,17 +103,17 @@ class _Plan(NamedTuple):
 def _plan(
     tables: Tables,
     commit: Commit,
-    line: ScopeState,
+    current: ScopeState,
     scope: ScopeRow | None,
     prepared: PreparedDelta | None,
 ) -> _Plan:
     body, offsets = commit.body, commit.append_offsets
     if isinstance(body, Append):
-        quick = _quick_append(body, line, scope)
-        if quick is not None:
-            return quick
+        unread = _append_unread(body, current, scope)
+        if unread is not None:
+            return unread
         body, offsets = commits.appended(
-            body, None if line.head is None else tables.state(line.head)
+            body, None if current.head is None else tables.state(current.head)
         )
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
@@ -115,49 +121,76 @@ def _plan(
     if chain is not None and prepared is not None and prepared.known.nonce == chain.nonce:
         step = prepared.step or delta.diff(prepared.known.body, body)
     elif scope is not None:
-        found = _last(tables, scope, chain, line)
+        found = _last(tables, scope, chain, current)
         chain = None if found is None else found[0]
         step = None if found is None else delta.diff(found[1], body)
     plan = _Plan(chain, step, len(body), body, offsets)
     if scope is None or step is None or not delta.is_large(step):
         return plan
-    return _branch(tables, commit, scope, plan) or plan
+    return _nearer(tables, commit, current, scope, plan) or plan
 
 
 def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
     """Return how to store the first state of a fork: as what was changed, inside a session."""
-    begun = None
-    if commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]:
-        begun = tables.bodies.resume(source.seq, "")
-    if begun is None:
-        return _Plan(None, None, len(body), body, commit.append_offsets)
-    chain, origin = begun
-    return _Plan(chain, delta.diff(origin, body), len(body), body, commit.append_offsets)
+    chain, step = None, None
+    if _shares_states(commit) and (begun := tables.bodies.resume(source.seq, "")) is not None:
+        chain, step = begun[0], delta.diff(begun[1], body)
+    return _Plan(chain, step, len(body), body, commit.append_offsets)
 
 
-def _branch(tables: Tables, commit: Commit, scope: ScopeRow, plan: _Plan) -> _Plan | None:
-    """Return how to store a body on its parent, if that is much nearer to it than the last one."""
-    if not isinstance(commit.parent, str) or plan.body is None or plan.step is None:
-        return None
-    found = tables.seq_and_size(scope, commit.parent)
-    if found is None or (plan.chain is not None and plan.chain.seq == found[0]):
-        return None
-    begun = tables.bodies.resume(found[0], "")
-    if begun is None:
-        return None
-    chain, parent = begun
-    step = delta.diff(parent, plan.body)
-    if 2 * len(step.literal) > len(plan.step.literal):
-        return None
-    return plan._replace(chain=chain, step=step)
+def _shares_states(commit: Commit) -> bool:
+    """Forks build on states of their origin only inside a session."""
+    origin = commit.forked_from
+    return origin is not None and origin.scope.session_id == commit.scope.session_id
 
 
-def _quick_append(append: Append, line: ScopeState, scope: ScopeRow | None) -> _Plan | None:
+def _nearer(
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _Plan
+) -> _Plan | None:
+    """Return how to store a body on another one that is much nearer to it than the last."""
+    if plan.body is None or plan.step is None:
+        return None
+    for seq in _other_bases(tables, commit, current, scope, plan):
+        if plan.chain is not None and plan.chain.seq == seq:
+            continue
+        begun = tables.bodies.resume(seq, "")
+        if begun is None or begun[0].links > _LINKS_MAX:
+            continue
+        step = delta.diff(begun[1], plan.body)
+        if 2 * len(step.literal) <= len(plan.step.literal):
+            return plan._replace(chain=begun[0], step=step)
+    return None
+
+
+def _other_bases(
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _Plan
+) -> Iterator[int]:
+    """Yield the parent that the caller named and, for a large change, what came before the head.
+
+    Some agents alternate between two or three states. They are looked for by their size.
+    """
+    if isinstance(commit.parent, str):
+        found = tables.seq_and_size(scope, commit.parent)
+        if found is not None:
+            yield found[0]
+    if plan.step is None or len(plan.step.literal) < _FAR_BYTES:
+        return
+    row = current.head
+    with suppress(Corrupt):  # a new state must not fail for an old one
+        for _ in range(_OLDER_STATES):
+            if row is None or row.parent_id is None:
+                return
+            row = tables.named(scope, row.parent_id)
+            if row is not None and 8 * abs(row.size - plan.size) < plan.size:
+                yield row.seq
+
+
+def _append_unread(append: Append, current: ScopeState, scope: ScopeRow | None) -> _Plan | None:
     """Return how to append without reading the state, if enough is known of it."""
     chain = None if scope is None else scope.chain
-    if chain is None or line.head is None or chain.append_offsets is None:
+    if chain is None or current.head is None or chain.append_offsets is None:
         return None
-    if (chain.seq, chain.nonce) != (line.head.seq, line.head.nonce):
+    if (chain.seq, chain.nonce) != (current.head.seq, current.head.nonce):
         return None
     found = extended(chain.append_offsets, chain.size, append)
     if found is None:
@@ -169,7 +202,7 @@ def _quick_append(append: Append, line: ScopeState, scope: ScopeRow | None) -> _
 
 
 def _last(
-    tables: Tables, scope: ScopeRow, chain: ChainState | None, line: ScopeState
+    tables: Tables, scope: ScopeRow, chain: ChainState | None, current: ScopeState
 ) -> tuple[ChainState, bytes] | None:
     """Return the chain of a scope and its last body, or what to begin a new one with."""
     if chain is not None:
@@ -177,86 +210,82 @@ def _last(
             return chain, tables.bodies.read(chain.seq)
         except Corrupt:
             return None  # reading it raises; a new state must not fail for it
-    if line.head is not None:
-        return tables.bodies.resume(line.head.seq, line.head.nonce)
+    if current.head is not None:
+        return tables.bodies.resume(current.head.seq, current.head.nonce)
     return None if scope.tip_seq is None else tables.bodies.resume(scope.tip_seq, "")
 
 
 def _insert(
-    tables: Tables, commit: Commit, line: ScopeState, scope: ScopeRow | None, plan: _Plan
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow | None, plan: _Plan
 ) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
     scope = scope or tables.add_scope(commit.scope)
-    row = _add_row(tables, commit, line, scope, plan.size)
+    row = _add_row(tables, commit, current, scope, plan.size)
     covered = None
-    if commit.head and line.head is not None and not line.head.kept:
-        covered = line.head.seq
+    if commit.head and current.head is not None and not current.head.kept:
+        covered = current.head.seq
         tables.remove(scope, covered)
     new = NewBody(row.seq, row.nonce, plan.size, plan.body, plan.append_offsets)
     chain = tables.bodies.write(plan.chain, new, plan.step, scope.top)
     if covered is not None and not (chain.rows and plan.chain and plan.chain.seq == covered):
         tables.bodies.release([covered])  # unless the new state is a delta on top of it
-    _move(tables, commit, line, scope, row, chain)
+    _move(tables, commit, current, scope, row, chain)
     return row
 
 
 def _fork(
     tables: Tables,
     commit: Commit,
-    line: ScopeState,
+    current: ScopeState,
     scope: ScopeRow | None,
     origin: ScopeRow,
     source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
-    shares = commit.forked_from is not None and commit.forked_from.scope[0] == commit.scope[0]
+    shares = _shares_states(commit)
     scope = scope or tables.add_scope(commit.scope)
-    scope = tables.make_kin(scope, origin) if shares else scope
-    row = _add_row(tables, commit, line, scope, source.size)
-    chain: ChainState | None
+    scope = tables.join_fork_group(scope, origin) if shares else scope
+    row = _add_row(tables, commit, current, scope, source.size)
+    chain = origin.chain
+    new = NewBody(row.seq, row.nonce, row.size, None, None)
     if shares:
-        new = NewBody(row.seq, row.nonce, row.size, None, None)
-        chain = tables.bodies.copy(source.seq, origin.chain, new)
+        chain = tables.bodies.copy(source.seq, chain, new)
     else:
-        body = tables.state(source)
-        offsets = (
-            None
-            if origin.chain is None or origin.chain.seq != source.seq
-            else origin.chain.append_offsets
-        )
-        chain = tables.bodies.write(
-            None, NewBody(row.seq, row.nonce, row.size, body, offsets), None
-        )
-    _move(tables, commit, line, scope, row, chain)
+        offsets = chain.append_offsets if chain is not None and chain.seq == source.seq else None
+        new = new._replace(body=tables.state(source), append_offsets=offsets)
+        chain = tables.bodies.write(None, new, None)
+    _move(tables, commit, current, scope, row, chain)
     return row
 
 
-def _add_row(tables: Tables, commit: Commit, line: ScopeState, scope: ScopeRow, size: int) -> Row:
+def _add_row(
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, size: int
+) -> Row:
     def newest_kept() -> str | None:
         found = tables.newest_kept(scope)
         return None if found is None else found.id
 
-    row = commits.new_row(commit, line, size=size, newest_kept=newest_kept)
-    tables.insert(scope, row, line.head)
+    row = commits.new_row(commit, current, size=size, newest_kept=newest_kept)
+    tables.insert(scope, row, current.head)
     return row
 
 
 def _move(
     tables: Tables,
     commit: Commit,
-    line: ScopeState,
+    current: ScopeState,
     scope: ScopeRow,
     row: Row,
     chain: ChainState | None,
 ) -> None:
-    tables.move_scope(
-        scope,
+    moved = scope._replace(
         head_seq=row.seq if commit.head else scope.head_seq,
         tip_seq=row.seq if row.kept else scope.tip_seq,
         next_seq=row.seq + 1,
-        floor=commits.floor_after(commit, line, row),
+        floor=commits.floor_after(commit, current, row),
         codec=None if chain is None else chain.dump(scope.pk),
     )
+    tables.move_scope(moved)
 
 
 def _replace(
@@ -274,20 +303,17 @@ def _replace(
         if chain is not None and chain.seq == row.seq:
             chain = chain._replace(nonce=row.nonce)
     else:
-        tables.kin_to_change(scope)
+        tables.lock_fork_group(scope)
         new = NewBody(row.seq, row.nonce, len(body), body, commit.append_offsets)
         chain, lost = tables.bodies.replace(chain, old, new, body)
         if lost:
             tables.forget_chains(scope.pk)
             chain = None
-    tables.move_scope(
-        scope,
-        head_seq=scope.head_seq,
+    moved = scope._replace(
         tip_seq=max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq,
-        next_seq=scope.next_seq,
-        floor=scope.floor,
         codec=None if chain is None else chain.dump(scope.pk),
     )
+    tables.move_scope(moved)
     return row, body if chain is not None and chain.seq == row.seq else None
 
 
@@ -304,10 +330,12 @@ def _old(
         return None
 
 
-def _line(tables: Tables, scope: ScopeRow | None, commit: Commit) -> ScopeState:
-    next_seq, next_saved_at = tables.next_place(scope, commit.stamp)
+def _current(tables: Tables, scope: ScopeRow | None, commit: Commit) -> ScopeState:
+    next_seq, next_saved_at = tables.next_seq_and_time(scope, commit.stamp)
     if scope is None:
         return ScopeState(next_seq=next_seq, next_saved_at=next_saved_at)
+    if not is_text(scope.floor):
+        raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{scope.pk}`")
     try:
         head = tables.head(scope)
     except Corrupt:

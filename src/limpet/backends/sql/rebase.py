@@ -15,7 +15,7 @@ from limpet.errors import Corrupt
 
 _DEPTH_MAX = 256  # rows of a chain, and one more for each 4 KiB of state
 _DEPTH_BYTES = 4 * 1024
-_KIN_MAX = 4
+_GROUPS_MAX = 4
 _WHOLE_SHARE = 8  # a delta above this part of the state is compared with the whole
 
 
@@ -87,11 +87,11 @@ class _States:
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        self._kin: dict[tuple[int | None, int], tuple[_State, _State]] = {}
+        self._groups: dict[tuple[int | None, int], tuple[_State, _State]] = {}
         self._below: _State | None = None
 
     def near(self, each: _Survivor) -> list[_State]:
-        texts = list(self._kin.get((each.below, each.dead), ()))
+        texts = list(self._groups.get((each.below, each.dead), ()))
         if each.below is not None:
             if self._below is None or self._below.seq != each.below:
                 self._below = _State(each.below, self._read(each.below), each.below_depth)
@@ -99,11 +99,11 @@ class _States:
         return list({text.seq: text for text in texts}.values())
 
     def add(self, each: _Survivor, text: _State) -> None:
-        kin = (each.below, each.dead)
-        first, _ = self._kin.pop(kin, (text, text))
-        self._kin[kin] = (first, text)
-        while len(self._kin) > _KIN_MAX:
-            self._kin.pop(next(iter(self._kin)))
+        group = (each.below, each.dead)
+        first, _ = self._groups.pop(group, (text, text))
+        self._groups[group] = (first, text)
+        while len(self._groups) > _GROUPS_MAX:
+            self._groups.pop(next(iter(self._groups)))
 
 
 def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
@@ -114,7 +114,7 @@ def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
         fresh = {
             seq
             for seq, _, encoding in table.dependents(fresh)
-            if codec.form_of(encoding) == codec.SEALED
+            if type(encoding) is int and codec.form_of(encoding) == codec.SEALED
         }
         fresh = fresh - found - dead
         found = found | fresh

@@ -3,10 +3,9 @@
 Everything here is repeatable and is called inside the transaction of one `check` step.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from limpet.backends.sql.tables import SnapshotColumns, verified
+from limpet.backends.sql.tables import verified
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import ids
 from limpet.errors import Corrupt
@@ -78,10 +77,9 @@ def settle_scope(
 
 
 def newest_draft(transaction: Transaction, pk: int) -> int | None:
-    """Return the seq of the newest draft of a scope whose row is undamaged."""
     for found in transaction.each("check.drafts", (pk,)):
         try:
-            return verified(SnapshotColumns._make(found)).seq
+            return verified(found).seq
         except DAMAGE:
             continue  # that it is a draft is then not known either
     return None
@@ -107,7 +105,7 @@ def restore_scope(transaction: Transaction, pk: int) -> ScopeKey | None:
     or None if it is taken.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    transaction.do("check.add_session", {"session_id": key.session_id})
+    transaction.do("add_session", {"session_id": key.session_id})
     values = {"pk": pk, **key._asdict()}
     if not transaction.count("check.restore_scope", values):
         return None
@@ -121,13 +119,3 @@ def restore_session(transaction: Transaction, pk: int) -> str | None:
     session_id = f"{LOST_AND_FOUND}/session-{pk}"
     values = {"pk": pk, "session_id": session_id}
     return session_id if transaction.count("check.restore_session", values) else None
-
-
-def index_labels(transaction: Transaction, seq: int, labels: Iterable[tuple[Any, Any]]) -> None:
-    remove_labels(transaction, seq)
-    for name, value in labels:
-        transaction.do("check.add_label", (name, value, seq))
-
-
-def remove_labels(transaction: Transaction, seq: int) -> None:
-    transaction.do("check.remove_labels", (seq,))

@@ -5,6 +5,7 @@ the two are the methods that say so, which an engine may replace.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 from limpet.backends.sql.bodies import Bodies
@@ -18,99 +19,31 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
 
-
-class SnapshotColumns(NamedTuple):
-    """The columns of `snapshots` in the order of every statement that selects them."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int
-
-
-class ListedSnapshot(NamedTuple):
-    """The columns of a listing: a snapshot, and the address of its scope."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int
-    session_id: str
-    scope_id: str
-    kind: str
-
-    @property
-    def scope(self) -> ScopeKey | None:
-        """The address of the scope; None if it is damaged."""
-        names = (self.session_id, self.scope_id, self.kind)
-        return ScopeKey(*names) if is_text(*names) else None
-
-
-class CheckedSnapshot(NamedTuple):
-    """A snapshot, and what must belong to it: the columns of `check.snapshot`."""
-
-    seq: int
-    id: str
-    rev: int
-    nonce: str
-    kept: bool
-    parent_id: str | None
-    forked_from: bytes | None
-    status: str
-    labels: bytes
-    metadata: bytes
-    created_at: int
-    updated_at: int
-    saved_at: int
-    size: int
-    checksum: int
-    scope_pk: int
-    has_scope: bool
-    head_seq: int | None
-    has_body: bool
-    has_parent: bool
-    is_placed: bool
-
-
-class NoteColumns(NamedTuple):
-    """The columns of `notes` in the order of every statement that selects them."""
-
-    on_id: str
-    name: str
-    rev: int
-    nonce: str
-    updated_at: int
-    value: bytes
-    checksum: int
-    scope_pk: int
+# How many columns the statements select of each. They come in the order of the type of the row.
+_ROW_COLUMNS = len(Row._fields)
+SNAPSHOT_COLUMNS = _ROW_COLUMNS + 2  # with its checksum and the key of its scope
+_NOTE_COLUMNS = len(NoteRow._fields)  # its checksum and the key of its scope follow
+_SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
+    (int,),  # pk
+    (int, NoneType),  # head_seq
+    (int, NoneType),  # tip_seq
+    (int,),  # next_seq
+    (str,),  # floor
+    (str, NoneType),  # fence
+    (bytes, NoneType),  # codec
+    (int, NoneType),  # fork_group
+    (bytes,),  # stamps
+    (str, NoneType),  # lease_owner
+    (int, NoneType),  # lease_until
+    (int, NoneType),  # now
+)
+_SCOPE_COLUMNS = len(_SCOPE_TYPES)
+_sound_types: set[tuple[type, ...]] = set()
+_NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
 
 
 class ScopeRow(NamedTuple):
-    """A row of `scopes` with its head: the columns of the statements `scope`, `scope_to_commit`."""
+    """A row of `scopes`, and what the statements `scope` and `scope_to_commit` read with it."""
 
     pk: int
     head_seq: int | None = None
@@ -119,36 +52,19 @@ class ScopeRow(NamedTuple):
     floor: str = ""
     fence: str | None = None
     codec: bytes | None = None
-    family: int | None = None  # of scopes that may build on each other's states
+    fork_group: int | None = None  # column `family`: of scopes that may share states
     stamps: bytes = b""  # the nonces of its last changes
     lease_owner: str | None = None
     lease_until: int | None = None
     now: int | None = None  # the clock of the server
-    # The snapshot that it shows, not verified yet. All None without one.
-    shown_seq: int | None = None
-    shown_id: Any = None
-    shown_rev: Any = None
-    shown_nonce: Any = None
-    shown_kept: Any = None
-    shown_parent_id: Any = None
-    shown_forked_from: Any = None
-    shown_status: Any = None
-    shown_labels: Any = None
-    shown_metadata: Any = None
-    shown_created_at: Any = None
-    shown_updated_at: Any = None
-    shown_saved_at: Any = None
-    shown_size: Any = None
-    shown_checksum: Any = None
+    # Its head, not verified yet.
+    shown: Row | None = None
+    shown_checksum: int = 0
     # The greatest seq of the whole store, and its logical time; only to commit.
     last_seq: int | None = None
     last_saved_at: int | None = None
-    # The body of its head; only to commit. The body is None if it is large.
-    top_seq: int | None = None
-    top_base: int | None = None
-    top_encoding: Any = None
-    top_body: Any = None
-    top_checksum: Any = None
+    # The body of its head; only to commit. Its `body` is None if it is large.
+    top: BodyRow | None = None
 
     @property
     def chain(self) -> ChainState | None:
@@ -161,50 +77,23 @@ class ScopeRow(NamedTuple):
             return None
         return LeaseRow(self.fence, self.lease_owner or "", self.lease_until or 0)
 
-    @property
-    def shown(self) -> Row | None:
-        """Its head, not verified."""
-        if self.head_seq is None:
-            return None
-        if self.shown_seq is None:
-            raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
-        return Row(
-            self.shown_seq,
-            self.shown_id,
-            self.shown_rev,
-            self.shown_nonce,
-            self.shown_kept,
-            self.shown_parent_id,
-            self.shown_forked_from,
-            self.shown_status,
-            self.shown_labels,
-            self.shown_metadata,
-            self.shown_created_at,
-            self.shown_updated_at,
-            self.shown_saved_at,
-            self.shown_size,
-        )
 
-    @property
-    def top(self) -> BodyRow | None:
-        """The body of its head; its `body` is None if it is large."""
-        if self.top_seq is None:
-            return None
-        return BodyRow(
-            self.top_seq, self.top_base, self.top_encoding, self.top_body, self.top_checksum
-        )
+def scope_row(columns: tuple[Any, ...]) -> ScopeRow:
+    """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more.
 
-    def showing(self, row: Row, checksum: int) -> "ScopeRow":
-        return self._replace(
-            **{f"shown_{name}": value for name, value in row._asdict().items()},
-            shown_checksum=checksum,
-        )
-
-
-class AddedSnapshot(NamedTuple):
-    row: Row
-    checksum: int
-    apart: bool
+    The row has no checksum: damage shows only where a value cannot be what was stored.
+    """
+    found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
+    if found not in _sound_types:
+        if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
+            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
+        _sound_types.add(found)
+    head = columns[_SCOPE_COLUMNS:]
+    shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
+    last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
+    body = None if top[0] is None else BodyRow._make(top)
+    facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body)
+    return ScopeRow._make((*columns[:_SCOPE_COLUMNS], *facts))
 
 
 class Tables:
@@ -212,14 +101,14 @@ class Tables:
 
     def __init__(self, transaction: Transaction, bodies: Bodies | None = None) -> None:
         self.transaction = transaction
-        self.added: AddedSnapshot | None = None  # the last one
+        self.added: tuple[Row, int] | None = None  # the last one, and its checksum
         self.bodies = bodies or Bodies(transaction)
 
     # Scopes
 
     def scope(self, key: ScopeKey) -> ScopeRow | None:
-        found = self.transaction.one("scope", key)
-        return None if found is None else ScopeRow(*found)
+        found = self.transaction.one("scope", key._asdict())
+        return None if found is None else scope_row(found)
 
     def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that no other writer changes before this transaction ends.
@@ -245,13 +134,13 @@ class Tables:
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
-        found = self.transaction.one("scope_to_commit", commit.scope)
-        return None if found is None else ScopeRow(*found)
+        found = self.transaction.one("scope_to_commit", commit.scope._asdict())
+        return None if found is None else scope_row(found)
 
-    def kin_to_change(self, scope: ScopeRow) -> None:
+    def lock_fork_group(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope, as its forks may."""
 
-    def make_kin(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
+    def join_fork_group(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Remember that a scope is about to build on states of another; return it."""
         return scope
 
@@ -260,34 +149,24 @@ class Tables:
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
         return ScopeRow(pk)
 
-    def move_scope(
-        self,
-        scope: ScopeRow,
-        *,
-        head_seq: int | None,
-        tip_seq: int | None,
-        next_seq: int,
-        floor: str,
-        codec: bytes | None,
-    ) -> None:
-        self.transaction.do("move_scope", (head_seq, tip_seq, next_seq, floor, codec, scope.pk))
+    def move_scope(self, scope: ScopeRow) -> None:
+        """Store the columns of a scope that a commit may change."""
+        self.transaction.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
 
     def forget_chains(self, pk: int) -> None:
         """Let the session of a scope forget its chains: the next saves read what they build on."""
         self.transaction.do("forget_chains", (pk,))
 
     def is_taken(self, scope: ScopeRow) -> bool:
-        """Tell whether a scope holds a snapshot, a lease or a note."""
         held = (scope.head_seq, scope.tip_seq, scope.fence)
         if any(each is not None for each in held):
             return True
         return self.transaction.one("has_notes", (scope.pk,)) is not None
 
     def uncover(self, scope: ScopeRow, removed: int) -> None:
-        """Set the tip, and the head if that was removed, to the newest kept snapshot."""
         self.transaction.do("uncover", {"pk": scope.pk, "seq": removed})
 
-    def part_from(self, pk: int, what: str) -> None:
+    def detach(self, pk: int, what: str) -> None:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
         (is_base,) = self.transaction.one(f"{what}_is_base", {"pk": pk})
         if is_base and self.bodies.remove(
@@ -318,36 +197,41 @@ class Tables:
 
     # Snapshots
 
-    def next_place(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
+    def next_seq_and_time(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
         """Return the seq of a new snapshot, greater than all before, and its logical time."""
         if scope is None or scope.last_seq is None or scope.last_saved_at is None:
-            last_seq, last_saved_at = self.newest_place()
+            last_seq, last_saved_at = self.last_seq_and_time()
         else:
-            last_seq, last_saved_at = scope.last_seq, scope.last_saved_at
+            last_seq, last_saved_at = _last(scope.last_seq, scope.last_saved_at)
         return max(last_seq + 1, 0 if scope is None else scope.next_seq), last_saved_at + 1
 
-    def newest_place(self) -> tuple[int, int]:
+    def last_seq_and_time(self) -> tuple[int, int]:
         """Return the greatest seq ever given and its logical time; (0, -1) in a new store."""
-        seq, saved_at = self.transaction.one("newest_place")
-        return seq, saved_at
+        return _last(*(self.transaction.one("last_seq_and_time") or (None, None)))
 
-    def mark_place(self) -> None:
+    def save_last_seq(self) -> None:
         """Remember the greatest seq ever given, before snapshots are removed."""
-        self.transaction.do("mark_place", self.newest_place())
+        self.transaction.do("save_last_seq", self.last_seq_and_time())
 
     def head(self, scope: ScopeRow) -> Row | None:
-        row = scope.shown
-        return None if row is None else verify_row(row, scope.pk, scope.shown_checksum)
+        if scope.shown is None:
+            if scope.head_seq is not None:
+                raise Corrupt(f"the head of a scope is missing. seq=`{scope.head_seq}`")
+            return None
+        return verify_row(scope.shown, scope.pk, scope.shown_checksum)
 
     def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
-        """Return a snapshot by its id; None asks for the head."""
         if snapshot_id is None:
             return self.head(scope)
-        return self.row("snapshot_by_id", scope, snapshot_id)
+        row = self.row("snapshot_by_id", scope, snapshot_id)
+        if row is not None and row.id != snapshot_id:
+            raise Corrupt(
+                f"an index leads to another snapshot: run `limpet check`. seq=`{row.seq}`"
+            )
+        return row
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
-        """Return the snapshot that has the id of a commit already."""
-        return self.named(scope, snapshot_id)
+        return self.row("existing_snapshot", scope, snapshot_id)
 
     def newest_kept(self, scope: ScopeRow) -> Row | None:
         if scope.tip_seq is None:
@@ -356,10 +240,12 @@ class Tables:
 
     def row(self, name: str, scope: ScopeRow, value: str | int) -> Row | None:
         found = self.transaction.one(name, (scope.pk, value))
-        return None if found is None else verified(SnapshotColumns._make(found))
+        if found is None:
+            return None
+        # The checksum covers the key of its scope: a row that an index got wrong fails.
+        return verified((*found[:_ROW_COLUMNS], found[_ROW_COLUMNS], scope.pk))
 
     def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
-        """Return the key and size of a snapshot, damaged or not."""
         found: tuple[int, int] | None = self.transaction.one(
             "seq_and_size", (scope.pk, snapshot_id)
         )
@@ -370,7 +256,7 @@ class Tables:
         # With a kept head that is the newest, nothing can ever come between it and this one.
         follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
         checksum = row_checksum(row, scope.pk)
-        self.added = AddedSnapshot(row, checksum, not follows)
+        self.added = row, checksum
         self.transaction.do("add_snapshot", (*row, checksum, scope.pk, not follows))
         if row.labels != EMPTY:
             self._add_labels(row)
@@ -411,19 +297,23 @@ class Tables:
         return of_size(row, self.bodies.read(row.seq))
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
-        """Yield the encoded states of snapshots, in a transaction that only reads."""
         for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):
             yield of_size(row, body)
 
     def _add_labels(self, row: Row) -> None:
-        for name, value in codec.decode(row.labels).items():
-            self.transaction.do("add_label", (name, value, row.seq))
+        labels = codec.decode(row.labels).items()
+        self.transaction.do_many("add_label", [(*label, row.seq) for label in labels])
 
     # Notes
 
     def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
         found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
-        return None if found is None else verified_note(NoteColumns._make(found))
+        if found is None:
+            return None
+        row = verified_note((*found[:-1], scope.pk))
+        if (row.on, row.name) != (on, name):
+            raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
+        return row
 
     def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
         stored = row._replace(value=squeezed(row.value))
@@ -437,36 +327,27 @@ class Tables:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
+def _last(seq: Any, saved_at: Any) -> tuple[int, int]:
+    if type(seq) is not int or type(saved_at) is not int:
+        raise Corrupt("the greatest seq ever given is damaged or missing: run `limpet check`")
+    return seq, saved_at
+
+
 def of_size(row: Row, body: bytes) -> bytes:
-    """Return the encoded state of a snapshot if it is as long as it was, or raise Corrupt."""
     if len(body) != row.size:
         raise Corrupt(f"the state of a snapshot has another size. seq=`{row.seq}`")
     return body
 
 
-def verified(found: Any) -> Row:
-    row = Row(
-        found.seq,
-        found.id,
-        found.rev,
-        found.nonce,
-        found.kept,
-        found.parent_id,
-        found.forked_from,
-        found.status,
-        found.labels,
-        found.metadata,
-        found.created_at,
-        found.updated_at,
-        found.saved_at,
-        found.size,
-    )
-    return verify_row(row, found.scope_pk, found.checksum)
+def verified(columns: tuple[Any, ...]) -> Row:
+    """Return a snapshot from columns that begin with its own, its checksum and its scope's key."""
+    return verify_row(Row._make(columns[:_ROW_COLUMNS]), columns[15], columns[14])
 
 
-def verified_note(found: NoteColumns) -> NoteRow:
-    row = NoteRow(found.on_id, found.name, found.rev, found.nonce, found.updated_at, found.value)
-    verify_note(row, found.scope_pk, found.checksum)
+def verified_note(columns: tuple[Any, ...]) -> NoteRow:
+    """Return a note from its columns, which are followed by its checksum and its scope's key."""
+    row = NoteRow._make(columns[:_NOTE_COLUMNS])
+    verify_note(row, columns[7], columns[6])
     return row._replace(value=unsqueezed(row.value))
 
 
@@ -474,6 +355,6 @@ def is_text(*names: str) -> bool:
     """Tell whether names are valid text; others are damaged."""
     try:
         "".join(names).encode()
-    except UnicodeEncodeError:
+    except (TypeError, UnicodeEncodeError):
         return False
     return True

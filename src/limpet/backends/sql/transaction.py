@@ -7,8 +7,7 @@ what a save costs over a network.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -84,5 +83,5 @@ def in_schema(text: str, schema: str) -> str:
     return text if schema == SCHEMA else _SCHEMA.sub(f'"{schema}"', text)
 
 
-def _folder(engine: str) -> Traversable:
-    return files(f"limpet.backends.{engine}").joinpath("sql")
+def _folder(engine: str) -> Path:
+    return Path(__file__).parent.parent / engine / "sql"

@@ -9,9 +9,9 @@ from typing import Any
 
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.check_rows import finding
-from limpet.backends.sql.transaction import load_migrations, load_queries
-from limpet.backends.sqlite.errors import primary_code
-from limpet.backends.sqlite.schema import APPLICATION_ID
+from limpet.backends.sql.transaction import load_queries
+from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
+from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.model import Finding
 
@@ -66,7 +66,6 @@ def is_damage(cause: sqlite3.Error) -> bool:
 
 
 def unreadable(cause: Exception, **where: Any) -> Finding:
-    """Return the finding for a part of the file that cannot be read."""
     complaint = getattr(cause, "sqlite_errorname", "a row that makes no sense")
     return _damaged("cannot be read", complaint, **where)
 
@@ -85,13 +84,8 @@ def _number(conn: sqlite3.Connection, pragma: str) -> int:
     return int(number)
 
 
-@cache
-def _newest() -> int:
-    return load_migrations("sqlite")[-1][0]
-
-
 def _is_newer(conn: sqlite3.Connection) -> bool:
-    return _number(conn, "user_version") > _newest()
+    return _number(conn, "user_version") > NEWEST
 
 
 def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
@@ -100,30 +94,28 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
         fact = "the file has the application id of another program"
         yield finding("application_id_wrong", fact, found=found, expected=APPLICATION_ID)
     found = _number(conn, "user_version")
-    if found != _newest():
+    if found != NEWEST:
         fact = "the file has another version of the tables"
-        yield finding("user_version_wrong", fact, found=found, expected=_newest())
+        yield finding("user_version_wrong", fact, found=found, expected=NEWEST)
     found = _number(conn, "auto_vacuum")
     if found != _INCREMENTAL:
         fact = "the file does not give back free pages"
         yield finding("auto_vacuum_wrong", fact, found=found, expected=_INCREMENTAL)
     (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
-    if mode != "wal":
+    if mode != "wal" and not _number(conn, "query_only"):  # of which SQLite does not tell
         fact = "the file has no write-ahead log, so that readers and writers wait for each other"
         yield finding("journal_mode_wrong", fact, found=mode, expected="wal")
 
 
 @cache
 def _expected() -> dict[str, tuple[str, str]]:
-    """Return the type and the SQL of every object that our migrations make, by name."""
     with closing(sqlite3.connect(":memory:")) as conn:
-        for _, _, script in load_migrations("sqlite"):
+        for _, _, script in MIGRATIONS:
             conn.executescript(script)
         return {name: (kind, sql) for kind, name, _, sql in conn.execute(_OBJECTS)}
 
 
 def _schema(conn: sqlite3.Connection, missing: list[str]) -> Iterator[Finding]:
-    """Compare the objects in the file with those of the migrations; collect missing indexes."""
     found = {}
     for kind, name, table, sql in conn.execute(_OBJECTS).fetchall():
         if name in _expected():
@@ -136,7 +128,7 @@ def _schema(conn: sqlite3.Connection, missing: list[str]) -> Iterator[Finding]:
             yield finding("foreign_object", fact, type=kind, name=name)
     for name, (kind, sql) in _expected().items():
         if name in found:
-            if (kind, _plain(sql)) != (found[name][0], _plain(found[name][1])):
+            if (kind, _plain(sql)) != (found[name][0], _plain(str(found[name][1]))):
                 fact = "the definition of a table or an index was changed"
                 yield finding("schema_differs", fact, type=kind, name=name)
         elif kind == "index":

@@ -1,8 +1,13 @@
 """SQLite's errors as ours, chosen by code."""
 
+import os
 import sqlite3
 
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable
+
+APPLICATION_ID = 0x4C4D5054  # "LMPT", which `file` and others find in the header
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
 
 # Errors of the Python module itself have no code: text that is not UTF-8, say.
 NO_CODE = sqlite3.SQLITE_INTERNAL
@@ -14,8 +19,14 @@ def primary_code(cause: Exception) -> int:
 
 
 def is_busy(cause: Exception) -> bool:
-    """Tell whether another connection holds the lock."""
     return primary_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_full(error: Unavailable) -> bool:
+    """Tell whether the disk is full."""
+    cause = error.__cause__
+    code = getattr(cause, "sqlite_errorcode", NO_CODE)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def translated(path: str, cause: Exception, *, committing: bool = False) -> LimpetError:
@@ -23,11 +34,19 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Limp
     if isinstance(cause, UnicodeDecodeError):
         # A message of SQLite's quotes a name from the schema that is no text.
         return Corrupt(f"the database is damaged. path=`{path}`")
+    if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        # The index of the log takes 32 KiB.
+        return Unavailable(f"the disk is full: open with mode=ro to read. path=`{path}`")
     where = f"path=`{path}` sqlite=`{getattr(cause, 'sqlite_errorname', 'unknown')}`"
     match primary_code(cause):
+        case sqlite3.SQLITE_NOTADB if _was_database(path):
+            return Corrupt(f"the header of the database is damaged. {where}")
         case sqlite3.SQLITE_NOTADB:
-            return InvalidInput(f"the file is not a SQLite database. {where}")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:
+            return InvalidInput(f"the file is not a SQLite database: choose another path. {where}")
+        case sqlite3.SQLITE_CORRUPT:
+            # SQLite reports a sector that the disk cannot read in the same way.
+            return Corrupt(f"the database is damaged, or the disk cannot read all of it. {where}")
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:
             return Corrupt(f"the database is damaged. {where}")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return Unavailable(f"other writers hold the file. {where}")
@@ -43,3 +62,18 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Limp
             return InvalidInput(f"a value is too large for SQLite. {where}")
     # A sync that fails during COMMIT leaves it open whether the pages reached the disk.
     return Unavailable(f"SQLite did not answer. {where}", outcome_known=not committing)
+
+
+def _was_database(path: str) -> bool:
+    """Tell whether the header of a file still shows that it is a database, or ours."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        header = os.pread(fd, _HEADER_BYTES, 0)
+    except OSError:
+        return False
+    # To close it would let go of the locks that SQLite has on it for others in this process.
+    _kept_open.append(fd)
+    return header.startswith(_MAGIC) or header[68:72] == APPLICATION_ID.to_bytes(4)
+
+
+_kept_open: list[int] = []

@@ -15,16 +15,16 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from urllib.parse import quote
 
-from limpet.backends.sqlite.errors import is_busy, translated
+from limpet.backends.sqlite.errors import is_busy, is_full, translated
 from limpet.backends.sqlite.schema import create_private, make_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import CLOSED, InvalidInput, Unavailable
 from limpet.protocol import Clock
 
 _READ = "BEGIN"
@@ -51,20 +51,23 @@ class SqliteFile:
         self._version_conn: sqlite3.Connection | None = None
         self._version_conns = 0
         self._closed = False
+        self._opened: tuple[int, int] | None = None
         self._renew_locks()
-        with _forks.creating:
-            create_private(path)
         with self._no_fork():
-            conn = self._connect()
-            try:
-                make_ready(conn, path)
-            except (sqlite3.Error, UnicodeDecodeError) as cause:
-                raise translated(path, cause) from cause
-            finally:
-                conn.close()
+            self._make_ready()
+        self._opened = self._found()
         with _forks.lock:
             _forks.files.add(self)
         renew_after_fork(self)
+
+    def _make_ready(self) -> None:
+        with _forks.creating:
+            create_private(self._path)
+        try:
+            with closing(self._connect()) as conn:
+                make_ready(conn, self._path)
+        except (sqlite3.Error, UnicodeDecodeError) as cause:
+            raise translated(self._path, cause) from cause
 
     # Transactions
 
@@ -75,7 +78,7 @@ class SqliteFile:
         With `write` they are one step, durable when the block ends, or not made at all.
         """
         if self._closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         deadline_s = self._clock.monotonic() + self._lock_wait_s  # also of the wait in the queue
         with self._queue.first(self._lock_wait_s) if write else nullcontext():
             transaction, committing = SqliteTransaction(), False
@@ -83,6 +86,8 @@ class SqliteFile:
             try:
                 self._begin(transaction, _WRITE if write else _READ, deadline_s)
                 yield transaction
+                if write:
+                    self.check_in_place()
                 committing = True
                 transaction.conn.execute("COMMIT")
             except (sqlite3.Error, UnicodeDecodeError) as cause:
@@ -147,11 +152,13 @@ class SqliteFile:
                 "the process was forked during a transaction of another thread, so SQLite cannot "
                 f"lock the file in this child; open it in a new process. path=`{self._path}`"
             )
+        if busy_ms is not None:
+            # A connection to another file under this path would take the log of ours for its own.
+            self.check_in_place()
         conn = None
         try:
             conn = sqlite3.connect(
-                # Not created again if it is removed while the store is open.
-                f"file:{quote(self._path)}?mode=rw",
+                f"file:{quote(self._path)}?{self._uri_options()}",
                 uri=True,
                 timeout=self._lock_wait_s,
                 isolation_level=None,  # transactions are begun and ended by us alone
@@ -164,31 +171,73 @@ class SqliteFile:
             conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
             if busy_ms is not None:
                 conn.execute(f"PRAGMA busy_timeout = {busy_ms}")
-        except (sqlite3.Error, UnicodeDecodeError) as cause:
+                self.check_in_place()
+        except (sqlite3.Error, UnicodeDecodeError, Unavailable) as cause:
             if conn is not None:
                 conn.close()
+            self.check_in_place()
+            if isinstance(cause, Unavailable):
+                raise
             raise translated(self._path, cause) from cause
         return conn
+
+    def _uri_options(self) -> str:
+        return "mode=rw"  # not created again if it is removed while the store is open
+
+    def check_in_place(self) -> None:
+        """Raise Unavailable if the path no longer leads to the file that was opened.
+
+        SQLite goes on writing to a file that was removed, and all of that would be lost.
+        """
+        found = self._found()
+        if found != self._opened and self._opened is not None:
+            what = "replaced by another" if found else "removed or moved away"
+            raise Unavailable(
+                f"the database file was {what} while the store was open, so nothing can be saved: "
+                f"put it back, or close the store and open it again. path=`{self._path}`"
+            )
+
+    def _found(self) -> tuple[int, int] | None:
+        """Return which file the path leads to; None if to none."""
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return self._opened  # it cannot be told, as after a loss of rights
+        return found.st_dev, found.st_ino
 
     def compact(self) -> int:
         """Give free pages back to the file system, a few at a time; return the bytes."""
         before = self._bytes()
-        free = 1
+        free, pages, is_stuck = 1, _VACUUM_PAGES, False
         while free:
-            with self.transaction(write=True) as transaction:
-                conn = transaction.conn
-                conn.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
-                (free,) = conn.execute("PRAGMA freelist_count").fetchone()
-        with self._no_fork():
-            conn = self._connect()
             try:
-                # The pages are still in the log; if a reader needs it, the log is emptied later.
-                conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                free, is_stuck = self._vacuum(pages), False
+            except Unavailable as error:
+                if not is_full(error) or is_stuck:
+                    raise
+                pages, is_stuck = max(1, pages // 8), pages == 1
+                self.empty_log()
+        self.empty_log()
+        return max(0, before - self._bytes())
+
+    def _vacuum(self, pages: int) -> int:
+        """Give back some free pages; return how many are left."""
+        with self.transaction(write=True) as transaction:
+            conn = transaction.conn
+            conn.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+            return int(free)
+
+    def empty_log(self) -> None:
+        """Copy the pages in the log to the file; if a reader needs it, it is emptied later."""
+        with self._no_fork():
+            try:
+                with closing(self._connect()) as conn:
+                    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause
-            finally:
-                conn.close()
-        return max(0, before - self._bytes())
 
     def _bytes(self) -> int:
         names = (self._path, self._path + "-wal")
@@ -202,7 +251,7 @@ class SqliteFile:
         """
         with self._no_fork(), self._version_lock:
             if self._closed:
-                raise InvalidInput("the store is closed")
+                raise InvalidInput(CLOSED)
             try:
                 if self._version_conn is None:
                     self._version_conn = self._connect()
@@ -245,7 +294,6 @@ class SqliteFile:
             self._running.discard(weakref.ref(transaction))
 
     def is_used_by_others(self) -> bool:
-        """Tell whether another thread uses a connection."""
         thread_id = threading.get_ident()
         used = [each() for each in list(self._running)]
         return any(each is not None and each.thread_id != thread_id for each in used)

@@ -3,15 +3,17 @@
 import os
 import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from limpet.backends.sql import transaction
-from limpet.backends.sqlite.errors import is_busy
+from limpet.backends.sqlite.errors import APPLICATION_ID, is_busy
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 
-APPLICATION_ID = 0x48464153  # "HFAS", which `file` and others find in the header
 VERSION_MIN = (3, 37, 0)  # STRICT tables
+
+MIGRATIONS = transaction.load_migrations("sqlite")
+NEWEST = MIGRATIONS[-1][0]
 
 _HEADER_BYTES = 100
 _TRIES_MAX = 1_000
@@ -26,7 +28,7 @@ def create_private(path: str) -> None:
         raise Unsupported(f"SQLite is too old. found=`{sqlite3.sqlite_version}` min=`3.37`")
     folder = Path(path).parent
     if not folder.is_dir():
-        raise InvalidInput(f"the folder does not exist. folder=`{folder}`")
+        raise InvalidInput(f"the folder does not exist: create it first. folder=`{folder}`")
     if Path(path).is_dir():
         raise InvalidInput(f"the path is a folder. path=`{path}`")
     try:
@@ -36,12 +38,20 @@ def create_private(path: str) -> None:
             target = os.path.realpath(path)  # a link may name what is yet to be made
             with suppress(FileExistsError):
                 os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as cause:
+        raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
+    check_file(path)
+
+
+def check_file(path: str) -> None:
+    """Raise unless there is a file that may be a database."""
+    try:
         found = os.stat(path)
     except OSError as cause:
         raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
     # SQLite takes a file of a few bytes for an empty one, and would write over it.
     if not stat.S_ISREG(found.st_mode) or 0 < found.st_size < _HEADER_BYTES:
-        raise InvalidInput(f"the file is not a SQLite database. path=`{path}`")
+        raise InvalidInput(f"the file is not a SQLite database: choose another path. path=`{path}`")
 
 
 def make_ready(conn: sqlite3.Connection, path: str) -> None:
@@ -50,8 +60,12 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
     Any number of processes may do this at once.
     """
     for _ in range(_TRIES_MAX):
-        if _is_ready(conn, path):
-            return
+        conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
+        try:
+            if is_ready(conn, path):
+                return
+        finally:
+            conn.execute("ROLLBACK")
         try:
             _migrate(conn, path)
         except sqlite3.OperationalError as cause:
@@ -66,23 +80,34 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
     raise Unavailable(f"other processes kept the file from being migrated. path=`{path}`")
 
 
-def _is_ready(conn: sqlite3.Connection, path: str) -> bool:
-    conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
-    try:
-        (application,) = conn.execute("PRAGMA application_id").fetchone()
-        (version,) = conn.execute("PRAGMA user_version").fetchone()
-        (tables,) = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    finally:
-        conn.execute("ROLLBACK")
+def is_store(path: str) -> bool:
+    """Return whether a file is a store."""
+    with suppress(OSError), open(path, "rb") as file:
+        if file.read(_HEADER_BYTES)[68:72] == APPLICATION_ID.to_bytes(4):
+            return True
+    # A new store has its mark in the log only, as long as another process has it open.
+    with suppress(sqlite3.Error):
+        uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+        if os.path.exists(f"{path}-wal"):
+            with closing(sqlite3.connect(uri, uri=True)) as conn:
+                (application,) = conn.execute("PRAGMA application_id").fetchone()
+                return bool(application == APPLICATION_ID)
+    return False
+
+
+def is_ready(conn: sqlite3.Connection, path: str) -> bool:
+    """Return whether the tables are up to date; raise if the file is not ours."""
+    (application,) = conn.execute("PRAGMA application_id").fetchone()
+    (version,) = conn.execute("PRAGMA user_version").fetchone()
+    (tables,) = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if application != APPLICATION_ID and (tables or application or version):
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
-    newest = transaction.load_migrations("sqlite")[-1][0]
-    if version > newest:
+    if version > NEWEST:
         raise Unsupported(
             f"the file was written by a newer version of limpet. path=`{path}` "
-            f"found=`{version}` known=`{newest}`"
+            f"found=`{version}` known=`{NEWEST}`"
         )
-    return bool(version == newest)
+    return bool(version == NEWEST)
 
 
 def _migrate(conn: sqlite3.Connection, path: str) -> None:
@@ -93,7 +118,7 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
         raise Unsupported(f"the file system cannot do SQLite's WAL mode. path=`{path}`")
     conn.execute("BEGIN IMMEDIATE")
     (version,) = conn.execute("PRAGMA user_version").fetchone()
-    for number, name, script in transaction.load_migrations("sqlite"):
+    for number, name, script in MIGRATIONS:
         if number > version:
             for statement in _statements(script):
                 conn.execute(statement)
@@ -106,7 +131,6 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _statements(script: str) -> list[str]:
-    """Split a migration at the semicolons that end its statements."""
     transaction, pending = [], ""
     for line in script.splitlines(keepends=True):
         pending += line

@@ -24,6 +24,17 @@ def renew_after_fork(each: Renewable) -> None:
     _renewables.add(each)
 
 
+def abandon(fd: int) -> None:
+    """Put /dev/null in the place of a socket that a forked child has inherited.
+
+    While the child has it open, the other end does not see that the parent has ended, and keeps
+    what the parent has locked. The number stays taken, so that what refers to it does no harm.
+    """
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, fd, inheritable=False)
+    os.close(null)
+
+
 def _after_fork_in_child() -> None:
     for each in list(_renewables):
         each.after_fork()

@@ -32,7 +32,6 @@ class Notifier:
         return True
 
     def clear(self) -> bool:
-        """Return whether it was set, and unset it."""
         was_set = False
         try:
             while True:
@@ -94,11 +93,9 @@ class Poller:
         return False
 
     def sleep(self, seconds: float) -> None:
-        """Wait for some time, or until `wake` is called."""
         self.notifier.wait(seconds)
 
     def was_woken(self) -> bool:
-        """Return whether `wake` was called since the last time."""
         return self.notifier.clear()
 
     def wake(self) -> None:

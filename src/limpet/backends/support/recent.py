@@ -50,7 +50,6 @@ class Recent(Generic[K, V]):
                 self.cost_held -= self._cost(self._values.popitem(last=False)[1])
 
     def pop(self, key: K) -> V | None:
-        """Forget a value and return it."""
         with self._lock:
             return self._pop(key)
 

@@ -1,7 +1,6 @@
 """`limpet demo`: an agent is killed while it runs, and nothing is lost."""
 
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -13,8 +12,8 @@ from limpet.cli import _exits
 from limpet.cli._shared import echo_json, json_option
 from limpet.cli._terminal import make_console
 from limpet.cli.demo.agent import FORK_STEP, SESSION
-from limpet.cli.demo.proof import Fact, Story, facts
-from limpet.cli.demo.run import AgentJob, AgentRun, run_and_kill, run_to_the_end
+from limpet.cli.demo.proof import Story, facts
+from limpet.cli.demo.run import AgentJob, AgentRun, run_agent
 from limpet.cli.demo.scenes import Stage
 from limpet.core.diff import diff
 from limpet.model import SnapshotRef
@@ -39,7 +38,8 @@ def demo(pace: float, as_json: bool) -> int:
     a fork takes another path; the two are compared. The exit code is 0 only if every check passes.
 
     \b
-    --json: {"holds": true or false, "facts": [{"fact": text, "holds": true or false}, ...]}
+    --json: {"holds": true or false,
+             "facts": [{"fact": text, "holds": true or false}, ...]}
 
     \b
     Examples:
@@ -48,82 +48,58 @@ def demo(pace: float, as_json: bool) -> int:
     """
     console = make_console()
     console.quiet = as_json
+    stage = Stage(console, pause_s=pace * 2)
     with tempfile.TemporaryDirectory(prefix="limpet-demo-") as folder:
-        play = _Play(Stage(console, pause_s=pace * 2), Path(folder) / "agents.db", pace)
-        holds = play.run()
-        if as_json:
-            facts = [{"fact": fact, "holds": is_true} for fact, is_true in play.facts]
-            echo_json({"holds": holds, "facts": facts})
+        story = _play(stage, Path(folder) / "agents.db", pace)
+        stage.scene("Checks")
+        found = list(facts(story))
+        holds = stage.show_verdict(found)
+    if as_json:
+        shapes = [{"fact": fact, "holds": is_true} for fact, is_true in found]
+        echo_json({"holds": holds, "facts": shapes})
     return _exits.FINE if holds else _exits.FOUND
 
 
-class _Play:
-    def __init__(self, stage: Stage, database: Path, pace: float) -> None:
-        self._stage = stage
-        self._database = database
-        self._url = f"sqlite:///{quote(str(database))}"
-        self._pace = pace
-        self._story = Story()
-        self.facts: list[Fact] = []
+def _play(stage: Stage, database: Path, pace: float) -> Story:
+    url = f"sqlite:///{quote(str(database))}"
+    story = Story()
 
-    def run(self) -> bool:
-        self._stage.open()
-        self._stage.scene("An agent works and saves after every step")
-        self._story.killed = self._watched(run_and_kill, "main", "garden")
-        self._stage.show_kill(self._story.killed)
-        with limpet.open(self._url) as store:
-            self._load(store)
-            self._stage.scene("A new process resumes at the next step")
-            self._story.resumed = self._watched(run_to_the_end, "main", "garden")
-            side = self._fork(store)
-            self._compare(store, side)
-            self._measure(store)
-        self._stage.scene("Checks")
-        self.facts = list(facts(self._story))
-        return self._stage.show_verdict(self.facts)
+    def run(scope_id: str, lunch: str, *, kill: bool = False) -> AgentRun:
+        with stage.thinking():
+            job = AgentJob(url, scope_id, pace, partial(stage.watch, lunch))
+            return run_agent(job, kill=kill)
 
-    def _watched(self, run: Callable[[AgentJob], AgentRun], scope_id: str, lunch: str) -> AgentRun:
-        watch = partial(self._stage.watch, lunch)
-        with self._stage.thinking():
-            return run(AgentJob(self._url, scope_id, self._pace, watch))
-
-    def _load(self, store: limpet.Store) -> None:
-        self._stage.scene("The last saved state")
-        self._story.found = store.scope(SESSION).load()
-        self._stage.show_head(self._story)
-
-    def _fork(self, store: limpet.Store) -> limpet.Scope:
-        self._stage.scene(f"A fork from step {FORK_STEP} takes another path")
+    stage.open()
+    stage.scene("An agent works and saves after every step")
+    story.killed = run("main", "garden", kill=True)
+    stage.show_kill(story.killed)
+    with limpet.open(url) as store:
         line = store.scope(SESSION)
-        self._story.before_fork = _load_history(line)
-        source = next(line.history(labels={"step": f"{FORK_STEP:02}"}), None)
-        if source is None:
-            raise limpet.NotFound(f"the step to fork from is missing. step=`{FORK_STEP}`")
+        stage.scene("The last saved state")
+        story.found = line.load()
+        stage.show_head(story)
+        stage.scene("A new process resumes at the next step")
+        story.resumed = run("main", "garden")
+        stage.scene(f"A fork from step {FORK_STEP} takes another path")
+        story.before_fork = _load_history(line)
+        source = story.before_fork[FORK_STEP - 1]
         side = line.fork(source.id, patch={"lunch": "river"})
-        self._stage.show_fork(source, side.scope_id)
-        self._story.forked = self._watched(run_to_the_end, side.scope_id, "river")
-        return side
-
-    def _compare(self, store: limpet.Store, side: limpet.Scope) -> None:
-        story = self._story
-        story.main, story.side = _load_history(store.scope(SESSION)), _load_history(side)
-        self._stage.scene("The difference between both ends")
+        stage.show_fork(source, side.scope_id)
+        story.forked = run(side.scope_id, "river")
+        stage.scene("The difference between both ends")
+        story.main, story.side = _load_history(line), _load_history(side)
         story.diff = diff(story.main[-1].state, story.side[-1].state)
-        self._stage.show_diff(story.diff, ("main", side.scope_id))
-        self._stage.scene("The tree of the session")
-        heads = [scope.head for scope in store.scopes(SESSION) if scope.head is not None]
-        story.forest = build_forest(
-            [*story.main, *story.side], [SnapshotRef(head.scope, head.id) for head in heads]
-        )
-        self._stage.show_tree(story)
-
-    def _measure(self, store: limpet.Store) -> None:
-        self._stage.scene("Sizes on disk")
+        stage.show_diff(story)
+        stage.scene("The tree of the session")
+        heads = [SnapshotRef(line.key, story.main[-1].id), SnapshotRef(side.key, story.side[-1].id)]
+        story.forest = build_forest([*story.main, *story.side], heads)
+        stage.show_tree(store)
+        stage.scene("Sizes on disk")
         freed = store.compact()
-        self._story.stats = store.stats()
-        file_bytes = self._database.stat().st_size
-        self._stage.show_sizes(self._story.stats, file_bytes, freed)
-        self._story.findings = list(store.check())
+        story.stats = store.stats()
+        stage.show_sizes(story.stats, database.stat().st_size, freed)
+        story.findings = list(store.check())
+    return story
 
 
 def _load_history(scope: limpet.Scope) -> list[limpet.Snapshot]:

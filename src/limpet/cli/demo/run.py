@@ -38,37 +38,25 @@ class AgentJob:
     watch: Callable[[AgentRun, Event], None]
 
 
-def run_and_kill(order: AgentJob) -> AgentRun:
-    """Run the agent and kill it with SIGKILL at a random moment."""
+def run_agent(job: AgentJob, *, kill: bool) -> AgentRun:
+    """Run the agent to its end, or kill it with SIGKILL at a random moment."""
     enough = ACKNOWLEDGED_MIN + int(CLOCK.jitter() * (ACKNOWLEDGED_MAX - ACKNOWLEDGED_MIN + 1))
     run = AgentRun()
-    with _agent(order, run) as agent:
-        for _ in _events(agent, run, order):
-            if run.last_saved >= enough:
-                break
-        CLOCK.sleep(CLOCK.jitter() * order.step_s * 1.5)
-        agent.kill()
-        # It may have saved once more meanwhile: read what it still reported.
-        for _ in _events(agent, run, order):
-            pass
-        run.returncode = agent.wait()
-    return run
-
-
-def run_to_the_end(order: AgentJob) -> AgentRun:
-    run = AgentRun()
-    with _agent(order, run) as agent:
-        for _ in _events(agent, run, order):
-            pass
+    with _agent(job, run) as agent:
+        for _ in _events(agent, run, job):
+            if kill and run.last_saved >= enough:
+                CLOCK.sleep(CLOCK.jitter() * job.step_s * 1.5)
+                agent.kill()  # what it still reported before that is read
+                kill = False
         run.returncode = agent.wait()
     return run
 
 
 @contextmanager
-def _agent(order: AgentJob, run: AgentRun) -> Iterator[subprocess.Popen[str]]:
+def _agent(job: AgentJob, run: AgentRun) -> Iterator[subprocess.Popen[str]]:
     # -P: a file in the current folder must not be taken for the package.
     command = [sys.executable, "-P", "-m", "limpet.cli.demo.agent"]
-    command += [order.url, order.scope_id, str(order.step_s)]
+    command += [job.url, job.scope_id, str(job.step_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:  # noqa: S603
         run.process = agent.pid
         try:
@@ -77,7 +65,7 @@ def _agent(order: AgentJob, run: AgentRun) -> Iterator[subprocess.Popen[str]]:
             agent.kill()
 
 
-def _events(agent: subprocess.Popen[str], run: AgentRun, order: AgentJob) -> Iterator[None]:
+def _events(agent: subprocess.Popen[str], run: AgentRun, job: AgentJob) -> Iterator[None]:
     """Record what the agent reports, until the pipe ends."""
     for line in agent.stdout or ():
         if not line.endswith("\n"):
@@ -87,5 +75,5 @@ def _events(agent: subprocess.Popen[str], run: AgentRun, order: AgentJob) -> Ite
             run.first_step = event["step"]
         else:
             run.saved[event["step"]] = event["id"]
-        order.watch(run, event)
+        job.watch(run, event)
         yield

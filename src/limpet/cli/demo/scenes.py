@@ -9,17 +9,18 @@ from rich.status import Status
 from rich.text import Text
 
 import limpet
-from limpet.cli.demo.agent import FORK_STEP, PLANS
+from limpet.cli._tables import now
+from limpet.cli.demo.agent import FORK_STEP, PLANS, SESSION
 from limpet.cli.demo.proof import Fact, Story
 from limpet.cli.demo.run import AgentRun, Event
+from limpet.cli.diff import ChangePrinter
+from limpet.cli.log import Style, draw_graph
 from limpet.opening import CLOCK
-from limpet.views.diff import DiffRow, diff_rows
-from limpet.views.format import bar, clipped, count_text, short_id, size_text
-from limpet.views.tree import Node, RailCell, rails
+from limpet.views.diff import groups
+from limpet.views.format import bar, count_text, short_id, size_text
 
 _INDENT = "   "
 _ROLE_STYLES = {"user": "accent", "agent": "title"}  # all others are tools
-_MARKS = {"+": "good", "-": "bad", "~": "odd", ">": "accent"}
 _BAR_CELLS = 24
 
 
@@ -103,37 +104,15 @@ class Stage:
             ("lunch = river", "title"),
         )
 
-    def show_diff(self, diff: limpet.Diff, names: tuple[str, str]) -> None:
-        self.say((f"from the end of {names[0]} to the end of {names[1]}", "quiet"))
-        rows = list(diff_rows(diff))
-        path_chars = max((len(row.path) for row in rows), default=0)
-        for row in rows:
-            self._show_change(row, path_chars)
-
-    def _show_change(self, row: DiffRow, path_chars: int) -> None:
-        room = self._console.width - len(_INDENT) - path_chars - 4
-        before, after = row.before, row.after
-        mark, path = (f"{row.mark} ", _MARKS[row.mark]), f"{row.path:<{path_chars}}  "
-        if before is None or after is None:
-            self.say(mark, path, clipped(before or after or "", room))
-        elif len(before) + len(after) + 3 <= room:
-            self.say(mark, path, (before, "quiet"), " → ", after)
-        else:
-            self.say(mark, path, (clipped(before, room), "quiet"))
-            self.say(" " * (path_chars + 2), "→ ", clipped(after, room))
-
-    def show_tree(self, story: Story) -> None:
-        for row in rails(story.forest):
-            last = next(cell.node for cell in reversed(row) if cell.node is not None)
-            self.say(
-                *(_styled(cell, story) for cell in row),
-                (f"  {last.info.scope.scope_id}", "fork" if _forked(last) else "title"),
-                ("  ◆ head" if last.is_head else "", "good"),
-                (f"  step {last.info.labels['step']}, {last.info.status}", "quiet"),
-            )
-        self.say(
-            ("●", "accent"), ("  a snapshot    ", "quiet"), ("✗", "bad"), ("  the kill", "quiet")
+    def show_diff(self, story: Story) -> None:
+        main, side = story.main[-1].state, story.side[-1].state
+        self.say(("from the end of main to the end of the fork", "quiet"))
+        ChangePrinter(self._console, main, side, full=False).draw(
+            groups(story.diff, is_object=True)
         )
+
+    def show_tree(self, store: limpet.Store) -> None:
+        draw_graph(self._console, store, list(store.scopes(SESSION)), None, Style(now()))
 
     def show_sizes(self, stats: limpet.Stats, file_bytes: int, freed: int) -> None:
         sizes = {
@@ -163,19 +142,3 @@ class Stage:
             self.say("and every step can be restored.")
         self._console.print()
         return not failed
-
-
-def _forked(node: Node) -> bool:
-    return "~" in node.info.scope.scope_id
-
-
-def _styled(cell: RailCell, story: Story) -> tuple[str, str]:
-    """Return a character and its style: a colour for each process, `✗` for the kill."""
-    if cell.node is None:
-        return cell.char, ""
-    if _forked(cell.node):
-        return cell.char, "fork"
-    info = cell.node.info
-    if cell.char == "─" and story.found is not None and info.parent_id == story.found.id:
-        return "✗", "bad"
-    return cell.char, "accent" if info.metadata["process"] == story.killed.process else "good"

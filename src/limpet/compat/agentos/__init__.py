@@ -30,20 +30,7 @@ id the graph, the node is empty, and the timestamp is when it was created. The f
 its source. `load` and `list` find snapshots by the labels. `Scope.fork` copies the labels, and with
 them the run, unless others are given.
 
-Where AgentOS (0.9.164) deviates from its documentation, or loses data, Limpet does not:
-
-| AgentOS                                                   | Limpet                            |
-|-----------------------------------------------------------|-----------------------------------|
-| only a store in memory is shipped                         | every engine                      |
-| of checkpoints of one millisecond the first is the latest | the last one is                   |
-| saved and returned values are shared with the caller      | a copy                            |
-| a value that is not JSON makes every later list fail      | InvalidInput, with its path       |
-| a fork does not say where it came from                    | `forked_from`                     |
-| a patch stays shared with the fork                        | a copy                            |
-| a patch that is not an object is spread, or a TypeError   | InvalidInput                      |
-| patching a missing partition is a TypeError               | it is created                     |
-| ids may be empty, or missing                              | 1 to 256 characters; 512 for `id` |
-| a `limit` may be a fraction, or text                      | InvalidInput                      |
+`docs/guides/agentos.md` lists where it differs from the original.
 """
 
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata

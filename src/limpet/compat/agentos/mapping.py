@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from limpet.api import verbs
 from limpet.api.opened import Tools
 from limpet.api.verbs import Work, snapshot_of
 from limpet.compat.agentos.javascript import length_of
@@ -58,7 +59,6 @@ def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = Non
 
 
 def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> Commit:
-    """Return the first commit of a new run that begins at a checkpoint."""
     wire = checkpoint_of(source).to_json()
     stamp = tools.draw()
     name, id = (ids.mint(stamp.now, each.bits, "") for each in (stamp, tools.draw()))
@@ -215,10 +215,4 @@ def delete(checkpoint_id: str) -> Work[None]:
 
 def _named(backend: Backend, id: str) -> Iterator[SnapshotInfo]:
     """Yield the snapshots of an id in all scopes, the last saved first."""
-    after: int | None = None
-    while True:
-        page = backend.list_snapshots(Query(id=id, after=after), limit=limits.PAGE_ITEMS_MAX)
-        yield from page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return
-        after = ids.seq_of(page[-1].revision)
+    return verbs.each(backend, verbs.matching(Query(id=id)))

@@ -5,7 +5,7 @@ Only the fields by which a checkpoint is found are checked. All others pass thro
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from limpet.compat.wire import ABSENT, WireRecord
 from limpet.core import limits
@@ -68,10 +68,6 @@ class CheckpointMetadata(WireRecord):
     timestamp: float
     state_size: int
     has_memory_snapshot: bool
-
-    @classmethod
-    def _made(cls, known: Mapping[str, Any], extra: Mapping[str, Any]) -> Self:
-        return cls(**known)  # unknown fields are dropped
 
 
 def check_name(name: str, value: object) -> str:

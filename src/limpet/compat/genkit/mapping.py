@@ -7,7 +7,7 @@ Id, parent, status and state are those of a kept snapshot; the other fields of t
 from typing import Any
 
 from limpet.compat.genkit.records import SessionSnapshot
-from limpet.compat.genkit.rules import Row, moment_of
+from limpet.compat.genkit.rules import COMPLETED, Row, moment_of
 from limpet.compat.wire import ABSENT, wire_time
 from limpet.core import times
 from limpet.errors import Corrupt, InvalidInput
@@ -57,7 +57,7 @@ def row_of(info: SnapshotInfo, session_id: str) -> Row:
         "snapshotId": info.id,
         "sessionId": session_id,
         "parentId": info.parent_id,
-        "status": info.status,
+        "status": info.status or COMPLETED,
     }
     if isinstance(info, Snapshot) and not (info.state is None and _STATELESS in info.metadata):
         facts["state"] = info.state
@@ -75,7 +75,7 @@ def summary_of(info: SnapshotInfo, session_id: str) -> Row:
         session_id=session_id,
         parent_id=info.parent_id,
         created_at=made if isinstance(made, str) else wire_time(info.created_at),
-        status=info.status,
+        status=info.status or COMPLETED,
     )
 
 

@@ -61,7 +61,6 @@ def expired(row: Row, now: int) -> bool:
 
 
 def as_read(row: SessionSnapshot[S], now: int) -> SessionSnapshot[S]:
-    """Return a stored row as a reader sees it."""
     row = repaired(row)
     return replace(row, status=EXPIRED) if expired(row, now) else row
 

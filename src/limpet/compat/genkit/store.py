@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeAlias
 
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import Work, check_prefix
+from limpet.api.verbs import check_prefix, matching
 from limpet.backends.support.backoff import Backoff
 from limpet.compat.genkit import mapping, rules
 from limpet.compat.genkit.records import S, SessionSnapshot
@@ -21,12 +21,10 @@ from limpet.compat.genkit.tenants import (
 )
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
-from limpet.core import ids, limits
-from limpet.errors import AlreadyExists, InvalidInput, NotFound, Unavailable
+from limpet.core import limits
+from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Clock, Query
-
-_PAGE = limits.PAGE_ITEMS_MAX
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
@@ -145,7 +143,7 @@ class SessionStore(Generic[S]):
         """
         check_function("callback", callback)
         if self._store.driver.opened.closed:
-            raise InvalidInput("the store is closed")
+            raise InvalidInput(CLOSED)
         tenant = self._tenant(context)
         id = _check_id("snapshot_id", snapshot_id)
         return Subscription(
@@ -195,21 +193,16 @@ class SessionStore(Generic[S]):
         `find` would return the last saved one only, which may be another tenant's.
         """
         elsewhere: SnapshotRef | None = None
-        after: int | None = None
-        while True:
-            query = Query(prefix=tenant.prefix, id=snapshot_id, after=after)
-            page = await self._store.driver.run(_list_page(query))
-            for each in page:
-                session_id = tenant.session_of(each.session_id)
-                if session_id is None or each.scope.kind != KIND:
-                    continue
-                there = SnapshotRef(each.scope, each.id)
-                if each.scope == tenant.scope(session_id):
-                    return there
-                elsewhere = elsewhere or there
-            if len(page) < _PAGE:
-                return elsewhere
-            after = ids.seq_of(page[-1].revision)
+        walk = matching(Query(prefix=tenant.prefix, id=snapshot_id))
+        async for each in self._store.driver.stream(walk):
+            session_id = tenant.session_of(each.session_id)
+            if session_id is None or each.scope.kind != KIND:
+                continue
+            there = SnapshotRef(each.scope, each.id)
+            if each.scope == tenant.scope(session_id):
+                return there
+            elsewhere = elsewhere or there
+        return elsewhere
 
     async def _latest(self, tenant: Tenant, session_id: str) -> SnapshotRef | None:
         scope = self._store.scope(*tenant.scope(session_id))
@@ -309,10 +302,6 @@ async def apply_mutator(
 def check_function(name: str, value: object) -> None:
     if not callable(value):
         raise InvalidInput(f"the {name} must be a function. type=`{type(value).__name__}`")
-
-
-def _list_page(query: Query) -> Work[list[SnapshotInfo]]:
-    return lambda backend: backend.list_snapshots(query, limit=_PAGE)
 
 
 def _check_id(name: str, value: object) -> str:

@@ -27,6 +27,7 @@ from limpet.compat.genkit.node_files.folder import TenantFolder
 from limpet.compat.genkit.node_files.format import GLOBAL, bare, check_name, check_prefix, is_name
 from limpet.compat.genkit.rules import Row
 from limpet.compat.genkit.tenants import KIND, Tenant, tenant_of
+from limpet.compat.json_files import links_below
 from limpet.compat.wire import Transfer, check_store, folder_of, shown
 from limpet.core.findings import finding
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
@@ -46,7 +47,7 @@ def import_sessions(
     becomes its head. So `SessionStore` answers as `JsonFileSessionStore` does over the folder,
     with two differences: a row always has a session and a status; and of several branches the
     latest is the one created last, whatever a pointer names (reported as `latest_differs`). A row
-    without a session is skipped and reported.
+    without a session is skipped and reported, and so is a link.
 
     The folder is not changed. It may be in use: files written meanwhile may be missed.
 
@@ -75,8 +76,6 @@ def export_sessions(
 
 
 class _FolderImport:
-    """One import, of the sessions whose stored names begin with a prefix."""
-
     def __init__(self, target: Store, prefix: str) -> None:
         self._target = target
         self._prefix = prefix
@@ -85,6 +84,8 @@ class _FolderImport:
         self._skipped: list[Finding] = []
 
     def run(self, root: str) -> Transfer:
+        if not self._prefix:
+            self._skipped += links_below(root)
         for prefix in folders_below(root):
             folder = TenantFolder(open_files(root), root, prefix)
             try:
@@ -202,8 +203,6 @@ def _save_options(row: Row) -> dict[str, Any]:
 
 
 class _FolderExport:
-    """One export, into one folder."""
-
     def __init__(self, root: str) -> None:
         self._root = root
         self._bucket = open_files(root)
@@ -240,7 +239,6 @@ class _FolderExport:
                 self._skip("another process is writing the same file", scope.key, id)
 
     def _address(self, stored_id: str) -> tuple[TenantFolder, str]:
-        """Return the folder and the session of a stored session name."""
         first, slash, _ = stored_id.partition("/")
         tenant = Tenant(first + slash if slash else "")
         session_id = tenant.session_of(stored_id)

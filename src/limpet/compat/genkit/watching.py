@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar, cast
 
@@ -25,22 +26,6 @@ T = TypeVar("T")
 Locate = Callable[[], Awaitable[SnapshotRef | None]]
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise InvalidInput("there is no event loop to watch in: call this in a task") from None
-
-
-def start_task(
-    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], snapshot_id: str
-) -> asyncio.Task[None]:
-    task = loop.create_task(work, name=f"limpet-watch-{snapshot_id}")
-    _tasks.add(task)  # the loop itself holds only a weak reference
-    task.add_done_callback(_tasks.discard)
-    return task
-
-
 async def call_back(callback: Callable[[T], object], value: T, snapshot_id: str) -> None:
     """Call a function that may be async. What it raises is logged."""
     try:
@@ -54,7 +39,43 @@ async def call_back(callback: Callable[[T], object], value: T, snapshot_id: str)
         _log.error("a callback has failed. snapshot_id=`%s`", snapshot_id, exc_info=error)
 
 
-class Subscription:
+class CallbackTask(ABC):
+    """A task of its own that calls a function with values, until `end`."""
+
+    def __init__(self, snapshot_id: str, call: Callable[[Any], object]) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidInput("there is no event loop to watch in: call this in a task") from None
+        self._id = snapshot_id
+        self._call = call
+        self._ended = False
+        self._calling = False
+        self._task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
+        _tasks.add(self._task)  # the loop itself holds only a weak reference
+        self._task.add_done_callback(_tasks.discard)
+
+    @abstractmethod
+    async def _run(self) -> None: ...
+
+    def end(self) -> None:
+        self._ended = True
+        with suppress(RuntimeError):  # the loop is closed, and everything in it has ended
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        if not self._calling:  # a call that has begun is allowed to finish
+            self._task.cancel()
+
+    async def _report(self, value: object) -> None:
+        self._calling = True
+        try:
+            await call_back(self._call, value, self._id)
+        finally:
+            self._calling = False
+
+
+class Subscription(CallbackTask):
     """Calls a function with a snapshot as it is now, and after each change, until `end`.
 
     `locate` finds the snapshot. Until it does, any snapshot of that id below `prefix` is watched.
@@ -69,25 +90,11 @@ class Subscription:
         locate: Locate,
         call: Callable[[Snapshot], object],
     ) -> None:
-        self._loop = running_loop()
         self._store = store
-        self._id = snapshot_id
         self._prefix = prefix
         self._locate = locate
-        self._call = call
         self._seen: tuple[str, str] | None = None  # the scope and the revision
-        self._ended = False
-        self._calling = False
-        self._task = start_task(self._loop, self._run(), snapshot_id)
-
-    def end(self) -> None:
-        self._ended = True
-        with suppress(RuntimeError):  # the loop is closed, and everything in it has ended
-            self._loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
-        if not self._calling:  # a call that has begun is allowed to finish
-            self._task.cancel()
+        super().__init__(snapshot_id, call)
 
     async def _run(self) -> None:
         clock = self._store.driver.tools.clock
@@ -121,21 +128,11 @@ class Subscription:
         async with _closing(news):
             async for _ in news:
                 loaded = await scope.load(self._id)
-                if loaded is not None:
-                    await self._report(loaded)
                 if self._ended:
                     return
-
-    async def _report(self, loaded: Snapshot) -> None:
-        version = (str(loaded.scope), loaded.revision)
-        if self._ended or version == self._seen:
-            return
-        self._seen = version
-        self._calling = True
-        try:
-            await call_back(self._call, loaded, self._id)
-        finally:
-            self._calling = False
+                if loaded is not None and (str(loaded.scope), loaded.revision) != self._seen:
+                    self._seen = (str(loaded.scope), loaded.revision)
+                    await self._report(loaded)
 
 
 def _closing(news: AsyncIterator[SnapshotInfo]) -> aclosing[AsyncGenerator[SnapshotInfo, None]]:

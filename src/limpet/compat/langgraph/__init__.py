@@ -27,29 +27,18 @@ snapshots.
 A state that another application saved in such a scope is read as a checkpoint; its keys are the
 channels.
 
-Differences to LangGraph's savers (checkpoint 4.3.1, sqlite 3.1.2, postgres 3.2.0):
-
-| LangGraph's savers                                   | `LimpetSaver`                           |
-|------------------------------------------------------|-----------------------------------------|
-| checkpoints, or changed channels, are stored whole   | only the difference to the one before   |
-| all messages are encoded again at each step          | only new and changed ones               |
-| no `delete_for_runs`, no `copy_thread`               | both                                    |
-| `prune` only in Postgres                             | on every engine, also by number and age |
-| `prune` refuses threads with delta channels          | keeps the deltas that are needed        |
-| no list of threads, and no sizes                     | `threads`, `sizes`                      |
-| classes named in stored bytes are imported, called   | only allowed classes                    |
-| values of other classes are read as something else   | InvalidInput, when saved or read        |
-| tuples become lists, lone surrogates `?`             | stored exactly                          |
-| NUL vanishes from metadata                           | stored exactly                          |
-| NUL, NaN, integers beyond 64 bits may be refused     | stored exactly                          |
-| bare values and metadata are not encrypted           | all but names, versions and labels      |
-| values that were not encrypted are accepted          | InvalidInput                            |
-| a listed history is in memory                        | states are decoded when they are used   |
-
-As there, exceptions are stored as text, and subclasses of str, int, float, list and dict as those.
-If checkpoints were not saved in the order of their ids and the one with the greatest id is deleted,
-the last saved is the latest.
+`docs/guides/langgraph.md` lists where it differs from LangGraph's savers. As there, exceptions are
+stored as text, and subclasses of str, int, float, list and dict as those. If checkpoints
+were not saved in the order of their ids and the one with the greatest id is deleted, the last saved
+is the latest.
 """
+
+try:
+    import langgraph.checkpoint.base  # noqa: F401
+except ModuleNotFoundError as cause:
+    raise ModuleNotFoundError(
+        "LangGraph is not installed: pip install 'limpet[langgraph]'", name=cause.name
+    ) from None
 
 from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
 from limpet.compat.langgraph.saver import LimpetSaver

@@ -76,7 +76,6 @@ class Allowed:
                 raise InvalidInput(f"allow takes classes, or (module, name). type=`{kind}`")
 
     def with_(self, extra: Allow) -> "Allowed":
-        """Return a list that allows these, too."""
         more = Allowed(extra)
         more._classes = self._classes | more._classes
         more._names |= self._names
@@ -126,7 +125,6 @@ class Allowed:
         return found
 
     def enum_of(self, name: Any) -> type[Enum]:
-        """Return the enum of a name, as `class_of`."""
         found = self.class_of(name)
         if not issubclass(found, Enum):
             raise InvalidInput(f"a stored value names a class that is not an enum. class=`{name}`")

@@ -7,11 +7,11 @@ import orjson
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Work, contend
+from limpet.api.verbs import Steps, Work, contend, each, notes_of
 from limpet.backends.support.recent import Recent
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.encode import ValueEncoder
-from limpet.compat.langgraph.records import Config, Draft, SplitCheckpoint, ValueCodec, is_write
+from limpet.compat.langgraph.records import Config, SplitCheckpoint, ValueCodec, is_write
 from limpet.compat.langgraph.tags import encoded_name
 from limpet.core import codec, limits
 from limpet.errors import Conflict, Corrupt, InvalidInput
@@ -47,7 +47,6 @@ class SplitCache:
         return None if found is None else found[1]
 
     def at(self, scope: ScopeKey, revision: str) -> SplitCheckpoint | None:
-        """Return the checkpoint of a scope if it has this revision."""
         found = self._recent.get(scope)
         return found[1] if found is not None and found[0] == revision else None
 
@@ -132,19 +131,7 @@ def _decoded(
 
 def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> list[Note]:
     """Return all notes on some checkpoints; None means those on the scope itself."""
-    left: list[str | None] = list(ids)
-    found: list[Note] = []
-    after = ""
-    while left:
-        page = backend.list_notes(
-            scope, on=left, name=None, after=after, limit=limits.PAGE_ITEMS_MAX
-        )
-        found += page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            break
-        after = page[-1].name
-        left = left[left.index(page[-1].snapshot_id) :]
-    return found
+    return [*each(backend, notes_of(scope, ids))] if ids else []
 
 
 # Saving
@@ -153,18 +140,21 @@ def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> li
 def put(
     context: SaverContext, config: Config, checkpoint: Any, metadata: Any
 ) -> Steps[SnapshotInfo]:
-    draft = records.draft_of(
+    commit, split = records.commit_of(
         context.codec,
         config,
         checkpoint,
         metadata,
+        stamp=context.tools.draw(),
         bytes_max=context.tools.state_bytes_max,
         before=context.splits.last(records.scope_in(config)),
     )
-    return save(context, draft)
+    return save(context, commit, split)
 
 
-def save(context: SaverContext, draft: Draft) -> Steps[SnapshotInfo]:
+def save(
+    context: SaverContext, draft: Commit, split: SplitCheckpoint | None
+) -> Steps[SnapshotInfo]:
     """Save or replace a checkpoint. It becomes the head unless the head has a greater id."""
     scope = draft.scope
     seen: list[str | None] = []
@@ -175,25 +165,14 @@ def save(context: SaverContext, draft: Draft) -> Steps[SnapshotInfo]:
             info = yield lambda backend: backend.read_info(scope, None)
             head = context.remember_head(scope, info)
         seen[:] = [head.revision]
-        becomes_head = head.id is None or draft.id >= head.id
-        commit = Commit(
-            scope=scope,
-            body=draft.body,
-            status="completed",
-            labels=draft.labels,
-            metadata=draft.metadata,
-            stamp=context.tools.draw(),
-            id=draft.id,
-            parent=draft.parent_id,
-            head=becomes_head,
-            overwrite=True,
-            expect=head.revision,
-            created_at=draft.created_at,
+        becomes_head = head.id is None or (draft.id or "") >= head.id
+        commit = draft._replace(
+            stamp=context.tools.draw(), head=becomes_head, overwrite=True, expect=head.revision
         )
         stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
         if becomes_head:
             context.remember_head(scope, stored)
-            context.splits.keep(scope, stored.revision, draft.split)
+            context.splits.keep(scope, stored.revision, split)
         return stored
 
     def changed(backend: Backend) -> bool:
@@ -221,7 +200,7 @@ def put_writes(
     name = limits.check_id("task_id", task_id)
     path = limits.check_text("task_path", task_path, chars_max=context.tools.state_bytes_max)
     replace = bool(writes) and all(channel in WRITES_IDX_MAP for channel, _ in writes)
-    items, wide = _encoded_items(context.codec, writes)
+    items, wide = _encoded_items(context.codec, writes, context.tools.state_bytes_max)
 
     def write(value: list[bytes], wide: bool, expect: str | None) -> Work[Note]:
         body = records.joined(value, wide, "what a task wrote", context.tools.state_bytes_max)
@@ -262,14 +241,15 @@ def put_writes(
 
 
 def _encoded_items(
-    codec_: ValueCodec, writes: Sequence[tuple[str, Any]]
+    codec_: ValueCodec, writes: Sequence[tuple[str, Any]], bytes_max: int
 ) -> tuple[dict[int, bytes], bool]:
     """Return each write as JSON by its index, and whether integers beyond 64 bits are in them."""
     items: dict[int, bytes] = {}
     wide = False
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
-        encoder = ValueEncoder(codec_.rules, codec_.cache, ["writes", channel])
+        path = ["writes", channel]
+        encoder = ValueEncoder(codec_.rules, codec_.cache, path, bytes_max=bytes_max)
         parts = [b"[%d," % idx, encoded_name(channel), b","]
         encoder.write(value, parts)
         parts.append(b"]")

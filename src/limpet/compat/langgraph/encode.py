@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from enum import Enum
 from math import isfinite
+from operator import length_hint
 from typing import Any
 
 import orjson
@@ -24,7 +25,7 @@ from limpet.compat.langgraph.messages import (
     template_of,
 )
 from limpet.core.codec import is_plain_level
-from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
+from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX, STATE_BYTES_MAX
 from limpet.errors import InvalidInput
 
 CONTAINERS: frozenset[type] = frozenset((dict, list))
@@ -34,23 +35,52 @@ _PLAIN = CONTAINERS | ATOMS
 _ENVELOPE = 6  # levels of JSON around a value in a checkpoint or in writes
 _PARTS_MAX = 1024
 _MANY = 100_000  # containers of a level
+_FEW = 1_000
+_SAMPLED_MIN = 1_000  # parts of a level
+_SAMPLE_STEPS = (17, 31)  # primes: no two follow the columns of a table
 
 
-def is_plain(value: Any, levels: int = DEPTH_MAX) -> bool:
+class TooLarge(Exception):
+    """The JSON of a value has more bytes than are allowed."""
+
+
+def is_plain(
+    value: Any, levels: int = DEPTH_MAX, bytes_max: int = STATE_BYTES_MAX, many: int = _MANY
+) -> bool:
     """Return whether a value is JSON, so that orjson encodes it exactly or refuses it.
 
     Level by level with `gc.get_referents`, which runs in C. False may be wrong, True never is.
+
+    Raises:
+        TooLarge: what was met so far is longer than `bytes_max`, however often it is shared.
     """
     level = [value]
+    bytes_left = bytes_max
     for _ in range(levels):
         found = is_plain_level(level, _PLAIN, CONTAINERS)
+        if found is not False:
+            bytes_left -= len(level) + _inner_bytes(level, bytes_left)
+            if bytes_left < 0:
+                raise TooLarge
         if found is not None:
             return found
         inner = [each for each in level if type(each) in CONTAINERS]
-        if len(inner) > _MANY and 2 * len({*map(id, inner)}) < len(inner):
+        if len(inner) > many and 2 * len({*map(id, inner)}) < len(inner):
             return False  # it may contain itself, and then each level has twice as many
         level = gc.get_referents(*inner)
     return False
+
+
+def _inner_bytes(level: list[Any], bytes_left: int) -> int:
+    """Return at least how many bytes the texts and the commas in the containers of a level have.
+
+    In a long level they are only added up if two samples of it say that they may be too many.
+    """
+    if len(level) > _SAMPLED_MIN and not any(
+        step * sum(map(length_hint, level[::step])) > bytes_left for step in _SAMPLE_STEPS
+    ):
+        return 0
+    return sum(map(length_hint, level))
 
 
 def is_sound(text: str) -> bool:
@@ -102,20 +132,41 @@ def _join_many(out: list[bytes], start: int) -> int:
 class ValueEncoder:
     """Encodes values into a list of byte strings, which joined are JSON.
 
-    `wide`: some of them are integers beyond 64 bits.
+    `wide`: some of them are integers beyond 64 bits. What is longer than `bytes_max` is refused
+    while it is encoded. A value that is met again and again is encoded at most twice, so that small
+    values that refer to each other often take neither time nor memory.
     """
 
     def __init__(
-        self, rules: ValueRules, cache: MessageCache, path: Iterable[str | int] = ()
+        self,
+        rules: ValueRules,
+        cache: MessageCache,
+        path: Iterable[str | int] = (),
+        *,
+        bytes_max: int = STATE_BYTES_MAX,
     ) -> None:
         self.wide = False
+        self._bytes_left = bytes_max
+        self._many = _MANY
         self._rules = rules
         self._cache = cache
         self._path = list(path)
         self._inside: set[int] = set()  # ids of the containers that are being encoded
+        # What was met at a depth, by its id, and its JSON if it was met twice. The values are held,
+        # so that no other value gets such an id.
+        self._met: dict[tuple[int, int], tuple[Any, Encoded | None]] = {}
+
+    def _inner(self, rules: ValueRules) -> "ValueEncoder":
+        """Return an encoder for a part, which is then one value of this one."""
+        return ValueEncoder(rules, self._cache, self._path, bytes_max=self._bytes_left)
+
+    def _add(self, encoded: bytes, out: list[bytes]) -> None:
+        self._bytes_left -= len(encoded)
+        if self._bytes_left < 0:
+            raise self._refuse("is too large")
+        out.append(encoded)
 
     def write(self, value: Any, out: list[bytes]) -> None:
-        """Add a value, or raise InvalidInput with its path."""
         if self._rules.sealed:
             self._seal(value, out)
         else:
@@ -143,20 +194,23 @@ class ValueEncoder:
             return None
         if not MESSAGE_NAMES.keys() >= set(map(type, value)):
             return None
+        bytes_left = self._bytes_left
         if isinstance(before, MessageRun):
             longer = before.extended(value, self._template)
             if longer is not None:
                 return longer
+            self._bytes_left = bytes_left
         templates = [self._template(at, each) for at, each in enumerate(value)]
         found = [each for each in templates if each is not None]
-        return MessageRun(found) if len(found) == len(templates) else None
+        if len(found) == len(templates):
+            return MessageRun(found)
+        self._bytes_left = bytes_left
+        return None
 
     def _template(self, at: int, message: Any) -> Template | None:
-        known = self._cache.find(message)
-        if known is not None:
-            return known
         self._path.append(at)
-        found = self._encoded_message(message, _ENVELOPE + 1)
+        found = self._cache.find(message) or self._encoded_message(message, _ENVELOPE + 1)
+        self._add(found.body, [])
         self._path.pop()
         return found if isinstance(found, Template) else None
 
@@ -177,7 +231,7 @@ class ValueEncoder:
 
     def _whole(self, value: Any, out: list[bytes], depth: int) -> bool:
         """Add a value with one call of orjson, if it is all JSON and has no key like a tag."""
-        if not is_plain(value, DEPTH_MAX - depth):
+        if (id(value), depth) in self._met or not self._is_plain(value, DEPTH_MAX - depth):
             return False
         try:
             encoded = orjson.dumps(value)
@@ -185,15 +239,45 @@ class ValueEncoder:
             return False  # another key than text, a lone surrogate, or an integer beyond 64 bits
         if tags.TAG_PREFIX in encoded:
             return False
-        out.append(encoded)
+        self._add(encoded, out)
         return True
 
+    def _is_plain(self, value: Any, levels: int) -> bool:
+        try:
+            plain = is_plain(value, levels, self._bytes_left, self._many)
+        except TooLarge:
+            raise self._refuse("is too large") from None
+        if not plain:
+            self._many = _FEW  # its parts are checked one by one, and must not take as long each
+        return plain
+
     def _parts(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
+        again, known = self._enter(value, depth)
+        if known is None:
+            parts = list[bytes]() if again else out
+            bytes_left = self._bytes_left
+            self._part(value, kind, parts, depth)
+            self._inside.remove(id(value))
+            if not again:
+                return
+            known = Encoded(b"".join(parts), self.wide)
+            self._met[id(value), depth] = (value, known)
+            self._bytes_left = bytes_left
+        self.wide = self.wide or known.wide
+        self._add(known.body, out)
+
+    def _enter(self, value: Any, depth: int) -> tuple[bool, Encoded | None]:
+        """Return whether a value was met before, and if it was met twice, its JSON."""
+        at = (id(value), depth)
+        met = self._met.get(at)
+        if met is None:
+            self._met[at] = (value, None)
+        elif met[1] is not None:
+            return True, met[1]
         if id(value) in self._inside:
             raise self._refuse("contains itself")
         self._inside.add(id(value))
-        self._part(value, kind, out, depth)
-        self._inside.remove(id(value))
+        return met is not None, None
 
     def _part(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
         if kind is list:
@@ -227,14 +311,14 @@ class ValueEncoder:
     def _atom(self, value: Any, out: list[bytes]) -> None:
         try:
             if type(value) is not float or isfinite(value):
-                out.append(orjson.dumps(value))
+                self._add(orjson.dumps(value), out)
             else:
                 self._tagged(tags.FLOAT, repr(value), out)
         except TypeError:
             if type(value) is str:
                 self._tagged(tags.TEXT, value.encode("unicode_escape").decode(), out)
             else:
-                out.append(self._wide(value))
+                self._add(self._wide(value), out)
 
     def _wide(self, value: int) -> bytes:
         # An integer of 14,280 bits is below 10 ** 4300, so most need no big power.
@@ -262,27 +346,27 @@ class ValueEncoder:
         if first.startswith("$"):
             out.append(b'{"$plain":')
             depth += 1
-        self._members(value.items(), out, depth, lambda each, o: self._any(each, o, depth + 1))
+        self._members(value, out, depth)
         if first.startswith("$"):
             out.append(b"}")
 
-    def _members(self, items: Any, out: list[bytes], depth: int, write: Any) -> None:
+    def _members(self, value: dict[str, Any], out: list[bytes], depth: int) -> None:
         if depth >= DEPTH_MAX:
             raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
         separator, start = b"{", len(out)
-        for key, each in items:
+        for key, each in value.items():
             start = _join_many(out, start)
             out += (separator, orjson.dumps(key), b":")
             separator = b","
             self._path.append(key)
-            write(each, out)
+            self._any(each, out, depth + 1)
             self._path.pop()
         out.append(b"}" if separator == b"," else b"{}")
 
     # Tagged values
 
     def _tagged(self, tag: str, written: Any, out: list[bytes]) -> None:
-        out.append(orjson.dumps({tag: written}))
+        self._add(orjson.dumps({tag: written}), out)
 
     def _map(self, value: dict[Any, Any], out: list[bytes], depth: int) -> None:
         out.append(b'{"$map":')
@@ -318,7 +402,7 @@ class ValueEncoder:
     def _message(self, value: Any, out: list[bytes], depth: int) -> None:
         known = self._cache.find(value) or self._encoded_message(value, depth)
         self.wide = self.wide or known.wide
-        out.append(known.body)
+        self._add(known.body, out)
 
     def _encoded_message(self, value: Any, depth: int) -> Encoded | Template:
         if value.__pydantic_private__:
@@ -335,7 +419,7 @@ class ValueEncoder:
     def _plain_message(self, value: Any, depth: int) -> Encoded | None:
         fields = value.__dict__
         if value.__pydantic_extra__ or not all(
-            is_plain(each, DEPTH_MAX - depth - 1)
+            self._is_plain(each, DEPTH_MAX - depth - 1)
             for each in fields.values()
             if type(each) not in TEXTS and (each or type(each) not in CONTAINERS)
         ):
@@ -347,7 +431,11 @@ class ValueEncoder:
         return None if body.find(tags.TAG_PREFIX, 1) >= 0 else Encoded(body, wide=False)
 
     def _rich_message(self, value: Any, depth: int) -> Encoded:
-        inner = ValueEncoder(self._rules, self._cache, self._path)
+        again, known = self._enter(value, depth)
+        if known is not None:
+            return known
+        inner = self._inner(self._rules)
+        inner._inside, inner._met = self._inside, self._met
         parts = [b'{"$message+":', orjson.dumps(MESSAGE_NAMES[type(value)])]
         extra = value.__pydantic_extra__
         for key, each in (*value.__dict__.items(), *([(tags.EXTRA, extra)] if extra else [])):
@@ -356,7 +444,11 @@ class ValueEncoder:
             inner._any(each, parts, depth + 1)
             inner._path.pop()
         parts.append(b"}")
-        return Encoded(b"".join(parts), inner.wide)
+        self._inside.remove(id(value))
+        found = Encoded(b"".join(parts), inner.wide)
+        if again:
+            self._met[id(value), depth] = (value, found)
+        return found
 
     def _model(self, value: BaseModel, out: list[bytes], depth: int) -> None:
         # Other attributes were computed from the fields, as by a cached property.
@@ -386,9 +478,7 @@ class ValueEncoder:
         for part, each in parts.items():
             out += (b',"', part.encode(), b'":')
             if part in ("fields", "extra", "private"):
-                self._members(
-                    each.items(), out, depth + 1, lambda one, o: self._any(one, o, depth + 2)
-                )
+                self._members(each, out, depth + 1)
             else:
                 self._list(each, out, depth + 1)
         out.append(b"}")
@@ -423,12 +513,13 @@ class ValueEncoder:
 
     def _seal(self, value: Any, out: list[bytes]) -> None:
         if type(value) is not list:
-            out.append(self._sealed(value))
+            self._add(self._sealed(value), out)
             return
         separator = b"["
         for each in value:
             known = self._cache.find(each) if type(each) in MESSAGE_NAMES else None
-            out += (separator, self._sealed_item(each) if known is None else known.body)
+            out.append(separator)
+            self._add(self._sealed_item(each) if known is None else known.body, out)
             separator = b","
         out.append(b"]" if value else b"[]")
 
@@ -443,7 +534,8 @@ class ValueEncoder:
 
     def _sealed(self, value: Any) -> bytes:
         # Our JSON is sealed, not the value: the serializer would change some, such as tuples.
-        plain = ValueEncoder(self._rules._replace(sealed=False), MessageCache(), self._path)
+        plain = self._inner(self._rules._replace(sealed=False))
+        plain._cache = MessageCache()
         parts: list[bytes] = []
         plain._any(value, parts, _ENVELOPE)
         text = b"".join((b" ", *parts) if plain.wide else parts)

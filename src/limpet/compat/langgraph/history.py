@@ -51,7 +51,6 @@ def delta_history(
 def channel_histories(
     backend: Backend, scope: ScopeKey, checkpoint_id: str | None, channels: Sequence[str]
 ) -> dict[str, ChannelHistory]:
-    """Return the histories of channels from the ancestors of a checkpoint, without itself."""
     gathering = _Gathering(channels)
     target = backend.read_info(scope, checkpoint_id)
     if target is not None and not gathering.complete_in(backend, target):

@@ -7,7 +7,8 @@ kept as deltas, since each holds nearly all of the one before, and are decoded w
 import heapq
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import zstandard
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
+from limpet.api import verbs
 from limpet.api.verbs import Walk
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on
@@ -124,7 +126,7 @@ class ListedStates:
     """The states of one listing, as deltas. Reading them in order decodes each one once."""
 
     def __init__(self, decoder: HistoryDecoder) -> None:
-        self.decoder = decoder
+        self._decoder = decoder
         self._parts: list[bytes] = []
         self._added = b""
         self._read: tuple[int, bytes] = (-1, b"")
@@ -132,7 +134,6 @@ class ListedStates:
         self._lock = threading.Lock()
 
     def add(self, body: bytes) -> int:
-        """Add a state and return its number."""
         with self._lock:
             number = len(self._parts)
             if number % _KEY_EVERY:
@@ -153,29 +154,13 @@ class ListedStates:
             self._read = number, body
             return body
 
-    def checkpoint(self, number: int, decode: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+    def checkpoint(self, number: int, info: SnapshotInfo) -> dict[str, Any]:
         """Return the decoded state: the same object until another state is asked for."""
         at, checkpoint = self._last
         if at != number:
-            checkpoint = decode(self.body(number))
+            checkpoint = self._decoder.checkpoint(info, self.body(number))
             self._last = number, checkpoint
         return checkpoint
-
-
-class LazyCheckpoint:
-    """A checkpoint that is not decoded yet."""
-
-    __slots__ = ("_decode", "_number", "_states")
-
-    def __init__(
-        self, states: ListedStates, body: bytes, decode: Callable[[bytes], dict[str, Any]]
-    ) -> None:
-        self._states = states
-        self._number = states.add(body)
-        self._decode = decode
-
-    def decoded(self) -> dict[str, Any]:
-        return self._states.checkpoint(self._number, self._decode)
 
 
 class LazyTuple(CheckpointTuple):
@@ -189,7 +174,7 @@ class LazyTuple(CheckpointTuple):
     @property
     def checkpoint(self) -> Any:
         found = tuple.__getitem__(self, 1)
-        return found.decoded() if isinstance(found, LazyCheckpoint) else found
+        return found() if callable(found) else found
 
     def __getitem__(self, at: Any) -> Any:
         return self.checkpoint if at in (1, -4) else tuple(self)[at]
@@ -272,56 +257,33 @@ def _of_thread(
     return walk()
 
 
-def scopes_of(backend: Backend, session_id: str, kind: str | None = records.KIND) -> list[ScopeKey]:
-    found: list[ScopeKey] = []
-    after: ScopeKey | None = None
-    while True:
-        page = backend.list_scopes(
-            session_id=session_id, kind=kind, prefix="", after=after, limit=limits.PAGE_ITEMS_MAX
-        )
-        found += (each.key for each in page)
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return found
-        after = page[-1].key
+def scopes_of(backend: Backend, session_id: str) -> list[ScopeKey]:
+    """Return the scopes of a thread, without those of other applications."""
+    scopes = verbs.each(backend, verbs.scopes(session_id, kind=records.KIND, prefix=""))
+    return [each.key for each in scopes if records.namespace_of(each.key) is not None]
 
 
 def _refs(
     context: SaverContext, backend: Backend, scope: ScopeKey, wanted: Mapping[str, Any]
 ) -> Iterable[SnapshotRef]:
     """Yield the checkpoints of a scope whose metadata has the wanted values."""
-    if records.namespace_of(scope) is None:
-        return
     if not wanted:
-        for id in all_ids(backend, scope):
-            yield SnapshotRef(scope, id)
-        return
-    for info in infos(backend, Query(scope, labels=_labels(wanted))):
-        if _matches(context, info, wanted):
-            yield SnapshotRef(scope, info.id)
+        return [SnapshotRef(scope, id) for id in all_ids(backend, scope)]
+    return (
+        SnapshotRef(scope, info.id)
+        for info in infos(backend, Query(scope, labels=_labels(wanted)))
+        if _matches(context, info, wanted)
+    )
 
 
 def all_ids(backend: Backend, scope: ScopeKey) -> list[str]:
     """Return the ids of a scope in ascending order."""
-    found: list[str] = []
-    while True:
-        after = found[-1] if found else ""
-        page = backend.list_ids(scope, after=after, limit=limits.PAGE_ITEMS_MAX)
-        found += page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return found
+    return [*verbs.each(backend, verbs.list_ids(scope, after=None, limit=None))]
 
 
-def infos(backend: Backend, query: Query) -> Iterable[SnapshotInfo]:
+def infos(backend: Backend, query: Query) -> Iterator[SnapshotInfo]:
     """Yield checkpoints without their states, the last saved first."""
-    after: int | None = None
-    while True:
-        page = backend.list_snapshots(
-            Query(query.scope, labels=query.labels, after=after), limit=limits.PAGE_ITEMS_MAX
-        )
-        yield from page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return
-        after = ids.seq_of(page[-1].revision)
+    return verbs.each(backend, verbs.matching(query))
 
 
 def _labels(wanted: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -343,7 +305,7 @@ def _tuple_of(
     if len(body) < LARGE_MIN:
         checkpoint = records.checkpoint_of(context.codec, info, body)
         return records.tuple_of(context.codec, info, checkpoint, notes)
-    lazy: Any = LazyCheckpoint(states, body, lambda read: states.decoder.checkpoint(info, read))
+    lazy: Any = partial(states.checkpoint, states.add(body), info)
     return LazyTuple(*records.tuple_of(context.codec, info, lazy, notes))
 
 

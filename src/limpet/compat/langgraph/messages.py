@@ -95,7 +95,7 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
             empty.append((name, kind))
             fields[name] = kind()  # only compared with, so it stays empty
             continue
-        if not _is_plain(value):
+        if not _is_plain(value, len(encoded.body)):
             return None
         try:
             deep.append((name, marshal.dumps(value, _MARSHAL_VERSION)))
@@ -104,10 +104,16 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
     return Template(*encoded, plain, type(message), fields, tuple(empty), tuple(deep))
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is JSON: marshal writes any buffer as if it were bytes."""
+def _is_plain(value: Any, parts_max: int) -> bool:
+    """Return whether a value is JSON: marshal writes any buffer as if it were bytes.
+
+    One that has more parts than its message has bytes is not worth it: they are shared.
+    """
     waiting = [value]
     while waiting:
+        parts_max -= 1
+        if parts_max < 0:
+            return False
         each = waiting.pop()
         kind = type(each)
         if kind is dict:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from limpet.api import verbs
 from limpet.api.verbs import Steps, check_prefix, contend
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on, save
 from limpet.compat.langgraph.history import channel_histories, stored_history
 from limpet.compat.langgraph.listing import all_ids, infos, scopes_of
-from limpet.compat.langgraph.records import Draft
 from limpet.core import codec, limits, prepare, times
 from limpet.core.retention import Retention, check_retention
 from limpet.errors import Conflict, Corrupt, InvalidInput
@@ -22,7 +22,9 @@ _PAGE = limits.PAGE_ITEMS_MAX
 def delete_thread(context: SaverContext, thread_id: str) -> Steps[None]:
     """Remove a thread. Scopes of its session that are not LangGraph's stay."""
     session_id = limits.check_id("thread_id", str(thread_id))
-    scopes: list[ScopeKey] = yield bound(scopes_of, session_id, None)
+    scopes: list[ScopeKey] = yield lambda backend: [
+        each.key for each in verbs.each_scope(backend, session_id=session_id)
+    ]
     ours = [scope for scope in scopes if records.namespace_of(scope) is not None]
     for scope in ours:
         context.heads.pop(scope)
@@ -75,8 +77,7 @@ def prune(
         session_id = limits.check_id("thread_id", str(thread_id))
         scopes: list[ScopeKey] = yield bound(scopes_of, session_id)
         for scope in scopes:
-            if records.namespace_of(scope) is not None:
-                yield from _prune_scope(context, scope, policy)
+            yield from _prune_scope(context, scope, policy)
 
 
 def _prune_scope(context: SaverContext, scope: ScopeKey, policy: Retention) -> Steps[None]:
@@ -102,12 +103,7 @@ def _prune_scope(context: SaverContext, scope: ScopeKey, policy: Retention) -> S
 
 def _noted(backend: Backend, scope: ScopeKey) -> list[str]:
     """Return the ids in a scope that have notes, whether or not the checkpoints exist."""
-    found: list[str] = []
-    while True:
-        page = backend.list_noted(scope, after=found[-1] if found else "", limit=_PAGE)
-        found += page
-        if len(page) < _PAGE:
-            return found
+    return [*verbs.each(backend, verbs.noted_ids(scope, after=None, limit=None))]
 
 
 def _remove(
@@ -213,10 +209,8 @@ def copy_thread(context: SaverContext, source: str, target: str) -> Steps[None]:
     target_id = limits.check_id("target_thread_id", str(target))
     if source_id == target_id:
         return
-    scopes: list[ScopeKey] = yield lambda backend: scopes_of(backend, source_id)
+    scopes: list[ScopeKey] = yield bound(scopes_of, source_id)
     for scope in scopes:
-        if records.namespace_of(scope) is None:
-            continue
         copied = scope._replace(session_id=target_id)
         # The writes first: a checkpoint that can be seen has all of them.
         noted: list[str] = yield bound(_noted, scope)
@@ -225,9 +219,9 @@ def copy_thread(context: SaverContext, source: str, target: str) -> Steps[None]:
         ids: list[str] = yield bound(all_ids, scope)
         for start in range(0, len(ids), limits.PAGE_STATES_MAX):
             page = ids[start : start + limits.PAGE_STATES_MAX]
-            drafts: list[Draft] = yield bound(_drafts, scope, copied, page)
-            for draft in drafts:
-                yield from save(context, draft)
+            commits: list[Commit] = yield bound(_commits, context, scope, copied, page)
+            for commit in commits:
+                yield from save(context, commit, None)
 
 
 def _copy_notes(
@@ -239,15 +233,19 @@ def _copy_notes(
         backend.write_note(write)
 
 
-def _drafts(backend: Backend, scope: ScopeKey, copied: ScopeKey, ids: Sequence[str]) -> list[Draft]:
+def _commits(
+    backend: Backend, context: SaverContext, scope: ScopeKey, copied: ScopeKey, ids: Sequence[str]
+) -> list[Commit]:
     return [
-        Draft(
+        Commit(
             scope=copied,
-            id=info.id,
-            parent_id=info.parent_id,
             body=body,
+            status="completed",
             labels=prepare.encode_labels(info.labels),
             metadata=codec.encode(info.metadata),
+            stamp=context.tools.draw(),
+            id=info.id,
+            parent=info.parent_id,
             created_at=times.to_us("created_at", info.created_at),
         )
         for info, body in backend.read_snapshots(scope, ids)
@@ -261,7 +259,7 @@ def expire(
     count = limits.check_count("limit", limit)
     cutoff = check_retention(0, older_than, now_us=context.tools.draw().now).cutoff
     if cutoff is None:
-        raise InvalidInput("older_than must be a timedelta that is not negative")
+        raise InvalidInput("older_than must be a timedelta, such as timedelta(days=30)")
     removed: list[str] = []
     seen: str | None = None
     after: ScopeKey | None = None
@@ -299,9 +297,7 @@ def _remove_if_old(
     root namespace goes first: a thread that is continued then starts from nothing, not from a part.
     """
     try:
-        scopes = [
-            key for key in scopes_of(backend, session_id) if records.namespace_of(key) is not None
-        ]
+        scopes = scopes_of(backend, session_id)
         heads = {key: backend.read_info(key, None) for key in scopes}
         fresh = (_is_fresh(context, backend, key, heads[key], cutoff) for key in scopes)
         if not scopes or any(fresh):

@@ -26,6 +26,7 @@ from limpet.compat.langgraph.tags import MESSAGE, encoded_name
 from limpet.core import codec, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
+from limpet.protocol import Commit, Stamp
 
 KIND = "thread"
 FACADE = "langgraph"
@@ -57,19 +58,6 @@ class SplitCheckpoint(NamedTuple):
     channels: dict[str, MessageRun | bytes]
     rest: bytes
     size: int
-
-
-class Draft(NamedTuple):
-    """An encoded checkpoint."""
-
-    scope: ScopeKey
-    id: str
-    parent_id: str | None
-    body: bytes
-    labels: bytes
-    metadata: bytes
-    created_at: int | None
-    split: SplitCheckpoint | None = None
 
 
 # Addresses
@@ -124,15 +112,16 @@ def config_of(scope: ScopeKey, checkpoint_id: str) -> Config:
 # Writing
 
 
-def draft_of(
+def commit_of(
     codec_: ValueCodec,
     config: Config,
     checkpoint: Mapping[str, Any],
     metadata: Any,
     *,
+    stamp: Stamp,
     bytes_max: int,
-    before: SplitCheckpoint | None = None,
-) -> Draft:
+    before: SplitCheckpoint | None,
+) -> tuple[Commit, SplitCheckpoint | None]:
     """Encode a checkpoint; what it has in common with `before` is not encoded again.
 
     Raises:
@@ -142,16 +131,18 @@ def draft_of(
     parent_id = id_in(config)
     meta = metadata_of(config, metadata)
     body, split = _encoded_state(codec_, checkpoint, bytes_max, before)
-    return Draft(
+    commit = Commit(
         scope=scope_in(config),
-        id=id,
-        parent_id=None if parent_id == id else parent_id,
         body=body,
+        status="completed",
         labels=prepare.encode_labels(_labels_of(meta)),
         metadata=_encoded_metadata(codec_, meta, checkpoint, bytes_max),
+        stamp=stamp,
+        id=id,
+        parent=None if parent_id == id else parent_id,
         created_at=_made_at(checkpoint.get("ts")),
-        split=split,
     )
+    return commit, split
 
 
 def _encoded_state(
@@ -160,7 +151,7 @@ def _encoded_state(
     bytes_max: int,
     before: SplitCheckpoint | None = None,
 ) -> tuple[bytes, SplitCheckpoint | None]:
-    encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES])
+    encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES], bytes_max=bytes_max)
     last: Mapping[str, MessageRun | bytes] = {} if before is None else before.channels
     channels = {
         name: encoder.channel(name, value, last.get(name))
@@ -212,7 +203,7 @@ def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[
 def _encoded_metadata(
     codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
 ) -> bytes:
-    encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"])
+    encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
     parts = [b'{"langgraph":']
     encoder.write(meta, parts)
     absent = _absent(meta, checkpoint)

@@ -27,7 +27,7 @@ from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.compat.langgraph.records import ValueCodec
-from limpet.errors import InvalidInput
+from limpet.compat.wire import check_store
 from limpet.model import Stats
 
 
@@ -50,10 +50,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         allow: Allow = (),
     ) -> None:
-        if not isinstance(store, Store | AsyncStore):
-            raise InvalidInput(
-                f"store must be a Store or an AsyncStore. type=`{type(store).__name__}`"
-            )
+        check_store(store)
         super().__init__(serde=safe_serde(serde))
         self._sync = store.sync
         self._aio = store.aio

@@ -115,7 +115,6 @@ def _given_name(zone: Any) -> str | None:
 
 
 def decoded_moment(tag: str, written: Any) -> Any:
-    """Return what `encoded_moment` wrote, or raise Corrupt."""
     try:
         return _READERS[tag](written)
     except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as cause:

@@ -28,26 +28,7 @@ that cannot be fields are in `extra["state"]`. A save replaces the head with its
 and status, even if `limpet.runs` has a worker on that run, or the run was aborted. Use one of the
 two for a run, or one after the other.
 
-Where the Go store deviates from its documentation, or loses data, Limpet does not:
-
-| the Go store                                              | Limpet                            |
-|-----------------------------------------------------------|-----------------------------------|
-| List reads and parses every file whole                    | at most 16 KB of what was saved   |
-| List returns the system prompt                            | it is state: `load` returns it    |
-| checkpoints of the same time are listed in any order      | last saved first, then by run_id  |
-| concurrent saves of one run collide, and fail             | all succeed; the last one stays   |
-| a save is lost if the power fails                         | it is synced first                |
-| Load and Save again sort keys, round numbers, drop blocks | messages are kept exactly         |
-| unknown fields are dropped                                | they are kept, in `extra`         |
-| `../x` as run_id leads out of the folder                  | InvalidInput (in `GoRunStore`)    |
-| all users can read the files                              | only the owner can                |
-| a damaged file is left out of List, without a report      | `check` reports it                |
-| and the next Save overwrites it                           | it is renamed first               |
-| a file that holds `null` loads as an empty checkpoint     | Corrupt                           |
-| HasCheckpoint is true for a folder                        | false                             |
-| Delete removes an empty folder `<run_id>.json`            | it does not                       |
-| the run_id inside a file counts, not the file name        | the file name counts              |
-| Save keeps a zero `created_at`                            | an empty one becomes the time now |
+`docs/guides/run_checkpoints.md` lists where it differs from the original.
 """
 
 from limpet.compat.runs.checkpoint import Checkpoint

@@ -20,11 +20,17 @@ from typing import TypeAlias
 
 import orjson
 
-from limpet.backends.buckets import failure, flush
-from limpet.compat.json_files import dump_indented, is_file_name, load_strict
+from limpet.backends.buckets import NOTHING, failure, flush
+from limpet.compat.json_files import (
+    check_size,
+    dump_indented,
+    is_file_name,
+    links_below,
+    load_strict,
+)
 from limpet.compat.runs.checkpoint import ZERO_TIME, Checkpoint, bare, field_of, newest_first, taken
 from limpet.compat.runs.store import make_folder
-from limpet.compat.wire import folder_of
+from limpet.compat.wire import folder_of, shown
 from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, Finding
@@ -38,7 +44,8 @@ Checkpoints: TypeAlias = list[Checkpoint]
 HEAD_BYTES = 8 * 1024
 TAIL_BYTES = 8 * 1024
 
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
+# A link may lead out of the folder, and opening a pipe must not block.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENDING = ".json"
 _NAME_BYTES_MAX = 230  # of 255, so that a damaged file can be renamed
@@ -199,11 +206,11 @@ class GoRunStore:
             Corrupt: it is not a checkpoint.
         """
         path = self._path(run_id)
-        with self._opened(path) as handle:
-            if handle is None:
-                raise NotFound(f"the run has no checkpoint. run_id=`{run_id}`")
-            data = _read_all(handle)
         try:
+            with self._opened(path) as handle:
+                if handle is None:
+                    raise NotFound(f"the run has no checkpoint. run_id=`{run_id}`")
+                data = _read_all(handle)
             return replace(decode(data), run_id=run_id)
         except Corrupt as cause:
             raise Corrupt(f"{cause}. path=`{path}`") from cause
@@ -243,9 +250,11 @@ class GoRunStore:
     def check(self) -> Iterator[Finding]:
         """Read all files and yield what is wrong with them. Changes nothing.
 
-        The codes: `checkpoint_damaged`, `checkpoint_unreadable` (errors); `checkpoint_set_aside`,
-        `run_id_differs`, `name_wrong` (warnings); `temporary_left` (information).
+        The codes: `checkpoint_damaged`, `checkpoint_unreadable`, `link_skipped` (errors);
+        `checkpoint_set_aside`, `run_id_differs`, `name_wrong` (warnings); `temporary_left`
+        (information).
         """
+        yield from links_below(self._dir)
         for name in self._names():
             path = os.path.join(self._dir, name)
             run_id = name.removesuffix(_ENDING)
@@ -279,8 +288,7 @@ class GoRunStore:
 
     def _path(self, run_id: str) -> str:
         if not is_name(run_id):
-            name = ascii(run_id[:80]) if isinstance(run_id, str) else type(run_id).__name__
-            raise InvalidInput(f"run_id must be usable as a file name. run_id=`{name}`")
+            raise InvalidInput(f"run_id must be usable as a file name. run_id=`{shown(run_id)}`")
         return os.path.join(self._dir, run_id + _ENDING)
 
     def _names(self) -> Iterator[str]:
@@ -304,11 +312,13 @@ class GoRunStore:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int | None]:
-        """Open a file for reading; None if there is none."""
+        """Open a file for reading; None if there is none, or a link."""
         with self._named(path):
             try:
                 handle = os.open(path, _READ)
-            except FileNotFoundError:
+            except OSError as cause:
+                if cause.errno not in NOTHING:
+                    raise
                 yield None
                 return
             try:
@@ -375,5 +385,6 @@ def _read_metadata(handle: int) -> Checkpoint:
 
 
 def _read_all(handle: int) -> bytes:
+    check_size(os.fstat(handle).st_size)
     with open(handle, "rb", buffering=0, closefd=False) as file:
         return file.readall()

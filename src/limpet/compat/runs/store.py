@@ -155,7 +155,6 @@ class AsyncRunStore:
 
 
 def make_folder(path: str) -> None:
-    """Create a folder with its parents, unless it exists."""
     try:
         os.makedirs(path, exist_ok=True)
     except FileExistsError:

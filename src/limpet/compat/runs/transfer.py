@@ -2,6 +2,7 @@
 
 import os
 
+from limpet.compat.json_files import links_below
 from limpet.compat.runs.go import GoRunStore
 from limpet.compat.runs.store import RunStore, StoreAddress
 from limpet.compat.wire import Transfer, folder_of
@@ -15,7 +16,7 @@ def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
     """Import every checkpoint of a Go store's folder, each under the name of its file.
 
     It replaces the checkpoint of the run in the store. May be repeated. A file that cannot be read,
-    or that the store refuses, is skipped and reported.
+    or that the store refuses, is skipped and reported, and so is a link.
 
     Raises:
         NotFound: there is no such folder.
@@ -24,7 +25,7 @@ def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
     if not os.path.isdir(folder):
         raise NotFound(f"there is no such folder. path=`{folder}`")
     files = GoRunStore(folder)
-    number, skipped = 0, []
+    number, skipped = 0, [*links_below(folder)]
     with RunStore(store) as target:
         for run_id in files._run_ids():
             try:

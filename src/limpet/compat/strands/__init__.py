@@ -24,28 +24,7 @@ How the terms translate, so that each interface sees what the others save:
 | the other fields           | `metadata["strands"]`, unchanged                             |
 | `manifest.json`            | the note `manifest` of the scope                             |
 
-Where the TypeScript SDK (1.16 to 1.19) deviates from its documentation, Limpet follows the
-documentation:
-
-| the TypeScript SDK                                         | Limpet                           |
-|------------------------------------------------------------|----------------------------------|
-| of 50 concurrent saves of the latest 49 are rejected       | none is; the last one stays      |
-| with `./rel` as the folder every save to history fails     | it works                         |
-| a missing bucket reads as an empty session                 | SessionError                     |
-| keys that a delete left over are not reported              | SessionError                     |
-| names that are not valid ids are listed                    | only ids are                     |
-| S3 lists `a-b` before `a`, in the order of keys            | after it                         |
-| an empty object reads as missing                           | SessionError: it is damaged      |
-| doubled slashes in the prefix of S3 are kept               | they are removed                 |
-| bad ids and damaged data differ only in their messages     | InvalidInput, SessionError       |
-| a cursor must be a UUID 7                                  | or an id in history              |
-| ids and scopes that are not text are converted             | InvalidInput                     |
-| `NaN` becomes `null`, other values vanish                  | InvalidInput, with the path      |
-| a write is lost if the power fails                         | it is synced first               |
-| an identifier may be as long as a file name                | up to 200 characters             |
-| a damaged latest is overwritten by the next save           | so it is, but kept, and logged   |
-| and so is a damaged manifest, or one in history            | SessionError: delete the session |
-| a folder or link instead of a file is an error             | it is ignored, as if missing     |
+`docs/guides/strands.md` lists where it differs from the original.
 """
 
 from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript

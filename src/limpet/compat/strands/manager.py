@@ -98,8 +98,6 @@ class Restored:
 
 @dataclass(eq=False)
 class _AgentEntry:
-    """What a manager knows of one agent."""
-
     agent: Callable[[], object]  # weak, so that a manager keeps no agent alive
     location: SnapshotLocation
     restored: bool = False
@@ -420,7 +418,6 @@ class SessionManager:
         return found
 
     async def _put(self, entry: _AgentEntry, snapshot: Snapshot, id: str | None = None) -> None:
-        """Save a snapshot in history, or without an id as the latest."""
         is_latest = id is None
         await _finished(
             self._storage.save_snapshot(entry.location, id or _LATEST, is_latest, snapshot)
@@ -452,7 +449,6 @@ def _weak(agent: Agent) -> Callable[[], object]:
 
 
 async def _settled(value: Awaitable[T] | T) -> T:
-    """Return a value that may have to be awaited."""
     if inspect.isawaitable(value):
         awaited: T = await value
         return awaited
@@ -516,7 +512,6 @@ async def _read(
 
 
 def _is_damage(error: BaseException) -> bool:
-    """Return whether Corrupt is among the causes of an error."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, Corrupt):
         seen = seen.__cause__

@@ -62,8 +62,6 @@ _TEXT, _BASE64 = "text", "base64"  # the forms of other bytes
 
 
 class _KeyAddress(NamedTuple):
-    """The address of a key: a scope, and the id if it is a snapshot of history."""
-
     scope: ScopeKey
     id: str | None = None
 

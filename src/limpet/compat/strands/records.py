@@ -48,7 +48,6 @@ class SnapshotLocation(WireRecord):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def check(self) -> Self:
-        """Return it, or raise InvalidInput."""
         check_identifier("session_id", self.session_id)
         if not isinstance(self.scope, str) or self.scope not in SCOPES:
             raise InvalidInput(f"scope must be agent or multiAgent. scope=`{shown(self.scope)}`")

@@ -379,7 +379,6 @@ def is_gone(found: Stored) -> bool:
 
 
 def moment_of(envelope: Mapping[str, JSON]) -> datetime | None:
-    """Return the creation time that a snapshot states, if any."""
     created = document.created_us(envelope)
     return None if created is None else times.from_us(created)
 

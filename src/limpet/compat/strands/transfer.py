@@ -23,7 +23,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from limpet import opening
 from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets import Bucket
+from limpet.backends.buckets import Bucket, Listed
+from limpet.compat.json_files import (
+    FILE_BYTES_MAX,
+    check_size,
+    is_file_name,
+    links_below,
+    read_files,
+)
 from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import SCOPES, is_identifier
 from limpet.compat.strands.storage import MANIFEST, is_gone, moment_of, wire_of
@@ -68,10 +75,11 @@ def import_sessions(
 
     `source` is a folder, or the URL of a bucket with its options. With `payload` the snapshots are
     translated to those of one SDK; otherwise they are kept as they are. History is imported in the
-    order of the ids; if no snapshot has a parent, each one follows the one before it.
+    order of the ids; if no snapshot has a parent, each one follows the one before it. Snapshots
+    whose head is lost, and links in a folder, are skipped and reported.
 
     Raises:
-        InvalidInput: the source, the layout or the payload is not valid.
+        InvalidInput: the source, the layout or the payload is not valid, or a file is too large.
         NotFound: there is no such folder.
     """
     root, convert = _root(layout, ("messages",)), _converter(payload)
@@ -84,8 +92,11 @@ def import_sessions(
     try:
         importing = _SessionImport(target, convert)
         if layout == "messages":
+            if folder is not None and not prefix:
+                importing.save(links_below(folder))
             importing.save(_message_logs(files, prefix))
         else:
+            _check_sizes(files, root)
             with opening.open(url, root=root, **options) as origin:
                 importing.save(_snapshots_in_store(origin, prefix))
             importing.save(_other_names(files, root, prefix))
@@ -201,7 +212,7 @@ class _ImportedSnapshot:
     created_at: datetime | None
     parent: str | None = None
     is_head: bool = False
-    status: str = "completed"
+    status: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 
@@ -216,8 +227,6 @@ _Source: TypeAlias = Iterator[_ImportedSnapshot | _ImportedNote | Finding]
 
 
 class _SessionImport:
-    """One import, from one or several sources."""
-
     def __init__(self, target: Store, convert: _Converter) -> None:
         self._target = target
         self._convert = convert
@@ -265,8 +274,9 @@ class _SessionImport:
 def _snapshots_in_store(origin: Store, prefix: str) -> _Source:
     """Yield what a store over the files reads."""
     # All of it is checked, since a small damaged file is not even listed.
-    for finding in origin.check():
-        if finding.severity == "error" and _has_prefix(finding.scope, prefix):
+    damage = (each for each in origin.check() if each.severity == "error")
+    for finding in chain(damage, origin.driver.run(lambda backend: backend.list_unlisted())):
+        if _has_prefix(finding.scope, prefix):
             yield finding
     for scope in _scopes(origin, prefix):
         yield from _snapshots_in_scope(scope)
@@ -306,11 +316,23 @@ def _snapshots_in_scope(scope: Scope) -> Iterator[_ImportedSnapshot]:
         before = id
 
 
+def _check_sizes(files: Bucket, root: str) -> None:
+    """Raise InvalidInput if a file is too large: the store over the files reads them all."""
+    for each in _listed(files, root):
+        if each.size > FILE_BYTES_MAX:
+            where = f"key=`{each.key!a}` bytes=`{each.size}` max=`{FILE_BYTES_MAX}`"
+            raise InvalidInput(f"a file is too large: move it elsewhere. {where}")
+
+
 def _keys(files: Bucket, prefix: str) -> Iterator[str]:
+    return (each.key for each in _listed(files, prefix))
+
+
+def _listed(files: Bucket, prefix: str) -> Iterator[Listed]:
     after = ""
     while True:
         page = files.list(prefix, after=after, limit=limits.PAGE_ITEMS_MAX)
-        yield from (each.key for each in page)
+        yield from page
         if len(page) < limits.PAGE_ITEMS_MAX:
             return
         after = page[-1].key
@@ -340,7 +362,7 @@ def _read_snapshot(
     files: Bucket, scope: ScopeKey, match: re.Match[str], before: str | None
 ) -> _ImportedSnapshot | _ImportedNote:
     key = match.string
-    (stored,) = files.get([key])
+    (stored,) = files.get([key])  # its size was checked
     if scope.kind not in SCOPES:
         raise InvalidInput(f"scope must be agent or multiAgent. key=`{key!a}`")
     if stored is None:
@@ -424,7 +446,8 @@ def _object(record: Mapping[str, Any], name: str) -> Wire:
 def _read_objects(files: Bucket, keys: list[str]) -> Iterator[dict[str, Any]]:
     for at in range(0, len(keys), _PAGE_FILES):
         page = keys[at : at + _PAGE_FILES]
-        for key, stored in zip(page, files.get(page), strict=True):
+        for key, stored in zip(page, read_files(files, page), strict=True):
+            check_size(0 if stored is None else stored.size)
             # The leading space makes the codec read integers of any length exactly.
             value = None if stored is None else codec.decode(b" " + stored.data)
             if not isinstance(value, dict):
@@ -462,8 +485,9 @@ class _SessionExport:
             raise found
         wire = self._convert(wire_of(found))
         is_python = dialect_of(wire) == "python"
-        for name in (scope.session_id, scope.scope_id, id):
-            if name is not None and not (_is_file_name if is_python else is_identifier)(name):
+        for name in (scope.session_id, scope.scope_id, *([] if id is None else [id])):
+            is_file = is_python and is_file_name(name, bytes_max=_NAME_BYTES_MAX)
+            if not is_file and not is_identifier(name):
                 raise InvalidInput(f"the SDK would refuse this name. name=`{shown(name)}`")
         file = "snapshot_latest" if id is None else f"immutable_history/snapshot_{id}"
         self._put(scope, file, wire, {} if is_python else self._form)
@@ -482,9 +506,3 @@ class _SessionExport:
         folder = f"{scope.session_id}/scopes/{scope.kind}/{scope.scope_id}"
         data = json.dumps(value, ensure_ascii=False, **form).encode()
         self._files.put(f"{self._root}{folder}/snapshots/{file}.json", data, expect=ANY)
-
-
-def _is_file_name(name: str) -> bool:
-    if name in (".", "..") or len(name.encode()) > _NAME_BYTES_MAX:
-        return False
-    return not any(mark in name for mark in "/\\\0")

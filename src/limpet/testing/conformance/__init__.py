@@ -20,6 +20,7 @@ from limpet.testing.conformance.appending import Appending
 from limpet.testing.conformance.backend import BackendPromises
 from limpet.testing.conformance.bad_input import BadInput
 from limpet.testing.conformance.branching import Branching
+from limpet.testing.conformance.comfort import Comfort
 from limpet.testing.conformance.damage import Damage
 from limpet.testing.conformance.deleting import Deleting
 from limpet.testing.conformance.drafts import Drafts
@@ -65,6 +66,7 @@ class Sequential(
     Upkeep,
     BadInput,
     SyncAsync,
+    Comfort,
     BackendPromises,
 ):
     """Every chapter that needs one thread only."""

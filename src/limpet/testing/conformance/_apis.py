@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncScope, AsyncStore, Store
 
 T = TypeVar("T")
 

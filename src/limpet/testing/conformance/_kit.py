@@ -2,16 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
+from limpet import LimpetError, Scope, Snapshot, SnapshotInfo, Store, Unsupported
 from limpet.core import limits
-from limpet.errors import LimpetError, Unsupported
-from limpet.model import Snapshot, SnapshotInfo
 from limpet.opening import store_over
 from limpet.protocol import Backend
 from limpet.testing.conformance._apis import APIS, Api, close_loop, through
@@ -195,6 +193,35 @@ def dump(store: Store, *, on: Iterable[str] = ()) -> Dump:
         everything += [history, list(scope.ids()), list(scope.load_many(names(history)))]
         everything += [head, list(scope.notes()), list(scope.notes(on=targets))]
     return everything
+
+
+@contextmanager
+def unchanged(store: Store, *, on: Iterable[str] = ()) -> Iterator[None]:
+    """See that what is done inside changes nothing that the store shows."""
+    before = dump(store, on=on)
+    yield
+    assert dump(store, on=on) == before
+
+
+def refused(error: type[LimpetError], attempts: Iterable[Callable[[], object]]) -> list[str]:
+    """See that every attempt raises this very error; return their messages."""
+    messages = []
+    for attempt in attempts:
+        with pytest.raises(error) as caught:
+            attempt()
+        assert type(caught.value) is error
+        messages.append(str(caught.value))
+    return messages
+
+
+@contextmanager
+def case(name: str) -> Iterator[None]:
+    """Name one case of many in the error that it raises."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case `{name}`")
+        raise
 
 
 def together(functions: Iterable[Callable[[], T]]) -> list[T]:

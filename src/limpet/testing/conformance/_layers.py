@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from limpet.model import ScopeKey, SnapshotInfo
+from limpet import ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, Found
 
 

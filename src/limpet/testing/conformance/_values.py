@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from limpet.model import JSON
+from limpet import JSON
 
 
 def json_values() -> st.SearchStrategy[JSON]:
@@ -88,31 +88,9 @@ STRANGE_IDS: Final[tuple[str, ...]] = (
     *(".", "..", "../a", "../../a", "/", "/a", "//", "a/", "a/../a", "a/./b", "~", "~a", "-", "_"),
     *("a_", "%", "%41", "+41", "+61", "a%2Fb", "a+2fb", "*", "?", "[a]", "{a}", "$a", "`a`", "|"),
     *("con", "CON", "nul", "a\nb", "\n", "\t", "\x1b", "\x7f", "'", "''", '"', "a';--", "#", "&"),
-    *(
-        "é",
-        "e\u0301",
-        "\u200b",
-        "\u202e",
-        "ﬁ",
-        "ß",
-        "SS",
-        "\u0131",
-        "I",
-        "\ufeff",
-        "\uffff",
-        "\U0001f980",
-    ),
-    *(
-        "snapshot_a.json",
-        "manifest.json",
-        ".limpet",
-        "latest",
-        "main",
-        "null",
-        "0",
-        "00",
-        "x" * 512,
-    ),
+    *("é", "e\u0301", "\u200b", "\u202e", "ﬁ", "ß", "SS", "\u0131", "I", "\ufeff", "\uffff"),
+    *("\U0001f980", "snapshot_a.json", "manifest.json", ".limpet", "latest", "main", "null"),
+    *("0", "00", "x" * 512),
     *("x" * 511, "é" * 512, "\U0001f980" * 512, "X" * 512, "a" * 200, "a" * 201, "é" * 100),
 )
 """Ids that must stay apart and stay inside, also on a file system that ignores case."""

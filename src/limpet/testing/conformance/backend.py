@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from limpet.errors import Conflict, InvalidInput, NotFound, Unsupported
-from limpet.model import ANY, ScopeKey, SnapshotRef
+from limpet import ANY, Conflict, InvalidInput, NotFound, ScopeKey, SnapshotRef, Unsupported
 from limpet.protocol import Append, Backend, Commit, NoteWrite, Query, Stamp
 from limpet.testing.conformance._kit import Kit, names
 
@@ -33,7 +32,6 @@ class BackendPromises(Kit):
     """Replays, fences, pages and tokens."""
 
     def test_an_engine_says_what_it_can_do(self, backend: Backend) -> None:
-        """Capabilities are known words, and `blocking` is a plain truth."""
         assert backend.capabilities <= {"durable", "index", "atomic"}
         assert isinstance(backend.blocking, bool)
 
@@ -50,7 +48,6 @@ class BackendPromises(Kit):
         assert backend.read_info(SCOPE, None) == draft
 
     def test_a_replayed_append_or_update_is_found_by_its_nonce(self, backend: Backend) -> None:
-        """The same for commits that build on what was there before."""
         append = _commit(1, body=Append("m", b"[1]", 1_000))
         appended = backend.commit(append)
         assert backend.commit(append._replace(again=True)) == appended
@@ -70,7 +67,6 @@ class BackendPromises(Kit):
         assert len(backend.list_snapshots(Query(SCOPE), limit=10)) == 2
 
     def test_without_again_a_minted_commit_is_new(self, backend: Backend) -> None:
-        """Two commits of the same body without an id are two snapshots."""
         first = backend.commit(_commit(1))
         second = backend.commit(_commit(1))
 
@@ -147,7 +143,6 @@ class BackendPromises(Kit):
         ]
 
     def test_pages_are_no_longer_than_asked(self, backend: Backend) -> None:
-        """Every listing obeys its limit, and goes on behind the last item of a page."""
         for number in range(5):
             scope = ScopeKey(f"s{number}")
             backend.commit(_commit(number, id=f"{number}"))
@@ -173,7 +168,6 @@ class BackendPromises(Kit):
         assert [(n.snapshot_id, n.name) for n in named] == [("b", "1"), ("a", "1")]
 
     def test_snapshots_of_all_scopes_need_an_index(self, backend: Backend) -> None:
-        """By id, labels and prefix across scopes; an engine without an index refuses."""
         labels = b'{"run":"1"}'
         backend.commit(_commit(1, scope=ScopeKey("a/1"), id="x", labels=labels))
         backend.commit(_commit(2, scope=ScopeKey("b/1", "main", "graph"), id="x", labels=labels))
@@ -216,7 +210,6 @@ class BackendPromises(Kit):
         assert len(backend.find_refs("a", limit=2)) == 2
 
     def test_close_may_be_repeated_and_is_final(self, backend: Backend) -> None:
-        """A closed engine refuses; it does not open itself again."""
         backend.commit(_commit(1))
         backend.close()
         backend.close()

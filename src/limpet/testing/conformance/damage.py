@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from limpet.api.store import Store
-from limpet.errors import AlreadyExists, Corrupt
+from limpet import AlreadyExists, Corrupt, Store
 from limpet.protocol import Backend
 from limpet.testing.conformance._kit import Kit, is_durable, names, outcome, present
 

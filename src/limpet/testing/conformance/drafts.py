@@ -2,18 +2,15 @@
 
 import pytest
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
-from limpet.errors import AlreadyExists
+from limpet import AlreadyExists, Scope, Store
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, dump, finds, names, present, states
+from limpet.testing.conformance._kit import Kit, finds, names, present, states, unchanged
 
 
 class Drafts(Kit):
     """A draft is the head until the head moves."""
 
     def test_a_draft_is_the_head_and_not_in_history(self, scope: Scope) -> None:
-        """A draft has an id and can be loaded by it, but no list of kept snapshots shows it."""
         kept = scope.save(1)
         draft = scope.save(2, keep=False)
 
@@ -25,7 +22,6 @@ class Drafts(Kit):
         assert list(scope.ids()) == [kept.id]
 
     def test_a_draft_is_gone_when_the_head_moves(self, scope: Scope) -> None:
-        """A kept save or another draft replaces a draft."""
         first = scope.save(1, keep=False)
         second = scope.save(2, keep=False)
         assert scope.load(first.id) is None
@@ -38,7 +34,6 @@ class Drafts(Kit):
         assert list(scope.history()) == [third]
 
     def test_a_draft_survives_a_save_that_is_only_kept(self, scope: Scope) -> None:
-        """`head=False` does not move the head, so the draft stays."""
         draft = scope.save(1, keep=False)
         kept = scope.save(2, head=False)
 
@@ -46,7 +41,6 @@ class Drafts(Kit):
         assert names(scope.history()) == [kept.id]
 
     def test_a_kept_head_stays_under_a_draft(self, scope: Scope) -> None:
-        """A draft hides the kept head and removes nothing."""
         kept = scope.save({"n": 1})
         for n in range(5):
             scope.save({"n": 2 + n}, keep=False)
@@ -55,7 +49,6 @@ class Drafts(Kit):
         assert list(scope.history()) == [kept]
 
     def test_the_id_of_a_draft_is_taken_while_it_is_the_head(self, scope: Scope) -> None:
-        """Another body under a draft's id is refused while it is there, and free afterwards."""
         scope.save(1, id="d", keep=False)
         with pytest.raises(AlreadyExists):
             scope.save(2, id="d", keep=False)
@@ -69,12 +62,9 @@ class Drafts(Kit):
         assert present(scope.load("d")).state == 2
 
     def test_the_same_draft_again_changes_nothing(self, store: Store, scope: Scope) -> None:
-        """Same id and same body, still a draft: success, and nothing changes."""
         draft = scope.save(1, id="d", keep=False)
-        before = dump(store)
-
-        assert scope.save(1, id="d", keep=False) == draft
-        assert dump(store) == before
+        with unchanged(store):
+            assert scope.save(1, id="d", keep=False) == draft
 
     def test_a_draft_saved_again_to_be_kept_becomes_kept(self, scope: Scope) -> None:
         """Same id and body with `keep=True` promotes the draft: it is kept, and still the head."""
@@ -90,7 +80,6 @@ class Drafts(Kit):
         assert names(scope.history()) == ["e", "d", "a"]
 
     def test_a_promoted_draft_stays_the_head_with_head_false(self, scope: Scope) -> None:
-        """To keep a draft with `head=False` does not take the head away from it."""
         scope.save(1, id="d", keep=False)
         kept = scope.save(1, id="d", head=False)
 
@@ -98,14 +87,12 @@ class Drafts(Kit):
         assert scope.info() == kept
 
     def test_a_kept_snapshot_saved_again_as_a_draft_stays_kept(self, scope: Scope) -> None:
-        """Same id and body with `keep=False`: it is already there, so nothing changes."""
         kept = scope.save(1, id="a")
 
         assert scope.save(1, id="a", keep=False) == kept
         assert scope.info("a") == kept
 
     def test_overwriting_a_draft_replaces_it_in_place(self, scope: Scope) -> None:
-        """`overwrite=True` on the draft that is the head: the new body, still the head."""
         draft = scope.save(1, id="d", keep=False)
         again = scope.save(2, id="d", keep=False, overwrite=True)
 
@@ -117,7 +104,6 @@ class Drafts(Kit):
         assert names(scope.history()) == ["d"]
 
     def test_find_does_not_see_drafts(self, backend: Backend, store: Store, scope: Scope) -> None:
-        """`find` returns kept snapshots only."""
         draft = scope.save(1, id="d", keep=False)
         scope.save(2, id="k", head=False)
 
@@ -127,7 +113,6 @@ class Drafts(Kit):
         assert scope.info() == draft
 
     def test_growing_drafts_read_back_exactly(self, scope: Scope) -> None:
-        """A long line of drafts, each a little larger, leaves what was kept as it was."""
         kept = {}
         turns: list[str] = []
         for n in range(40):

@@ -2,8 +2,7 @@
 
 from hypothesis import HealthCheck, given, settings
 
-from limpet.api.scope import Scope
-from limpet.model import JSON
+from limpet import JSON, Scope
 from limpet.testing.conformance._kit import Kit, present, spelled
 from limpet.testing.conformance._values import json_values
 
@@ -14,11 +13,12 @@ class Exactness(Kit):
     # The suite is inherited, so one test runs in several classes; and each example saves more to
     # the same store, which is what a store is for.
     @settings(
-        max_examples=50,
+        max_examples=20,
         deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,
             HealthCheck.differing_executors,
+            HealthCheck.too_slow,
         ],
     )
     @given(value=json_values())

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
+from limpet import Scope, Store
 from limpet.protocol import Backend
 from limpet.testing.conformance._kit import Kit, Stores, finds, names, present
 from limpet.testing.conformance._layers import Clocked

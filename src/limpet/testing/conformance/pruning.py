@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
-from limpet.errors import InvalidInput
-from limpet.model import Pruned
+from limpet import InvalidInput, Pruned, Scope, Store
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable, names, present
+from limpet.testing.conformance._kit import Kit, Stores, is_durable, names, present, unchanged
 from limpet.testing.conformance._layers import Watched
 
 _DAY = timedelta(days=1)
@@ -29,20 +26,19 @@ def _import(scope: Scope, ages_in_days: Mapping[str, float]) -> dict[str, int]:
 class Pruning(Kit):
     """`prune`."""
 
-    @pytest.mark.parametrize(("keep_last", "left"), [(0, 1), (1, 1), (2, 2), (5, 5), (6, 5)])
-    def test_keep_last_keeps_the_newest(self, scope: Scope, keep_last: int, left: int) -> None:
-        """By commit order; the head stays even when nothing else does."""
-        infos = [scope.save("x" * n, id=f"{n}") for n in range(5)]
-        kept, gone = infos[5 - left :], infos[: 5 - left]
+    def test_keep_last_keeps_the_newest(self, store: Store) -> None:
+        for keep_last, left in ((0, 1), (1, 1), (2, 2), (5, 5), (6, 5)):
+            scope = store.scope("s", f"{keep_last}")
+            infos = [scope.save("x" * n, id=f"{n}") for n in range(5)]
+            kept, gone = infos[5 - left :], infos[: 5 - left]
 
-        pruned = scope.prune(keep_last=keep_last)
+            pruned = scope.prune(keep_last=keep_last)
 
-        assert pruned == Pruned(len(gone), sum(info.size for info in gone))
-        assert list(scope.history()) == kept[::-1]
-        assert present(scope.info()).id == "4"
+            assert pruned == Pruned(len(gone), sum(info.size for info in gone))
+            assert list(scope.history()) == kept[::-1]
+            assert present(scope.info()).id == "4"
 
     def test_older_than_goes_by_created_at(self, scope: Scope) -> None:
-        """The age of an import counts, whatever its position in history."""
         sizes = _import(scope, {"new": 1, "old": 9, "newer": 0, "oldest": 99, "head": 5})
 
         pruned = scope.prune(older_than=7 * _DAY)
@@ -50,7 +46,7 @@ class Pruning(Kit):
         assert pruned == Pruned(2, sizes["old"] + sizes["oldest"])
         assert names(scope.history()) == ["head", "newer", "new"]
 
-    def test_an_update_does_not_make_it_younger(self, scope: Scope) -> None:
+    def test_an_update_does_not_change_the_age(self, scope: Scope) -> None:
         """An update or overwrite keeps `created_at`, and so the age."""
         _import(scope, {"a": 9, "b": 9, "c": 9, "head": 0})
         scope.update("a", lambda s: s.with_(state="new"))
@@ -59,7 +55,7 @@ class Pruning(Kit):
         assert scope.prune(older_than=7 * _DAY).count == 3
         assert names(scope.history()) == ["head"]
 
-    def test_both_must_agree(self, scope: Scope) -> None:
+    def test_prune_drops_what_is_outside_both_limits(self, scope: Scope) -> None:
         """Only what is outside `keep_last` and also older than `older_than` goes."""
         ages = {"old-1": 9, "new-1": 1, "old-2": 9, "new-2": 1, "old-3": 9, "head": 0}
         sizes = _import(scope, ages)
@@ -71,8 +67,7 @@ class Pruning(Kit):
         assert scope.prune(keep_last=9, older_than=timedelta(0)) == Pruned(0, 0)
         assert scope.prune(keep_last=0, older_than=99 * _DAY) == Pruned(0, 0)
 
-    def test_never_the_head(self, scope: Scope) -> None:
-        """Not when it is the oldest, nor behind newer ones that are only kept."""
+    def test_prune_never_drops_the_head(self, scope: Scope) -> None:
         _import(scope, {"a": 9, "head": 99})
         for n in range(3):
             scope.save(n, id=f"{n}", head=False)
@@ -86,8 +81,9 @@ class Pruning(Kit):
         assert present(scope.info()).id == "head"
         assert scope.prune(keep_last=0) == Pruned(0, 0)
 
-    def test_without_a_head_everything_may_go(self, store: Store, scope: Scope) -> None:
-        """Where snapshots are only kept there is no head to spare."""
+    def test_prune_may_drop_everything_where_there_is_no_head(
+        self, store: Store, scope: Scope
+    ) -> None:
         for n in range(4):
             scope.save(n, id=f"{n}", head=False)
 
@@ -96,8 +92,7 @@ class Pruning(Kit):
         assert scope.prune(keep_last=0) == Pruned(1, 1)
         assert list(store.sessions()) == []
 
-    def test_a_draft_is_the_head_and_stays(self, scope: Scope) -> None:
-        """A draft is not in history: it neither counts nor goes, however old."""
+    def test_prune_neither_counts_nor_drops_a_draft(self, scope: Scope) -> None:
         old = datetime.now(UTC) - 99 * _DAY
         scope.save(1, id="a", created_at=old)
         scope.save(2, id="b", created_at=old)
@@ -123,15 +118,12 @@ class Pruning(Kit):
     def test_a_dry_run_counts_the_same_and_changes_nothing(
         self, store: Store, scope: Scope, small_pages: int, limits: dict[str, Any]
     ) -> None:
-        """It returns exactly what the same call without it then returns."""
         ages = {f"{n}": 9.0 * (n % 2) + n / 10 + 1 for n in range(small_pages * 3 + 1)}
         _import(scope, ages)
         scope.save("only kept", head=False)
         scope.set_note("n", 1, on="1")
-        before = dump(store, on=["1"])
-
-        planned = scope.prune(**limits, dry_run=True)
-        assert dump(store, on=["1"]) == before
+        with unchanged(store, on=["1"]):
+            planned = scope.prune(**limits, dry_run=True)
         assert planned.count > 0
         history = {info.id: info.size for info in scope.history()}
 
@@ -141,8 +133,7 @@ class Pruning(Kit):
         assert planned == Pruned(len(history), sum(history.values()))
         assert scope.prune(**limits, dry_run=True) == Pruned(0, 0)
 
-    def test_notes_on_what_goes_go(self, scope: Scope) -> None:
-        """Those on the ids that are dropped; the scope's own and the others stay."""
+    def test_prune_removes_the_notes_on_what_it_drops(self, scope: Scope) -> None:
         for n in range(3):
             scope.save(n, id=f"{n}")
             scope.set_note("n", n, on=f"{n}")
@@ -155,10 +146,9 @@ class Pruning(Kit):
         assert [note.value for note in left] == [2, "elsewhere"]
         assert [note.value for note in scope.notes()] == ["scope"]
 
-    def test_nothing_else_changes(
+    def test_prune_changes_nothing_else(
         self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]
     ) -> None:
-        """What stays reads back as before, parents included; other scopes do not notice."""
         for n in range(40):
             state = {"turns": [f"turn {m} " * 8 for m in range(n)]}
             for key in (scope.key, ("chat-42", "planner2"), ("chat-42", "planner", "graph")):
@@ -177,7 +167,6 @@ class Pruning(Kit):
         assert len(list(store.scope("chat-42", "planner", "graph").ids())) == 40
 
     def test_what_is_pruned_stays_away(self, backend: Backend, scope: Scope) -> None:
-        """It cannot be loaded, found or walked to; its id is free again."""
         for n in range(4):
             scope.save(n, id=f"{n}", labels={"l": "1"})
         scope.prune(keep_last=2)
@@ -189,7 +178,6 @@ class Pruning(Kit):
         assert scope.save("again", id="0").parent_id == "3"
 
     def test_an_empty_scope_has_nothing_to_prune(self, store: Store, scope: Scope) -> None:
-        """Nothing goes, and nothing is created."""
         assert scope.prune(keep_last=0) == Pruned(0, 0)
         assert scope.prune(older_than=timedelta(0)) == Pruned(0, 0)
         assert list(store.scopes()) == []
@@ -197,7 +185,6 @@ class Pruning(Kit):
     def test_long_histories_are_pruned_in_pages(
         self, backend: Backend, stores: Stores, small_pages: int
     ) -> None:
-        """Never more than a page at a time, and to the end of it, wherever the limits fall."""
         watched = Watched(backend)
         store = stores(watched.backend)
         for keep_last in range(small_pages * 4 + 1):
@@ -214,32 +201,29 @@ class Pruning(Kit):
         assert max(watched.answered) <= small_pages
 
     def test_a_prune_needs_a_limit(self, store: Store, scope: Scope) -> None:
-        """Neither limit, a negative one, or one of another type: InvalidInput, and all stays."""
         _import(scope, {"a": 9, "b": 5, "c": 0})
-        before = dump(store)
-        bad: list[dict[str, Any]] = [
-            {},
-            {"dry_run": True},
-            {"keep_last": -1},
-            {"keep_last": True},
-            {"keep_last": 1.0},
-            {"keep_last": "1"},
-            {"older_than": -_DAY},
-            {"older_than": timedelta(microseconds=-1)},
-            {"older_than": 7},
-            {"older_than": datetime.now(UTC)},
-            {"keep_last": -1, "older_than": _DAY},
-            {"keep_last": 1, "older_than": -_DAY},
-            {"keep_last": 0, "dry_run": 1},
-            {"keep_last": 0, "dry_run": None},
-        ]
-        for limits in bad:
-            with pytest.raises(InvalidInput):
-                scope.prune(**limits)
-        assert dump(store) == before
+        with unchanged(store):
+            bad: list[dict[str, Any]] = [
+                {},
+                {"dry_run": True},
+                {"keep_last": -1},
+                {"keep_last": True},
+                {"keep_last": 1.0},
+                {"keep_last": "1"},
+                {"older_than": -_DAY},
+                {"older_than": timedelta(microseconds=-1)},
+                {"older_than": 7},
+                {"older_than": datetime.now(UTC)},
+                {"keep_last": -1, "older_than": _DAY},
+                {"keep_last": 1, "older_than": -_DAY},
+                {"keep_last": 0, "dry_run": 1},
+                {"keep_last": 0, "dry_run": None},
+            ]
+            for limits in bad:
+                with pytest.raises(InvalidInput):
+                    scope.prune(**limits)
 
     def test_an_age_beyond_all_time_is_fine(self, scope: Scope) -> None:
-        """Nothing is older than the greatest age that can be said."""
         early = datetime(1, 1, 1, tzinfo=UTC)
         scope.save(1, id="a", created_at=early)
         scope.save(2, id="b")

@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from limpet.api.store import Store
-from limpet.errors import InvalidInput, Unsupported
-from limpet.model import SnapshotInfo
+from limpet import InvalidInput, SnapshotInfo, Store, Unsupported
 from limpet.protocol import Backend
 from limpet.testing.conformance._kit import Kit, Stores, names, present
 from limpet.testing.conformance._layers import Watched
-from limpet.testing.conformance.listing import AWKWARD_PREFIXES
+from limpet.testing.conformance.listing import AWKWARD_PREFIXES, AWKWARD_SESSIONS
 
 
 class StoreHistory(Kit):
@@ -30,7 +28,6 @@ class StoreHistory(Kit):
     def test_history_of_all_sessions(
         self, backend: Backend, store: Store, small_pages: int
     ) -> None:
-        """Every kept snapshot of every scope once, newest first; exactly as `info` returns it."""
         if self._refuses(backend, store):
             return
         assert list(store.history()) == []
@@ -58,7 +55,6 @@ class StoreHistory(Kit):
         assert names(store.history(labels={"l": "1"})) == ["draft"]
 
     def test_history_of_all_sessions_keeps_positions(self, backend: Backend, store: Store) -> None:
-        """An update or overwrite shows the new facts at the old position; deletes are gone."""
         if self._refuses(backend, store):
             return
         for session, each in (("s", "a"), ("t", "b"), ("s", "c"), ("u", "d")):
@@ -77,7 +73,6 @@ class StoreHistory(Kit):
     def test_history_by_labels_and_status(
         self, backend: Backend, store: Store, small_pages: int
     ) -> None:
-        """All labels must match, and the status exactly; together with each other and a limit."""
         if self._refuses(backend, store):
             return
         for n in range(12):
@@ -101,7 +96,6 @@ class StoreHistory(Kit):
         assert names(store.history(status="Done")) == []
 
     def test_history_by_prefix_sees_nothing_outside(self, backend: Backend, store: Store) -> None:
-        """Only sessions that begin with the prefix, with whatever else is asked."""
         if self._refuses(backend, store):
             return
         for session in ("alice/1", "bob/1", "alice/2", "alicf", "al", "alice"):
@@ -115,25 +109,21 @@ class StoreHistory(Kit):
         last = present(store.scope("alicf").info())
         assert names(store.history(prefix="alice/", after=last, limit=1)) == ["alice/2"]
 
-    @pytest.mark.parametrize("prefix", AWKWARD_PREFIXES, ids=ascii)
-    def test_history_takes_a_prefix_literally(
-        self, backend: Backend, store: Store, prefix: str
-    ) -> None:
-        """No character of a prefix is a wildcard, and none breaks the range."""
+    def test_history_takes_a_prefix_literally(self, backend: Backend, store: Store) -> None:
         if self._refuses(backend, store):
             return
-        inside = [prefix, prefix + "x", prefix + "\U0010ffff"]
-        for each in [*inside, "a", "ab", "abc", "axb", "A%", "b", "a\ue000", "\U0010fffe"]:
+        for each in AWKWARD_SESSIONS:
             store.scope(each).save(1, labels={"l": "1"})
 
-        for labels in (None, {"l": "1"}):
-            found = store.history(prefix=prefix, labels=labels)
-            assert [info.session_id for info in found] == inside[::-1]
+        for prefix in AWKWARD_PREFIXES:
+            inside = [each for each in AWKWARD_SESSIONS if each.startswith(prefix)]
+            for labels in (None, {"l": "1"}):
+                found = store.history(prefix=prefix, labels=labels)
+                assert [info.session_id for info in found] == inside[::-1]
 
     def test_history_of_all_sessions_goes_on_after_a_cursor(
         self, backend: Backend, store: Store, small_pages: int
     ) -> None:
-        """`after` is an info of any scope: what was saved before it follows, once."""
         if self._refuses(backend, store):
             return
         saved = [store.scope(f"s{n % 2}").save(n, labels={"l": f"{n % 3}"}) for n in range(9)]
@@ -152,7 +142,6 @@ class StoreHistory(Kit):
         assert list(store.history(limit=0)) == []
 
     def test_a_cursor_survives_its_snapshot(self, backend: Backend, store: Store) -> None:
-        """One goes on behind what was updated or deleted since, with its session or alone."""
         if self._refuses(backend, store):
             return
         saved = [store.scope(f"s{n % 3}").save(n, id=f"{n}") for n in range(9)]
@@ -181,7 +170,6 @@ class StoreHistory(Kit):
     def test_history_of_all_sessions_is_lazy_and_bounded(
         self, backend: Backend, stores: Stores, small_pages: int
     ) -> None:
-        """A page at a time, no sooner than needed; others write and delete in between."""
         watched = Watched(backend)
         store = stores(watched.backend)
         if self._refuses(backend, store):
@@ -204,7 +192,6 @@ class StoreHistory(Kit):
     def test_history_of_all_sessions_checks_its_arguments(
         self, backend: Backend, store: Store
     ) -> None:
-        """A bad one is refused before anything is read; an id is no cursor across scopes."""
         info = store.scope("s").save(1, id="a")
         bad: list[dict[str, Any]] = [
             {"after": "a"},

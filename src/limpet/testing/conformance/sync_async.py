@@ -2,19 +2,25 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.errors import Conflict, InvalidInput
-from limpet.model import JSON, Snapshot, SnapshotInfo
+from limpet import (
+    JSON,
+    AsyncScope,
+    AsyncStore,
+    Conflict,
+    InvalidInput,
+    Scope,
+    Snapshot,
+    SnapshotInfo,
+    Store,
+)
 from limpet.opening import store_over
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable, names, present
+from limpet.testing.conformance._kit import Kit, Stores, case, dump, is_durable, names, present
 from limpet.testing.conformance._layers import ClosedMeanwhile, Gated
 
 _VERBS: dict[str, Callable[[Store, Scope], object]] = {
@@ -55,6 +61,14 @@ _VERBS: dict[str, Callable[[Store, Scope], object]] = {
 }
 
 
+def _with_async_api(backend: Backend, use: Callable[[AsyncStore], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with store_over(backend).aio as aio:
+            await use(aio)
+
+    asyncio.run(main())
+
+
 async def _listed(items: AsyncIterator[Any]) -> list[Any]:
     return [item async for item in items]
 
@@ -63,7 +77,6 @@ class SyncAsync(Kit):
     """One engine behind both APIs."""
 
     def test_each_api_leads_to_the_other(self, backend: Backend) -> None:
-        """`aio` and `sync` exist on both and always give the same two objects."""
         with store_over(backend) as store:
             assert isinstance(store.aio, AsyncStore)
             assert store.sync is store
@@ -72,7 +85,6 @@ class SyncAsync(Kit):
             assert store.aio.sync is store
 
     def test_both_apis_show_the_same(self, backend: Backend) -> None:
-        """What was saved with one API is at once seen with the other."""
         store = store_over(backend)
 
         async def main() -> None:
@@ -90,26 +102,21 @@ class SyncAsync(Kit):
             store.scope("s").load()
 
     def test_listings_of_the_async_api_are_not_awaited(self, backend: Backend) -> None:
-        """One answer is awaited; many answers are an async iterator from the start."""
+        async def use(aio: AsyncStore) -> None:
+            scope = aio.scope("s")
+            await scope.save(1, id="a")
+            await scope.set_note("n", 1)
+            listings: list[AsyncIterator[Any]] = [
+                *(scope.history(), scope.ids(), scope.load_many(["a"]), scope.notes()),
+                *(scope.ancestors("a"), scope.leaves(), aio.sessions(), aio.scopes()),
+            ]
+            for listing in listings:
+                assert isinstance(listing, AsyncIterator)
+                assert len(await _listed(listing)) == 1
 
-        async def main() -> None:
-            async with store_over(backend).aio as aio:
-                scope = aio.scope("s")
-                await scope.save(1, id="a")
-                await scope.set_note("n", 1)
-                listings: list[AsyncIterator[Any]] = [
-                    *(scope.history(), scope.ids(), scope.load_many(["a"]), scope.notes()),
-                    *(scope.ancestors("a"), scope.leaves(), aio.sessions(), aio.scopes()),
-                ]
-                for listing in listings:
-                    assert isinstance(listing, AsyncIterator)
-                    assert len(await _listed(listing)) == 1
-
-        asyncio.run(main())
+        _with_async_api(backend, use)
 
     def test_run_does_composite_work_with_the_sync_api(self, backend: Backend) -> None:
-        """`run` gives the function the synchronous store, and its answer or error back."""
-
         def work(store: Store) -> list[str]:
             scope = store.scope("s")
             scope.save(1, id="a")
@@ -119,25 +126,23 @@ class SyncAsync(Kit):
         def fail(store: Store) -> None:
             raise ZeroDivisionError
 
-        async def main() -> None:
-            async with store_over(backend).aio as aio:
-                assert await aio.run(work) == ["b", "a"]
-                assert await aio.run(lambda store: store is aio.sync)
-                with pytest.raises(ZeroDivisionError):
-                    await aio.run(fail)
+        async def use(aio: AsyncStore) -> None:
+            assert await aio.run(work) == ["b", "a"]
+            assert await aio.run(lambda store: store is aio.sync)
+            with pytest.raises(ZeroDivisionError):
+                await aio.run(fail)
 
-        asyncio.run(main())
+        _with_async_api(backend, use)
 
     def test_run_never_holds_the_loop(self, backend: Backend) -> None:
         """Its function runs in another thread on every engine, and may even run out of items."""
 
-        async def main() -> None:
-            async with store_over(backend).aio as store:
-                assert await store.run(lambda _: threading.get_ident()) != threading.get_ident()
-                with pytest.raises(RuntimeError, match="StopIteration"):
-                    await store.run(lambda sync: next(sync.scope("empty").history()))
+        async def use(store: AsyncStore) -> None:
+            assert await store.run(lambda _: threading.get_ident()) != threading.get_ident()
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await store.run(lambda sync: next(sync.scope("empty").history()))
 
-        asyncio.run(main())
+        _with_async_api(backend, use)
 
     def test_a_cancelled_close_closes(self, backend: Backend) -> None:
         """It waits behind no other work, and goes on after its caller was cancelled."""
@@ -158,8 +163,6 @@ class SyncAsync(Kit):
             store.scope("s").load()
 
     def test_tasks_contend_exactly(self, backend: Backend) -> None:
-        """Many tasks of one loop, with async functions that yield in the middle, lose nothing."""
-
         async def add(snapshot: Snapshot) -> Snapshot:
             await asyncio.sleep(0)
             return snapshot.with_(state=snapshot.state + 1)
@@ -168,105 +171,93 @@ class SyncAsync(Kit):
             await asyncio.sleep(0)
             return (value or 0) + 1
 
-        async def main() -> None:
-            async with store_over(backend).aio as aio:
-                scope = aio.scope("s")
-                await scope.save(0, id="a")
-                tasks: list[Any] = [scope.update("a", add) for _ in range(8)]
-                tasks += [scope.set_note("n", more) for _ in range(8)]
-                tasks += [aio.scope("t").append("items", [n]) for n in range(8)]
-                await asyncio.gather(*tasks)
-                assert present(await scope.load("a")).state == 8
-                assert present(await scope.note("n")).value == 8
-                items = present(await aio.scope("t").load()).state["items"]
-                assert sorted(items) == list(range(8))
+        async def use(aio: AsyncStore) -> None:
+            scope = aio.scope("s")
+            await scope.save(0, id="a")
+            tasks: list[Any] = [scope.update("a", add) for _ in range(8)]
+            tasks += [scope.set_note("n", more) for _ in range(8)]
+            tasks += [aio.scope("t").append("items", [n]) for n in range(8)]
+            await asyncio.gather(*tasks)
+            assert present(await scope.load("a")).state == 8
+            assert present(await scope.note("n")).value == 8
+            items = present(await aio.scope("t").load()).state["items"]
+            assert sorted(items) == list(range(8))
 
-        asyncio.run(main())
+        _with_async_api(backend, use)
 
     def test_tasks_have_one_winner(self, backend: Backend) -> None:
-        """Of tasks that expect the same head one wins."""
+        async def use(aio: AsyncStore) -> None:
+            scope = aio.scope("s")
+            attempts = [scope.save(n, expect=None) for n in range(6)]
+            answers = await asyncio.gather(*attempts, return_exceptions=True)
+            won = [answer for answer in answers if isinstance(answer, SnapshotInfo)]
+            assert len(won) == 1
+            assert sum(isinstance(answer, Conflict) for answer in answers) == 5
+            assert await _listed(scope.history()) == won
 
-        async def main() -> None:
-            async with store_over(backend).aio as aio:
-                scope = aio.scope("s")
-                attempts = [scope.save(n, expect=None) for n in range(6)]
-                answers = await asyncio.gather(*attempts, return_exceptions=True)
-                won = [answer for answer in answers if isinstance(answer, SnapshotInfo)]
-                assert len(won) == 1
-                assert sum(isinstance(answer, Conflict) for answer in answers) == 5
-                assert await _listed(scope.history()) == won
-
-        asyncio.run(main())
+        _with_async_api(backend, use)
 
     def test_a_cancelled_await_does_not_stop_a_write(self, backend: Backend) -> None:
-        """A write that has begun takes effect, whole, though its caller was cancelled."""
         gated = Gated(backend)
 
-        async def main() -> None:
-            async with store_over(gated.backend).aio as aio:
-                scope = aio.scope("s")
-                task = asyncio.create_task(_saved(scope))
-                await asyncio.to_thread(gated.begun.wait, 30)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert await scope.info("a") is None
-                gated.gate.set()
-                await asyncio.to_thread(gated.ended.wait, 30)
-                assert present(await scope.load("a")).state == {"n": 1}
+        async def use(aio: AsyncStore) -> None:
+            scope = aio.scope("s")
+            task = asyncio.create_task(_saved(scope))
+            await asyncio.to_thread(gated.begun.wait, 30)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await scope.info("a") is None
+            gated.gate.set()
+            await asyncio.to_thread(gated.ended.wait, 30)
+            assert present(await scope.load("a")).state == {"n": 1}
 
-        asyncio.run(main())
+        _with_async_api(gated.backend, use)
 
     def test_arguments_are_read_before_the_first_await(self, backend: Backend) -> None:
-        """What happens to a state while its save is under way does not reach the storage."""
         gated = Gated(backend)
         state = {"items": [1]}
 
-        async def main() -> None:
-            async with store_over(gated.backend).aio as aio:
-                scope = aio.scope("s")
-                task = asyncio.create_task(_saved(scope, state))
-                await asyncio.to_thread(gated.begun.wait, 30)
-                state["items"].append(2)
-                gated.gate.set()
-                await task
-                assert present(await scope.load("a")).state == {"items": [1]}
+        async def use(aio: AsyncStore) -> None:
+            scope = aio.scope("s")
+            task = asyncio.create_task(_saved(scope, state))
+            await asyncio.to_thread(gated.begun.wait, 30)
+            state["items"].append(2)
+            gated.gate.set()
+            await task
+            assert present(await scope.load("a")).state == {"items": [1]}
 
-        asyncio.run(main())
+        _with_async_api(gated.backend, use)
 
     def test_a_blocking_engine_does_not_hold_the_loop(self, backend: Backend) -> None:
-        """While one commit waits for its storage, other tasks of the loop go on."""
         gated = Gated(backend)
 
-        async def main() -> None:
-            async with store_over(gated.backend).aio as aio:
-                task = asyncio.create_task(_saved(aio.scope("s")))
-                await asyncio.to_thread(gated.begun.wait, 30)
-                assert await aio.scope("t").load() is None
-                assert not task.done()
-                gated.gate.set()
-                assert (await task).id == "a"
+        async def use(aio: AsyncStore) -> None:
+            task = asyncio.create_task(_saved(aio.scope("s")))
+            await asyncio.to_thread(gated.begun.wait, 30)
+            assert await aio.scope("t").load() is None
+            assert not task.done()
+            gated.gate.set()
+            assert (await task).id == "a"
 
-        asyncio.run(main())
+        _with_async_api(gated.backend, use)
 
-    @pytest.mark.parametrize("verb", _VERBS)
     def test_use_after_close_is_refused(
-        self, backend: Backend, stores: Stores, reopen: Callable[[], Store], verb: str
+        self, backend: Backend, stores: Stores, reopen: Callable[[], Store]
     ) -> None:
-        """Every verb of a closed store is InvalidInput, and does nothing."""
         store = stores()
         scope = store.scope("s")
         scope.save(1, id="a")
         before = dump(store)
         store.close()
 
-        with pytest.raises(InvalidInput):
-            _VERBS[verb](store, scope)
+        for name, verb in _VERBS.items():
+            with case(name), pytest.raises(InvalidInput):
+                verb(store, scope)
         if is_durable(backend):
             assert dump(reopen()) == before
 
     def test_close_may_be_repeated(self, store: Store, scope: Scope) -> None:
-        """A second close does nothing, and closed stays closed, also as a context manager."""
         scope.save(1)
         store.close()
         store.close()
@@ -276,7 +267,6 @@ class SyncAsync(Kit):
         store.close()
 
     def test_a_store_is_a_context_manager(self, store: Store, scope: Scope) -> None:
-        """It is closed at the end, also by an error, which passes through."""
         with pytest.raises(ZeroDivisionError), store:
             _ = scope.save(1).size / 0
 
@@ -298,7 +288,6 @@ class SyncAsync(Kit):
         asyncio.run(main())
 
     def test_one_close_for_both_apis(self, backend: Backend) -> None:
-        """Closing either API closes both."""
         store = store_over(backend)
 
         async def main() -> None:

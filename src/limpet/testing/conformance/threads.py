@@ -3,10 +3,18 @@
 from collections.abc import Callable
 from threading import Event
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
-from limpet.errors import Conflict, InvalidInput, LimpetError
-from limpet.model import ANY, JSON, Expect, Snapshot, SnapshotInfo
+from limpet import (
+    ANY,
+    JSON,
+    Conflict,
+    InvalidInput,
+    LimpetError,
+    Scope,
+    Snapshot,
+    SnapshotInfo,
+    Store,
+)
+from limpet.model import Expect
 from limpet.protocol import Backend
 from limpet.testing.conformance._kit import (
     Kit,
@@ -39,7 +47,6 @@ class Threads(Kit):
     """What several threads do at the same time has one outcome."""
 
     def test_concurrent_updates_are_exact(self, scope: Scope) -> None:
-        """N threads times M updates of one snapshot: exactly N times M, of the head as well."""
         scope.save({"n": 0}, id="a")
 
         def add(snapshot: Snapshot) -> Snapshot:
@@ -51,7 +58,6 @@ class Threads(Kit):
         assert names(scope.history()) == ["a"]
 
     def test_concurrent_updates_of_a_draft_and_a_kept_snapshot(self, scope: Scope) -> None:
-        """Updates of two snapshots of one scope do not disturb each other."""
         scope.save(0, id="kept")
         scope.save(0, id="draft", keep=False)
 
@@ -71,7 +77,6 @@ class Threads(Kit):
         assert present(scope.info()).id == "draft"
 
     def test_one_winner_each_round(self, scope: Scope) -> None:
-        """Of writers that expect the same head one wins; of the others nothing is seen."""
         winner = scope.save("start")
         for n in range(ROUNDS):
             answers = together(
@@ -89,7 +94,6 @@ class Threads(Kit):
             assert len(list(scope.history())) == n + 2
 
     def test_one_first_save(self, store: Store) -> None:
-        """Of several first saves with `expect=None` one wins, in a session that did not exist."""
         for n in range(ROUNDS):
             scope = store.scope(f"new-{n}", "x")
             answers = together(_attempt(scope, who, expect=None) for who in range(2))
@@ -99,7 +103,6 @@ class Threads(Kit):
             assert list(scope.history()) == won
 
     def test_one_body_for_one_id(self, scope: Scope) -> None:
-        """Of several bodies under one new id one is stored; the same body is stored once."""
         for n in range(ROUNDS):
             answers = together(_attempt(scope, who % 2, id=f"{n}") for who in range(THREADS))
             won = [info for info in answers if isinstance(info, SnapshotInfo)]
@@ -108,7 +111,6 @@ class Threads(Kit):
         assert len(list(scope.history())) == ROUNDS
 
     def test_concurrent_saves_are_all_kept(self, scope: Scope) -> None:
-        """Saves without `expect` all succeed; minted ids are distinct and grow in commit order."""
         together([_repeat(ROUNDS, lambda: scope.save("x" * 100))] * THREADS)
 
         ids = names(scope.history())
@@ -133,8 +135,6 @@ class Threads(Kit):
             assert [n for by, n in items if by == who] == list(range(ROUNDS))
 
     def test_concurrent_notes_are_exact(self, scope: Scope) -> None:
-        """N threads times M functions over one note: exactly N times M, from its first value."""
-
         def add(value: JSON) -> JSON:
             return (value or 0) + 1
 
@@ -143,7 +143,6 @@ class Threads(Kit):
         assert present(scope.note("n", on="a")).value == THREADS * ROUNDS
 
     def test_readers_see_whole_lists(self, store: Store, scope: Scope) -> None:
-        """While others write and delete, every listing is in order and without repetition."""
         done: list[bool] = []
 
         def write() -> None:
@@ -192,7 +191,7 @@ class Threads(Kit):
         assert head is None or len(head.state["items"]) == len(left)
         assert len(list(store.scopes())) == bool(left)
 
-    def test_closing_under_way(
+    def test_closing_while_others_save(
         self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]
     ) -> None:
         """A call that a close interrupts is InvalidInput; what was acknowledged before is there."""

@@ -2,12 +2,9 @@
 
 import pytest
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
-from limpet.errors import Conflict, NotFound
-from limpet.model import JSON, Snapshot
+from limpet import JSON, Conflict, NotFound, Scope, Snapshot, Store
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, assert_labelled, dump, names, present
+from limpet.testing.conformance._kit import Kit, assert_labelled, names, present, unchanged
 
 
 class _Whim(Exception):
@@ -36,7 +33,6 @@ class Updating(Kit):
         assert asked == [1]
 
     def test_update_changes_what_is_replaced(self, scope: Scope) -> None:
-        """State, status, labels and metadata are replaced whole; everything else stays."""
         before = scope.save(
             {"n": 1}, id="a", parent="p", status="s", labels={"l": "1"}, metadata={"m": 1}
         )
@@ -57,7 +53,6 @@ class Updating(Kit):
         assert facts == scope.info("a")
 
     def test_update_gives_the_snapshot_as_it_is(self, scope: Scope) -> None:
-        """The function gets exactly what `load` gives."""
         scope.save({"n": 1}, id="a", labels={"l": "1"})
         seen: list[Snapshot] = []
 
@@ -66,16 +61,14 @@ class Updating(Kit):
         assert seen == [scope.load("a")]
 
     def test_update_that_returns_none_changes_nothing(self, store: Store, scope: Scope) -> None:
-        """None skips, whatever the function did to the copy that it got."""
         scope.save({"n": [1]}, id="a", labels={"l": "1"})
-        before = dump(store)
+        with unchanged(store):
 
-        def spoil(snapshot: Snapshot) -> None:
-            snapshot.state["n"].append(2)
-            snapshot.labels["l"] = "2"
+            def spoil(snapshot: Snapshot) -> None:
+                snapshot.state["n"].append(2)
+                snapshot.labels["l"] = "2"
 
-        assert scope.update("a", spoil) is None
-        assert dump(store) == before
+            assert scope.update("a", spoil) is None
 
     def test_update_that_returns_a_snapshot_always_writes(self, scope: Scope) -> None:
         """Even an equal snapshot makes a new revision: only `None` means no change."""
@@ -87,7 +80,6 @@ class Updating(Kit):
         assert scope.info("a") == after
 
     def test_update_may_change_its_copy_in_place(self, scope: Scope) -> None:
-        """The copy belongs to the function; what it returns is what counts."""
         scope.save({"n": [1]}, id="a")
 
         def extend(snapshot: Snapshot) -> Snapshot:
@@ -98,7 +90,6 @@ class Updating(Kit):
         assert present(scope.load("a")).state == {"n": [1, 2]}
 
     def test_update_moves_neither_the_head_nor_the_order(self, scope: Scope) -> None:
-        """An older snapshot keeps its position, and the head stays the head."""
         for n in range(3):
             scope.save(n, id=f"{n}")
         head = scope.info()
@@ -109,7 +100,6 @@ class Updating(Kit):
         assert names(scope.history()) == ["2", "1", "0"]
 
     def test_update_of_the_head_is_seen_at_the_head(self, scope: Scope) -> None:
-        """The head shows the snapshot as it is now."""
         scope.save(1, id="a")
         updated = scope.update("a", lambda s: s.with_(state=2))
 
@@ -117,7 +107,6 @@ class Updating(Kit):
         assert present(scope.load()).state == 2
 
     def test_update_of_a_draft_leaves_it_a_draft(self, scope: Scope) -> None:
-        """A draft may be updated while it is the head; it does not become kept by that."""
         draft = scope.save(1, keep=False)
         updated = present(scope.update(draft.id, lambda s: s.with_(state=2)))
 
@@ -126,23 +115,19 @@ class Updating(Kit):
         assert list(scope.history()) == []
 
     def test_update_of_nothing_is_not_found(self, store: Store, scope: Scope) -> None:
-        """There must be a snapshot of that id in that scope; the function is not asked."""
         scope.save(1, id="a")
         draft = scope.save(2, id="d", keep=False)
         scope.save(3, id="b")
-        before = dump(store)
-
-        for missing in ("missing", draft.id):
+        with unchanged(store):
+            for missing in ("missing", draft.id):
+                with pytest.raises(NotFound):
+                    scope.update(missing, _never)
             with pytest.raises(NotFound):
-                scope.update(missing, _never)
-        with pytest.raises(NotFound):
-            store.scope("chat-42", "other").update("a", _never)
-        assert dump(store) == before
+                store.scope("chat-42", "other").update("a", _never)
 
     def test_update_calls_the_function_again_after_a_concurrent_write(
         self, scope: Scope, rival: Scope
     ) -> None:
-        """The function runs again on what the other wrote, so that neither change is lost."""
         scope.save({"n": 0}, id="a")
         calls: list[int] = []
 
@@ -177,7 +162,6 @@ class Updating(Kit):
     def test_update_holds_nothing_while_the_function_runs(
         self, store: Store, scope: Scope, plain: Store
     ) -> None:
-        """Others write to the same scope and elsewhere while the function thinks."""
         scope.save(0, id="a")
 
         def write_meanwhile(snapshot: Snapshot) -> Snapshot:
@@ -194,7 +178,6 @@ class Updating(Kit):
     def test_update_of_what_is_deleted_meanwhile_is_not_found(
         self, scope: Scope, rival: Scope
     ) -> None:
-        """What was deleted while the function ran stays away."""
         scope.save(0, id="a")
         scope.save(1, id="b")
 
@@ -208,19 +191,16 @@ class Updating(Kit):
         assert names(scope.history()) == ["b"]
 
     def test_update_lets_the_functions_own_error_through(self, store: Store, scope: Scope) -> None:
-        """What the function raises comes out as it is, and nothing is written."""
         scope.save(0, id="a")
-        before = dump(store)
+        with unchanged(store):
 
-        def raise_it(snapshot: Snapshot) -> Snapshot:
-            raise _Whim
+            def raise_it(snapshot: Snapshot) -> Snapshot:
+                raise _Whim
 
-        with pytest.raises(_Whim):
-            scope.update("a", raise_it)
-        assert dump(store) == before
+            with pytest.raises(_Whim):
+                scope.update("a", raise_it)
 
     def test_updated_labels_and_status_are_found(self, backend: Backend, scope: Scope) -> None:
-        """Filters see what a snapshot says now."""
         scope.save(1, id="a", labels={"run": "1"}, status="running")
         scope.update("a", lambda s: s.with_(labels={"run": "2"}, status="done"))
 
@@ -230,7 +210,6 @@ class Updating(Kit):
         assert names(scope.history(status="done")) == ["a"]
 
     def test_update_leaves_the_others_alone(self, scope: Scope) -> None:
-        """To rewrite one snapshot of a long line changes no other, before it or after it."""
         texts: list[dict[str, JSON]] = [
             {"turns": [f"turn {n} " * 9 for n in range(last)]} for last in range(40)
         ]

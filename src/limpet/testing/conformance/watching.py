@@ -7,12 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from limpet.api.scope import Scope
-from limpet.api.store import Store
-from limpet.errors import InvalidInput, Unsupported
-from limpet.model import SnapshotInfo
+from limpet import InvalidInput, Scope, SnapshotInfo, Store, Unsupported
 from limpet.protocol import Backend, Target
-from limpet.testing.conformance._kit import Kit, finds, names, present, together
+from limpet.testing.conformance._kit import Kit, finds, names, present, refused, together
 
 _LONG_S: Final = 20.0  # never waited for, unless something is wrong
 _QUIET_S: Final = 0.4  # in which nothing may be heard
@@ -31,8 +28,9 @@ def _until(watch: Iterator[SnapshotInfo], revision: str) -> list[SnapshotInfo]:
 class Watching(Kit):
     """`watch` on scopes, snapshots, sessions and stores."""
 
-    def test_the_present_comes_first_and_then_what_is_new(self, scope: Scope, rival: Scope) -> None:
-        """From this store or another."""
+    def test_watch_yields_the_present_first_and_then_what_is_new(
+        self, scope: Scope, rival: Scope
+    ) -> None:
         first = scope.save(1)
         watch = scope.watch(timeout_s=_LONG_S)
         assert next(watch) == first
@@ -40,7 +38,7 @@ class Watching(Kit):
             info = rival.save(number)
             assert next(watch) == info
 
-    def test_the_last_of_many_is_never_missed(self, scope: Scope, rival: Scope) -> None:
+    def test_watch_never_misses_the_last_of_many(self, scope: Scope, rival: Scope) -> None:
         """Those in between may be; the order is kept, and none comes twice."""
         watch = scope.watch(timeout_s=_LONG_S)
         saved = [rival.save(number) for number in range(20)]
@@ -49,8 +47,9 @@ class Watching(Kit):
         positions = [saved.index(info) for info in heard]
         assert positions == sorted(set(positions))
 
-    def test_every_kind_of_change_of_the_head_is_heard(self, scope: Scope, rival: Scope) -> None:
-        """Drafts, updates, and the snapshot that a delete uncovers."""
+    def test_watch_yields_every_kind_of_change_of_the_head(
+        self, scope: Scope, rival: Scope
+    ) -> None:
         kept = scope.save(1)
         watch = scope.watch(timeout_s=_LONG_S)
         assert next(watch) == kept
@@ -63,7 +62,9 @@ class Watching(Kit):
         rival.delete_snapshot(draft.id)
         assert next(watch) == kept
 
-    def test_what_does_not_change_the_head_is_not_heard(self, scope: Scope, rival: Scope) -> None:
+    def test_watch_yields_nothing_when_the_head_does_not_change(
+        self, scope: Scope, rival: Scope
+    ) -> None:
         """Notes, leases, what is saved aside, other scopes; nor a repetition."""
         head = scope.save(1, id="a")
         watch = scope.watch(timeout_s=_QUIET_S)
@@ -71,19 +72,17 @@ class Watching(Kit):
         rival.set_note("n", 1)
         rival.save(2, id="b", head=False)
         rival.save(1, id="a")
-        Store(rival.driver.opened).scope("chat-42", "other").save(3)
+        Store(rival.driver).scope("chat-42", "other").save(3)
         with rival.claim(owner="w"):
             pass
         assert list(watch) == []
 
-    def test_it_may_begin_before_there_is_anything(self, scope: Scope, rival: Scope) -> None:
-        """Then it waits for the first."""
+    def test_watch_may_begin_before_the_scope_exists(self, scope: Scope, rival: Scope) -> None:
         watch = scope.watch(timeout_s=_LONG_S)
         answers: list[Any] = together([lambda: next(watch), lambda: rival.save(1)])
         assert answers[0] == answers[1]
 
-    def test_one_snapshot(self, scope: Scope, rival: Scope) -> None:
-        """Only its own changes are heard: of an older one, before it is there, and its end."""
+    def test_watch_of_one_snapshot(self, scope: Scope, rival: Scope) -> None:
         watch = scope.watch("a", timeout_s=_LONG_S)
         saved = rival.save(1, id="a")
         assert next(watch) == saved
@@ -96,10 +95,9 @@ class Watching(Kit):
         assert list(watch) == []
 
     @pytest.mark.parametrize("what", ["scope", "session", "snapshots"])
-    def test_it_ends_when_what_is_watched_is_deleted(
+    def test_watch_ends_when_what_is_watched_is_deleted(
         self, scope: Scope, rival: Scope, plain: Store, what: str
     ) -> None:
-        """By whatever verb; a new watch waits for what comes after."""
         info = scope.save(1)
         watch = scope.watch(timeout_s=_LONG_S)
         assert next(watch) == info
@@ -114,16 +112,14 @@ class Watching(Kit):
         again = scope.save(2)
         assert next(scope.watch(timeout_s=_LONG_S)) == again
 
-    def test_the_time_without_a_change(self, scope: Scope) -> None:
-        """Then the loop ends; a change restarts the time."""
+    def test_watch_ends_after_timeout_s_without_a_change(self, scope: Scope) -> None:
         assert list(scope.watch(timeout_s=0.05)) == []
         info = scope.save(1)
         begun = time.monotonic()
         assert list(scope.watch(timeout_s=_QUIET_S)) == [info]
         assert time.monotonic() - begun >= _QUIET_S
 
-    def test_a_session(self, store: Store, plain: Store) -> None:
-        """What each of its scopes shows, those that come later too; nothing of other sessions."""
+    def test_watch_of_a_session(self, store: Store, plain: Store) -> None:
         first = plain.scope("s", "one").save(1)
         plain.scope("s1", "other").save(1)
         watch = store.watch(session_id="s", timeout_s=_LONG_S)
@@ -137,16 +133,16 @@ class Watching(Kit):
         plain.delete_session("s")
         assert list(watch) == []
 
-    def test_a_session_with_many_scopes(self, store: Store, plain: Store, small_pages: int) -> None:
-        """More than a page of them."""
+    def test_watch_of_a_session_with_many_scopes(
+        self, store: Store, plain: Store, small_pages: int
+    ) -> None:
         count = 2 * small_pages + 1
         saved = [plain.scope("s", f"scope-{n}").save(n) for n in range(count)]
         watch = store.watch(session_id="s", timeout_s=_LONG_S)
         heard = list(islice(watch, count))
         assert {info.revision for info in heard} == {info.revision for info in saved}
 
-    def test_everything_below_a_prefix(self, store: Store, plain: Store) -> None:
-        """Sessions come and go; it does not end with them."""
+    def test_watch_below_a_prefix(self, store: Store, plain: Store) -> None:
         watch = store.watch(prefix="team/", timeout_s=_LONG_S)
         for session_id in ("team/a", "team/b"):
             plain.scope("other").save(0)
@@ -156,8 +152,9 @@ class Watching(Kit):
         saved = plain.scope("team/c").save(1)
         assert next(watch) == saved
 
-    def test_a_snapshot_wherever_it_is(self, backend: Backend, store: Store, plain: Store) -> None:
-        """Before it is saved, after an update, and its end; a prefix shuts out the others."""
+    def test_watch_of_a_snapshot_in_any_scope(
+        self, backend: Backend, store: Store, plain: Store
+    ) -> None:
         if not finds(backend, store):
             with pytest.raises(Unsupported):
                 list(store.watch(snapshot_id="a", timeout_s=_LONG_S))
@@ -171,8 +168,7 @@ class Watching(Kit):
         plain.delete_session("team/x")
         assert list(watch) == []
 
-    def test_many_watch_the_same(self, scope: Scope, rival: Scope) -> None:
-        """Each hears of everything by itself, and one that leaves takes nothing from the others."""
+    def test_each_of_many_watches_yields_every_change(self, scope: Scope, rival: Scope) -> None:
         first = scope.save(1)
         watches = [scope.watch(timeout_s=_LONG_S) for _ in range(5)]
         assert [next(watch) for watch in watches] == [first] * 5
@@ -180,8 +176,7 @@ class Watching(Kit):
         second = rival.save(2)
         assert [next(watch) for watch in watches] == [second] * 4
 
-    def test_a_lease_watches_as_its_scope_does(self, scope: Scope, rival: Scope) -> None:
-        """For one who holds it, to hear of others."""
+    def test_watch_of_a_lease(self, scope: Scope, rival: Scope) -> None:
         with scope.claim(owner="a") as lease:
             info = lease.save({}, status="running")
             watch = lease.watch(timeout_s=_LONG_S)
@@ -189,8 +184,7 @@ class Watching(Kit):
             rival.update(info.id, lambda s: s.with_(status="aborted"))
             assert next(watch).status == "aborted"
 
-    def test_it_ends_with_the_store(self, backend: Backend, scope: Scope) -> None:
-        """A loop that waits when the store is closed comes to its end."""
+    def test_watch_ends_when_the_store_is_closed(self, backend: Backend, scope: Scope) -> None:
         info = scope.save(1)
         watch = scope.watch()
         assert next(watch) == info
@@ -198,13 +192,12 @@ class Watching(Kit):
 
         def close() -> None:
             time.sleep(0.05)
-            Store(scope.driver.opened).close()
+            Store(scope.driver).close()
 
         together([lambda: heard.extend(watch), close])
         assert heard == []
 
-    def test_bad_watches(self, store: Store, scope: Scope) -> None:
-        """Refused at the call."""
+    def test_a_bad_watch_is_refused_at_the_call(self, store: Store, scope: Scope) -> None:
         bad: list[Callable[[], object]] = [
             lambda: scope.watch(""),
             lambda: scope.watch(7),  # type: ignore[arg-type]
@@ -216,9 +209,7 @@ class Watching(Kit):
             lambda: store.watch(session_id="s", snapshot_id="a"),
             lambda: store.watch(prefix=7),  # type: ignore[arg-type]
         ]
-        for attempt in bad:
-            with pytest.raises(InvalidInput):
-                attempt()
+        refused(InvalidInput, bad)
 
     # The engine itself
 

@@ -1,7 +1,5 @@
 """The content blocks of each framework: those with a `type`, and those named by a key."""
 
-from typing import NamedTuple
-
 from limpet.core import codec, limits
 from limpet.errors import Corrupt
 from limpet.model import JSON
@@ -48,15 +46,11 @@ _MEDIA = {
 }
 
 
-class TypedBlock(NamedTuple):
-    """The parts of a block, and the framework that writes it so, if only one does."""
+def read_typed(block: Fields, within: Within) -> tuple[list[Part], str | None] | None:
+    """Read a block with a `type`: Anthropic's, OpenAI's, LangChain's, MCP's. None if unknown.
 
-    parts: list[Part]
-    family: str | None
-
-
-def read_typed(block: Fields, within: Within) -> TypedBlock | None:
-    """Read a block with a `type`: Anthropic's, OpenAI's, LangChain's, MCP's. None if unknown."""
+    Also return the framework that writes it so, if only one does.
+    """
     type = text_of(block, "type") or ""
     for table, thinking in ((_TEXTS, False), (_THOUGHTS, True)):
         if type in table:
@@ -65,19 +59,19 @@ def read_typed(block: Fields, within: Within) -> TypedBlock | None:
             if not isinstance(said, str):
                 return None
             part = Text(said, thinking=True) if thinking else text_or_media(said)
-            return TypedBlock([part, *rest(block, field)], family)  # citations, annotations
+            return [part, *rest(block, field)], family  # citations, annotations
     if type == "refusal" and isinstance(block.get("refusal"), str):
-        return TypedBlock([refused(block["refusal"]), *rest(block, "refusal")], "openai")
+        return [refused(block["refusal"]), *rest(block, "refusal")], "openai"
     if type == "redacted_thinking":
-        return TypedBlock([Text("(redacted)", thinking=True)], "anthropic")
+        return [Text("(redacted)", thinking=True)], "anthropic"
     if type in _MEDIA:
         kind, family = _MEDIA[type]
         media, said = read_media(block, kind), text_of(block, "transcript")
         spoken: list[Part] = [] if said is None else [Text(said)]
-        return None if media is None else TypedBlock([*spoken, media], family)
+        return None if media is None else ([*spoken, media], family)
     tool = _tool(type, block, within)
     family = "langgraph" if type == "tool_call" else "anthropic"
-    return None if tool is None else TypedBlock([tool], family)
+    return None if tool is None else ([tool], family)
 
 
 def refused(said: str) -> Text:
@@ -303,8 +297,7 @@ def _read_gemini(key: str, value: JSON, within: Within) -> list[Part] | None:
     if not isinstance(value, dict):
         return None
     if key in _GEMINI_MEDIA:
-        media = read_media(value, kind_of(mime_of(value)))
-        return None if media is None else [media]
+        return _some(read_media(value, kind_of(mime_of(value))))
     name = text_of(value, "name")
     if name is None:
         return None
@@ -343,12 +336,7 @@ _ROLES = {
 }
 
 
-class LangChainMessage(NamedTuple):
-    role: str
-    fields: Fields
-
-
-def read_langchain(message: Fields) -> LangChainMessage | None:
+def read_langchain(message: Fields) -> tuple[str, Fields] | None:
     """Return the role and the fields of a LangChain message; None if it is not one.
 
     It has three forms: `{"type": "human", "content": ...}`, `{"type": "human", "data": {...}}` and
@@ -366,9 +354,8 @@ def read_langchain(message: Fields) -> LangChainMessage | None:
     role = _ROLES.get((kind or "").removesuffix("Chunk").removesuffix("Message").lower())
     if role is None or not isinstance(fields, dict) or "content" not in fields:
         return None
-    return LangChainMessage(text_of(fields, "role") or role if role == "chat" else role, fields)
+    return (text_of(fields, "role") or role if role == "chat" else role), fields
 
 
 def _class_of(id: JSON) -> str | None:
-    last = id[-1] if isinstance(id, list) and id else None
-    return last if isinstance(last, str) else None
+    return id[-1] if isinstance(id, list) and id and isinstance(id[-1], str) else None

@@ -48,18 +48,22 @@ _ROLES = {
     "function": "tool",
 }
 _NO_ROLE = "message"
+_END = 6  # the first question is after the prompts, and a tool's result in the last turn after it
 
 
-def read_chat(state: JSON) -> Chat | None:
+def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     """Return the messages of a state as a chat, None if it has none.
 
     Takes any JSON, in time linear in its size. In the state of several agents, the result of each
-    is a turn under its name.
+    is a turn under its name. With `ends`, only a few messages at either end are read.
     """
     reader = _MessageReader()
     found = find_messages(state)
     if found is not None:
-        turns = [reader.read(each, index) for index, each in enumerate(found.messages)]
+        messages = list(enumerate(found.messages))
+        if ends:
+            messages[_END : max(_END, len(messages) - _END)] = []
+        turns = [reader.read(each, index) for index, each in messages]
         prompt = None if found.prompt is None else reader.read_prompt(found.prompt)
         return Chat(reader.shape, found.path, pair([prompt, *turns] if prompt else turns))
     agents = find_agent_results(state)
@@ -176,9 +180,10 @@ class _MessageReader:
         found = read_langchain(message)
         if found is not None:
             self._sure["langgraph"] += 1
-            if found.fields is not message:
+            role, fields = found
+            if fields is not message:
                 around += rest(message, "lc", "kwargs", "data")
-            return self._turn(found.fields, found.role, index, around)
+            return self._turn(fields, role, index, around)
         role = message.get("role")
         if not isinstance(role, str):
             return self._without_role(message, index)
@@ -286,9 +291,10 @@ class _MessageReader:
             read = read_typed(block, self._within)
             if read is None:
                 return [Value(block)]
-            votes = self._unsure if read.family is None else self._sure
-            votes[read.family or "anthropic"] += 1
-            return read.parts
+            parts, family = read
+            votes = self._unsure if family is None else self._sure
+            votes[family or "anthropic"] += 1
+            return parts
         return self._keyed(block)
 
     def _keyed(self, block: Fields) -> list[Part]:

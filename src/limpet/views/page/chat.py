@@ -5,23 +5,11 @@ from collections.abc import Callable, Iterator
 from html import escape
 from typing import TypeAlias
 
-from limpet.views.chat import (
-    Answer,
-    Call,
-    ChatTurn,
-    Inner,
-    Media,
-    Part,
-    Result,
-    Text,
-    call_text,
-    media_text,
-    value_text,
-)
+from limpet.views import chat
 from limpet.views.document import CODE_SPAN, HEADING, Block, blocks, readable
 from limpet.views.format import clipped, count_text, visible
 
-ImageOf: TypeAlias = Callable[[Media], str | None]
+ImageOf: TypeAlias = Callable[[chat.Media], str | None]
 
 _ROLES = ("system", "user", "assistant", "tool")
 _TITLE_CHARS_MAX = 120
@@ -30,31 +18,31 @@ _FOLDED_LINES_MIN = 24
 _SPAN = re.compile(rf"{CODE_SPAN}|\*\*(?=\S)(.{{1,300}}?)(?<=\S)\*\*")
 
 
-def turn_html(turn: ChatTurn, image_of: ImageOf) -> Iterator[str]:
+def turn_html(turn: chat.ChatTurn, image_of: ImageOf) -> Iterator[str]:
     role = turn.role if turn.role in _ROLES else "other"
     name = f' <span class="name">{escaped(turn.name)}</span>' if turn.name else ""
     yield f'<article class="turn {role}"><header>{escaped(turn.role)}{name}</header>'
     for part in turn.parts:
-        if not isinstance(part, Text) or part.text.strip():
+        if not isinstance(part, chat.Text) or part.text.strip():
             yield from _part(part, image_of)
     if not turn.parts:
         yield '<p class="quiet">nothing</p>'
     yield "</article>\n"
 
 
-def _part(part: Part, image_of: ImageOf) -> Iterator[str]:
-    if isinstance(part, Call):
+def _part(part: chat.Part, image_of: ImageOf) -> Iterator[str]:
+    if isinstance(part, chat.Call):
         yield from _call(part, image_of)
-    elif isinstance(part, Answer):
+    elif isinstance(part, chat.Answer):
         name = part.name or part.id or "a missing call"
         yield from _result(part.result, f"result of {name}", image_of)
-    elif isinstance(part, Text):
+    elif isinstance(part, chat.Text):
         yield from _text(part)
     else:
         yield f'<div class="bubble">{_inner(part, image_of)}</div>'
 
 
-def _text(part: Text) -> Iterator[str]:
+def _text(part: chat.Text) -> Iterator[str]:
     chars = len(part.text)
     kind = "bubble thinking" if part.thinking else "bubble"
     if part.thinking or chars >= _FOLDED_CHARS_MIN:
@@ -92,10 +80,10 @@ def _spans(line: str) -> str:
     return "".join(shown) + escape(line[at:])
 
 
-def _call(call: Call, image_of: ImageOf) -> Iterator[str]:
+def _call(call: chat.Call, image_of: ImageOf) -> Iterator[str]:
     is_error = call.result is not None and call.result.is_error
     state = "failed" if is_error else "no result" if call.result is None else ""
-    given = clipped(call_text(call).removeprefix(visible(call.name)), _TITLE_CHARS_MAX)
+    given = clipped(chat.call_text(call).removeprefix(visible(call.name)), _TITLE_CHARS_MAX)
     yield f'<details class="call{" bad" if is_error else ""}"><summary>'
     yield f"<code>{escaped(call.name)}</code> "
     yield f'<span class="brief">{escaped(given)}</span>'
@@ -107,29 +95,30 @@ def _call(call: Call, image_of: ImageOf) -> Iterator[str]:
     yield "</details>"
 
 
-def _result(result: Result, title: str, image_of: ImageOf) -> Iterator[str]:
+def _result(result: chat.Result, title: str, image_of: ImageOf) -> Iterator[str]:
     bad = " bad" if result.is_error else ""
     yield f'<details class="call{bad}">{_summary(title, "")}'
     yield from _inners(result, image_of)
     yield "</details>"
 
 
-def _inners(result: Result, image_of: ImageOf) -> Iterator[str]:
+def _inners(result: chat.Result, image_of: ImageOf) -> Iterator[str]:
     if not result.parts:
         yield '<p class="quiet">nothing</p>'
     for part in result.parts:
         yield _inner(part, image_of)
 
 
-def _inner(part: Inner, image_of: ImageOf) -> str:
-    if isinstance(part, Media):
+def _inner(part: chat.Inner, image_of: ImageOf) -> str:
+    if isinstance(part, chat.Media):
         return _media(part, image_of(part))
-    text = readable(part.text) if isinstance(part, Text) else value_text(part.value, indent=2)
-    return folded_code(text)
+    if isinstance(part, chat.Text):
+        return folded_code(readable(part.text))
+    return folded_code(chat.value_text(part.value, indent=2))
 
 
-def _media(media: Media, uri: str | None) -> str:
-    name = escaped(media_text(media))
+def _media(media: chat.Media, uri: str | None) -> str:
+    name = escaped(chat.media_text(media))
     if uri is None:
         return f'<p class="media">{name}</p>'
     return f'<figure><img src="{escape(uri)}" alt="{name}"><figcaption>{name}</figcaption></figure>'
@@ -150,7 +139,7 @@ def _summary(about: str, first: str) -> str:
 
 
 def _json(value: object) -> str:
-    return escape(value_text(value, indent=2))
+    return escape(chat.value_text(value, indent=2))
 
 
 def escaped(text: str) -> str:

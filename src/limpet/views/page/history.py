@@ -1,13 +1,17 @@
-"""The history of a scope as a table, with a graph of its branches."""
+"""The history of a session as a table, with a graph of its branches and forks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from limpet.model import SnapshotInfo, SnapshotRef
-from limpet.views.document import ScopePage, labels_text
-from limpet.views.format import address_text, moment_text, short_id, size_text
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.views.document import STATE_SIZE, ScopePage, labels_text, scope_name
+from limpet.views.format import address_text, count_text, moment_text, size_text, status_or_dash
 from limpet.views.page.chat import escaped
 from limpet.views.tree import GraphRow, LaneCell, Node, build_forest, graph_rows
 
+HISTORY = "history"
+"""The anchor of the table."""
+
+_SNAPSHOTS_MAX = 1_000
 _CELL_PX = 9
 _LANES = 6  # colours
 _SIDE, _NODE = _CELL_PX / 2, 4
@@ -16,50 +20,83 @@ _GOOD = ("completed", "done", "succeeded")
 _BAD = ("failed", "error", "aborted", "cancelled", "expired")
 
 
-def history_html(page: ScopePage, anchor: str) -> Iterator[str]:
-    heads = [] if page.head is None else [SnapshotRef(page.key, page.head.id)]
-    forest = build_forest(reversed(page.history), heads)
-    anchors = {info.id: f"{anchor}-{number}" for number, info in enumerate(page.history)}
-    roots = {id(node) for node in forest}
-    rows = graph_rows(forest)
-    width = _CELL_PX * (1 + max(len(row.lanes) for row in rows))
-    yield f'<table class="history"><colgroup><col width="{width}"></colgroup><thead><tr>'
-    yield "<th></th><th>saved (UTC)</th><th>snapshot</th><th>status</th><th>follows</th>"
-    yield "<th>size</th></tr></thead><tbody>\n"
-    for row in rows:
-        yield _row(row, anchors, is_root=id(row.node) in roots)
-    yield "</tbody></table>\n"
+class History:
+    """The newest snapshots of all scopes as a table, with a graph of their branches and forks."""
+
+    def __init__(self, anchors: Mapping[ScopeKey, str]) -> None:
+        self._anchors = anchors  # of the scopes in the page
+        self._newest: list[SnapshotInfo] = []
+        self._heads: set[SnapshotRef] = set()
+        self._left_out = 0
+
+    def add(self, page: ScopePage) -> None:
+        if page.head is not None:
+            self._heads.add(SnapshotRef(page.key, page.head.id))
+            self._newest += [] if page.head.kept else [page.head]
+        self._newest += page.history
+        # Stable: a scope stays in the order in which it was saved.
+        self._newest.sort(key=lambda info: info.created_at, reverse=True)
+        self._left_out += len(self._newest[_SNAPSHOTS_MAX:])
+        del self._newest[_SNAPSHOTS_MAX:]
+
+    def html(self) -> Iterator[str]:
+        if not self._newest:
+            return
+        forest = build_forest(reversed(self._newest), self._heads)
+        roots = {id(node) for node in forest}
+        rows = graph_rows(forest)
+        width = _CELL_PX * (1 + max(len(row.lanes) for row in rows))
+        count = count_text(len(rows), "snapshot")
+        more = f", and {self._left_out:,} older ones that are not shown" * bool(self._left_out)
+        yield f'<section class="scope" id="{HISTORY}"><h2>History</h2>'
+        yield f'<p class="about">{count}{more}. A line leads down from a snapshot to the one'
+        yield " that it follows or was forked from; a ring is the head of a scope. Sizes are those"
+        yield " of the whole state at that time, written as JSON. The store keeps only once what"
+        yield " states have in common, so all of them together take up less.</p>\n"
+        yield f'<table class="history"><colgroup><col width="{width}"></colgroup><thead><tr>'
+        scope = "scope" if len(self._anchors) > 1 else ""
+        yield f"<th></th><th>saved (UTC)</th><th>snapshot</th><th>{scope}</th><th>status</th>"
+        yield f"<th>{STATE_SIZE}</th></tr></thead><tbody>\n"
+        for row in rows:
+            yield self._row(row, is_root=id(row.node) in roots)
+        yield "</tbody></table>\n</section>\n"
+
+    def _row(self, row: GraphRow, *, is_root: bool) -> str:
+        info = row.node.info
+        kind = ' class="head"' if row.node.is_head else ""
+        labels = f'<div class="labels">{escaped(labels_text(info))}</div>' if info.labels else ""
+        return (
+            f"<tr{kind}>"
+            f'<td class="lines">{_drawing(row, is_root=is_root)}</td>'
+            f'<td><time datetime="{info.created_at.isoformat()}">'
+            f"{moment_text(info.created_at)}</time></td>"
+            f'<td><code class="id">{escaped(info.id)}</code>{labels}</td>'
+            f"<td>{self._place(info, is_root=is_root)}</td>"
+            f"<td>{status_html(info.status)}</td>"
+            f'<td class="size">{size_text(info.size)}</td></tr>\n'
+        )
+
+    def _place(self, info: SnapshotInfo, *, is_root: bool) -> str:
+        """Return the scope of a snapshot, and what it comes from if no line leads there."""
+        shown = ""
+        if len(self._anchors) > 1:
+            name = escaped(scope_name(info.scope))
+            shown = f'<a href="#{self._anchors[info.scope]}">{name}</a>'
+        before = info.forked_from
+        if before is None and info.parent_id is not None:
+            before = SnapshotRef(info.scope, info.parent_id)
+        if is_root and before is not None:
+            what = "follows" if info.forked_from is None else "forked from"
+            shown += f'<div class="labels">{what} {escaped(address_text(*before))}</div>'
+        return shown
 
 
-def _row(row: GraphRow, anchors: dict[str, str], *, is_root: bool) -> str:
-    info = row.node.info
-    kind = ' class="head"' if row.node.is_head else ""
-    labels = f'<div class="labels">{escaped(labels_text(info))}</div>' if info.labels else ""
-    return (
-        f'<tr id="{anchors[info.id]}"{kind}>'
-        f'<td class="lines">{_drawing(row, is_root=is_root)}</td>'
-        f'<td><time datetime="{info.created_at.isoformat()}">'
-        f"{moment_text(info.created_at)}</time></td>"
-        f'<td><code class="id">{escaped(info.id)}</code>{labels}</td>'
-        f'<td><span class="status {tone_of(info.status)}">{escaped(info.status)}</span></td>'
-        f"<td>{_follows(info, anchors)}</td>"
-        f'<td class="size">{size_text(info.size)}</td></tr>\n'
-    )
-
-
-def _follows(info: SnapshotInfo, anchors: dict[str, str]) -> str:
-    found = []
-    if info.parent_id is not None:
-        name = f'<code title="{escaped(info.parent_id)}">{escaped(short_id(info.parent_id))}</code>'
-        there = anchors.get(info.parent_id)
-        found.append(f'<a href="#{there}">{name}</a>' if there else name)
-    if info.forked_from is not None:
-        found.append(f"forked from <code>{escaped(address_text(*info.forked_from))}</code>")
-    return "<br>".join(found)
-
-
-def tone_of(status: str) -> str:
-    return "good" if status in _GOOD else "bad" if status in _BAD else "open"
+def status_html(status: str) -> str:
+    shown = escaped(status_or_dash(status))
+    if shown == status_or_dash(""):
+        return f'<span class="quiet">{shown}</span>'
+    tone = "good" if status in _GOOD else "bad" if status in _BAD else "open"
+    return f'<span class="status {tone}">{shown}</span>'
 
 
 def _drawing(row: GraphRow, *, is_root: bool) -> str:

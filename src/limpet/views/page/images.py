@@ -8,6 +8,7 @@ from typing import Final
 from limpet.core.limits import KIB
 from limpet.model import JSON
 from limpet.views.chat import Media
+from limpet.views.chat.media import base64_bytes
 
 IMAGE_BYTES_MAX: Final = 256 * KIB
 
@@ -30,7 +31,8 @@ class Images:
         for text in _texts(state):
             uri = image_uri(text)
             if uri is not None:
-                self._by_size.setdefault(uri.size, set()).add(uri)
+                size = base64_bytes(uri.partition(",")[2])
+                self._by_size.setdefault(size, set()).add(uri)
 
     def find(self, media: Media) -> str | None:
         """Return the data URI of an image; None if it is too large, or another has its size."""
@@ -38,11 +40,7 @@ class Images:
         return next(iter(found)) if len(found) == 1 and media.kind == "image" else None
 
 
-class _Uri(str):
-    size: int  # of the image in bytes
-
-
-def image_uri(text: str) -> _Uri | None:
+def image_uri(text: str) -> str | None:
     """Return base64 as a data URI if it is a PNG, JPEG, GIF or WebP below 256 KiB, else None.
 
     The type is that of its bytes.
@@ -60,9 +58,7 @@ def image_uri(text: str) -> _Uri | None:
         kind = "image/webp"
     if kind is None or len(data) >= IMAGE_BYTES_MAX:
         return None
-    uri = _Uri(f"data:{kind};base64,{base64.b64encode(data).decode()}")
-    uri.size = len(data)
-    return uri
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _texts(state: JSON) -> Iterator[str]:

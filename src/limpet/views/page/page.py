@@ -19,14 +19,15 @@ from limpet.views.document import (
     scope_name,
     session_facts,
 )
-from limpet.views.format import count_text, moment_text
+from limpet.views.format import clipped, count_text, moment_text
 from limpet.views.page.chat import ImageOf, escaped, folded_code, turn_html
-from limpet.views.page.history import history_html, tone_of
+from limpet.views.page.history import HISTORY, History, status_html
 from limpet.views.page.images import Images
 from limpet.views.page.style import STYLE
 
 __all__ = ["ScopePage", "session_page"]
 
+_TITLE_CHARS_MAX = 160
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
@@ -38,6 +39,7 @@ def session_page(
     scopes: Iterable[ScopePage],
     *,
     contents: Sequence[ScopeInfo] = (),
+    title: str | None = None,
     images: bool = False,
 ) -> Iterator[str]:
     """Yield the parts of a page with all scopes of a session.
@@ -45,7 +47,8 @@ def session_page(
     `contents` are the same scopes, for a table of contents. `scopes` is read lazily. With `images`,
     PNG, JPEG, GIF and WebP images in messages below 256 KiB are embedded; others are named.
     """
-    title = escaped(session_id)
+    name = escaped(session_id)
+    heading = name if title is None else escaped(clipped(title, _TITLE_CHARS_MAX))
     policy = _POLICY + ("; img-src data:" if images else "")
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
@@ -53,16 +56,20 @@ def session_page(
     yield '<meta name="color-scheme" content="light dark">\n'
     yield '<meta name="referrer" content="no-referrer">\n'
     yield '<meta name="generator" content="Limpet">\n'
-    yield f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-    yield f'<header class="top"><p class="kicker">Session</p><h1>{title}</h1>'
+    yield f"<title>{heading}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+    kicker = "Session" if title is None else f"Session <code>{name}</code>"
+    yield f'<header class="top"><p class="kicker">{kicker}</p><h1>{heading}</h1>'
     yield f"{_facts(session_facts(contents)) if contents else ''}</header>\n"
     anchors = {info.key: f"scope-{number}" for number, info in enumerate(contents, start=1)}
     if len(contents) > 1:
         yield from _contents(contents, anchors)
     yield "<main>\n"
+    history = History(anchors)
     for number, page in enumerate(scopes, start=1):
-        anchor = anchors.get(page.key) or f"part-{number}"
+        anchor = anchors.setdefault(page.key, f"scope-{number}")
         yield from _scope(page, anchor, images=images)
+        history.add(page)
+    yield from history.html()
     yield "</main>\n</body>\n</html>\n"
 
 
@@ -75,8 +82,9 @@ def _contents(contents: Sequence[ScopeInfo], anchors: dict[ScopeKey, str]) -> It
             facts = '<span class="quiet">no head</span>'
         else:
             moment = f"<time>{moment_text(head.created_at)}</time>"
-            facts = f"{_status(head.status)} {moment}"
+            facts = f"{status_html(head.status)} {moment}"
         yield f"<li>{name} {facts}</li>\n"
+    yield f'<li><a href="#{HISTORY}">History</a> <span class="quiet">of all scopes</span></li>\n'
     yield "</ul></nav>\n"
 
 
@@ -91,9 +99,6 @@ def _scope(page: ScopePage, anchor: str, *, images: bool) -> Iterator[str]:
         yield "<h3>Notes</h3>\n"
         for note in page.notes:
             yield from _value(note_name(note), note.value)
-    if page.history:
-        yield f"<h3>History <small>{count_text(len(page.history), 'snapshot')}</small></h3>\n"
-        yield from history_html(page, anchor)
     yield "</section>\n"
 
 
@@ -121,11 +126,7 @@ def _value(name: str, value: JSON) -> Iterator[str]:
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
     rows = "".join(
         f"<div><dt>{escaped(name)}</dt>"
-        f"<dd>{_status(value) if name == 'status' else escaped(value)}</dd></div>"
+        f"<dd>{status_html(value) if name == 'status' else escaped(value)}</dd></div>"
         for name, value in facts
     )
     return f'<dl class="facts">{rows}</dl>\n'
-
-
-def _status(status: str) -> str:
-    return f'<span class="status {tone_of(status)}">{escaped(status)}</span>'

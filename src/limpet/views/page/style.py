@@ -42,6 +42,7 @@ pre code { font-size: inherit; }
   margin-bottom: .35rem; color: var(--accent); font-size: .8rem; font-weight: 650;
   letter-spacing: .09em; text-transform: uppercase;
 }
+.kicker code { margin-left: .3em; letter-spacing: 0; text-transform: none; }
 .facts { display: flex; flex-wrap: wrap; gap: .9rem 2.2rem; margin-top: 1.3rem; }
 .facts dt { color: var(--quiet); font-size: .78rem; }
 .facts dd { margin: 0; font-size: .93rem; font-variant-numeric: tabular-nums; }
@@ -136,6 +137,7 @@ figcaption { margin-top: .35rem; color: var(--quiet); font-size: .78rem; }
 .history {
   width: 100%; border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums;
 }
+.about { max-width: 44rem; margin: .9rem 0 1.6rem; color: var(--quiet); font-size: .93rem; }
 .history th {
   padding: 0 .9rem .5rem 0; color: var(--quiet); font-size: .78rem; font-weight: 600;
   text-align: left;
@@ -148,6 +150,7 @@ figcaption { margin-top: .35rem; color: var(--quiet); font-size: .78rem; }
 .history time { white-space: nowrap; }
 .history .size { white-space: nowrap; color: var(--quiet); text-align: right; padding-right: 0; }
 .history th:last-child { text-align: right; padding-right: 0; }
+.history a { text-decoration: none; } .history a:hover { text-decoration: underline; }
 .history .head .id { font-weight: 700; }
 .history tr:target td { background: var(--user); }
 .labels { color: var(--quiet); font-size: .8rem; }

@@ -25,8 +25,7 @@ FIRST_S: Final = 0.02  # the shortest interval of a poller
 _FULL_POLL_S = 5.0  # everything is reported as changed this often
 _STEP_MS = 8  # changes are reported after a step without others, or after two steps
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
-_REPORT_ALL_POLL_S = 0.05
-_REPORT_ALL_S = 0.25  # how often everything is reported while a `report_all` prefix exists
+_UNWATCHED_S = 0.05  # how often everything is reported until the watch is replaced
 _SETTLE_S = 0.03  # without another `follow`, before the watch is replaced
 _SETTLE_S_MAX = 0.25
 _REST = 4  # times as long as it took to replace the watch, it is not replaced again
@@ -61,8 +60,6 @@ class DirectoryListener:
         self._pid = os.getpid()
         self._watch: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
-        self._report_all: frozenset[str] = frozenset()
-        self._existing: set[str] = set()  # of those, at the last poll
         self._watched: dict[str, int] = {}  # folders of the watch, with their inodes
         self._missing: dict[str, set[str]] = {}  # the others, by the nearest path that exists
         self._stats: dict[str, tuple[int, int] | None] = {}  # of these paths, at the last poll
@@ -81,8 +78,7 @@ class DirectoryListener:
 
         Until then, `wait` reports everything now and then.
         """
-        self._report_all = frozenset(each.prefix for each in topics if each.report_all)
-        folders = frozenset(each.prefix for each in topics if not each.report_all)
+        folders = frozenset(each.prefix for each in topics)
         if folders != self._folders:
             self._folders = folders
             self._replace_soon()
@@ -216,8 +212,6 @@ class DirectoryListener:
             left_s = min(left_s, _SETTLE_S)
         if self._missing:
             left_s = min(left_s, _MISSING_POLL_S)
-        if self._report_all:
-            left_s = min(left_s, _REPORT_ALL_POLL_S)
         return max(0.0, left_s)
 
     def _is_full_poll_due(self) -> bool:
@@ -226,15 +220,7 @@ class DirectoryListener:
             if any(self._inode(folder) != inode for folder, inode in self._watched.items()):
                 self._replace_soon()  # a folder was replaced by another
             return True
-        before = self._existing
-        self._existing = {
-            each for each in self._report_all if self._inode(each.rstrip("/")) is not None
-        }
-        if before != self._existing:
-            return True
-        if self._first_change_s is not None:
-            return since_s >= _REPORT_ALL_POLL_S
-        return bool(self._existing) and since_s >= _REPORT_ALL_S
+        return self._first_change_s is not None and since_s >= _UNWATCHED_S
 
     def _receive(self, wait_s: float) -> frozenset[str]:
         """Wait for notifications; return the keys and folders that they name."""

@@ -94,9 +94,6 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, s.pk IS NOT NULL AS has_scope, s.head_seq,
        EXISTS (SELECT 1 FROM limpet.bodies AS b WHERE b.seq = n.seq) AS has_body,
-       n.parent_id IS NULL
-       OR EXISTS (SELECT 1 FROM limpet.snapshots AS p
-                   WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id) AS has_parent,
        n.apart
        OR NOT EXISTS (SELECT 1 FROM limpet.snapshots AS p
                        WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id)
@@ -181,14 +178,11 @@ UPDATE limpet.scopes
 -- Under the key that its scopes still name. No row if the name is taken.
 INSERT INTO limpet.sessions (pk, session_id) VALUES (%(pk)s, %(session_id)s) ON CONFLICT DO NOTHING;
 
--- name: add_session
-INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
-
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
--- Its states may build on those of others, or theirs on its own: they become one family.
-WITH kin AS (
+-- Its states may build on those of others, or theirs on its own: they become one group of forks.
+WITH fork_group AS (
     SELECT DISTINCT o.scope_pk AS pk
       FROM limpet.snapshots AS n
       JOIN limpet.bodies AS b ON b.seq = n.seq
@@ -197,20 +191,14 @@ WITH kin AS (
      WHERE n.scope_pk = %(pk)s AND o.scope_pk <> %(pk)s
 ), joined AS (
     UPDATE limpet.scopes AS s SET family = %(pk)s
-     WHERE s.pk IN (SELECT pk FROM kin)
-        OR s.family IN (SELECT o.family FROM limpet.scopes AS o WHERE o.pk IN (SELECT pk FROM kin))
+     WHERE s.pk IN (SELECT pk FROM fork_group)
+        OR s.family IN (SELECT o.family FROM limpet.scopes AS o WHERE o.pk IN (SELECT pk FROM fork_group))
 )
 INSERT INTO limpet.scopes (pk, session_pk, kind, scope_id, next_seq, family)
 SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1,
-       CASE WHEN EXISTS (SELECT 1 FROM kin) THEN %(pk)s END
+       CASE WHEN EXISTS (SELECT 1 FROM fork_group) THEN %(pk)s END
   FROM limpet.sessions AS x WHERE x.session_id = %(session_id)s
     ON CONFLICT DO NOTHING;
-
--- name: add_label
-INSERT INTO limpet.labels (name, value, seq) VALUES (%s, %s, %s);
-
--- name: remove_labels
-DELETE FROM limpet.labels WHERE seq = %s;
 
 -- name: set_apart
 UPDATE limpet.snapshots SET apart = true WHERE seq = %s;

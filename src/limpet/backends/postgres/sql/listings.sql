@@ -123,6 +123,17 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  ORDER BY x.session_id, s.kind, s.scope_id
  LIMIT %(limit)s;
 
+-- name: largest_heads
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.pk, x.session_id, s.scope_id, s.kind
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  JOIN limpet.snapshots AS n ON n.seq = s.head_seq
+ WHERE x.session_id = %(session_id)s
+ ORDER BY n.size DESC, n.seq
+ LIMIT %(limit)s;
+
 -- name: totals
 -- Everything, or one session. octet_length() does not fetch what it measures.
 SELECT count(DISTINCT s.session_pk), count(*),
@@ -186,7 +197,7 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
  ORDER BY o.at, n.name
  LIMIT %(limit)s;
 
--- name: marks
+-- name: revisions
 -- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
 -- and its revision. The limit keeps the server from reading all sessions to find some.
 SELECT a.at - 1, n.seq, n.rev, n.nonce

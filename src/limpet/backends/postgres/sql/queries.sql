@@ -10,7 +10,7 @@ SELECT s.pk
  WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
    FOR NO KEY UPDATE OF s;
 
--- name: lock_family
+-- name: lock_fork_group
 -- The right to change the states of a scope on which its forks may build, always in one order.
 SELECT s.pk
   FROM limpet.scopes AS s
@@ -98,7 +98,7 @@ SELECT b.seq, b.base, b.encoding, b.body, b.checksum
   FROM chain AS c
   JOIN limpet.bodies AS b ON b.seq = c.seq;
 
--- name: make_family
+-- name: join_fork_group
 -- A scope is about to build on states of another: from now on one who removes states locks both.
 UPDATE limpet.scopes SET family = %(family)s WHERE pk IN (%(pk)s, %(origin)s);
 
@@ -130,9 +130,9 @@ WITH moved AS (
     SELECT l.name, l.value, %(seq)s
       FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
 )
-SELECT pk, false /* is_heard */ FROM moved;
+SELECT pk, false /* has_listeners */ FROM moved;
 
--- name: is_heard
+-- name: has_listeners
 -- Whether any process listens. Listeners share a lock, so that it cannot be taken exclusively.
 SELECT CASE WHEN pg_try_advisory_lock(%(listeners)s) THEN NOT pg_advisory_unlock(%(listeners)s)
             ELSE true END;
@@ -265,7 +265,7 @@ UPDATE limpet.scopes AS s
 -- name: forget_chain
 UPDATE limpet.scopes SET codec = NULL WHERE pk = %s;
 
--- name: mark_scope
+-- name: stamp_scope
 -- Every change of a scope or its notes leaves a stamp in it. It shows what became of a
 -- change whose answer was lost, and that what others remember of the scope is out of date.
 UPDATE limpet.scopes SET stamps = %s::bytea || substr(stamps, 1, 120) WHERE pk = %s;
@@ -317,7 +317,7 @@ SELECT DISTINCT b.base
 DELETE FROM limpet.bodies AS b USING limpet.snapshots AS n
  WHERE n.scope_pk = %s AND b.seq = n.seq;
 
--- name: newest_place
+-- name: last_seq_and_time
 SELECT coalesce(max(seq), 0), 0 FROM limpet.bodies;
 
 -- name: unlisted

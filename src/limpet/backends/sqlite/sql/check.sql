@@ -82,9 +82,6 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        n.scope_pk, s.pk IS NOT NULL AS has_scope, s.head_seq,
        EXISTS (SELECT 1 FROM bodies AS b WHERE b.seq = n.seq) AS has_body,
-       n.parent_id IS NULL
-       OR EXISTS (SELECT 1 FROM snapshots AS p
-                   WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id) AS has_parent,
        n.apart
        OR NOT EXISTS (SELECT 1 FROM snapshots AS p
                        WHERE p.scope_pk = n.scope_pk AND p.id = n.parent_id)
@@ -174,21 +171,12 @@ SELECT 1,
 -- Under the key that its scopes still name. No row if the name is taken.
 INSERT INTO sessions (pk, session_id) VALUES (:pk, :session_id) ON CONFLICT DO NOTHING;
 
--- name: add_session
-INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
-
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
 INSERT INTO scopes (pk, session_pk, kind, scope_id, next_seq)
 SELECT :pk, x.pk, :kind, :scope_id, 1 FROM sessions AS x WHERE x.session_id = :session_id
     ON CONFLICT DO NOTHING;
-
--- name: add_label
-INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
-
--- name: remove_labels
-DELETE FROM labels WHERE seq = ?;
 
 -- name: set_apart
 UPDATE snapshots SET apart = 1 WHERE seq = ?;

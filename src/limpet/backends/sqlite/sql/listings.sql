@@ -1,5 +1,6 @@
 -- The statements that list and count, in a SQLite file. A reader of a listing stops when its page is
--- full. The columns of a snapshot come in the order of core.rows.Row, then its checksum.
+-- full. The columns of a snapshot come in the order of core.rows.Row, then its checksum. Names have no
+-- checksum, so a name that an index and its table do not agree on is not listed.
 
 -- name: history_of_scope
 -- Newest first. A leaf has no child just behind it and none in the index of those apart.
@@ -35,6 +36,9 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND n.kept
    AND (:status IS NULL OR n.status = :status)
    AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
+                WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
+                  AND +j.pk = s.pk)
  ORDER BY n.seq DESC;
 
 -- name: history_by_label
@@ -53,6 +57,9 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
                     WHERE NOT EXISTS (SELECT 1 FROM labels AS l
                                        WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
+   AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
+                WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
+                  AND +j.pk = s.pk)
  ORDER BY f.seq DESC;
 
 -- name: find
@@ -66,49 +73,72 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
    AND n.seq < :before
    AND n.kept
    AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
+                WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
+                  AND +j.pk = s.pk)
  ORDER BY n.seq DESC;
 
 -- name: find_refs
 -- By id, as the index has them. A draft is no answer.
 SELECT n.id, x.session_id, s.scope_id, s.kind
-  FROM snapshots AS n
+  FROM snapshots AS i
+ CROSS JOIN snapshots AS n ON n.seq = i.seq AND n.id = i.id
  CROSS JOIN scopes AS s ON s.pk = n.scope_pk
  CROSS JOIN sessions AS x ON x.pk = s.session_pk
- WHERE n.id >= :low AND (:high IS NULL OR n.id < :high)
+ WHERE i.id >= :low AND (:high IS NULL OR i.id < :high)
    AND n.kept
- ORDER BY n.id;
+   AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
+                WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
+                  AND +j.pk = s.pk)
+ ORDER BY i.id;
 
 -- name: list_ids
 SELECT n.id
-  FROM snapshots AS n
- WHERE n.scope_pk = :pk AND n.id > :after AND n.kept
- ORDER BY n.id;
+  FROM snapshots AS i
+ CROSS JOIN snapshots AS n ON n.seq = i.seq AND n.id = i.id AND n.scope_pk = i.scope_pk
+ WHERE i.scope_pk = :pk AND i.id > :after AND n.kept
+ ORDER BY i.id;
 
 -- name: list_sessions
 -- A session counts if one of its scopes holds a snapshot, a note or a lease.
 SELECT x.session_id
-  FROM sessions AS x
- WHERE x.session_id > :after
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+  FROM sessions AS i
+ CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
+ WHERE i.session_id > :after
+   AND i.session_id >= :low AND (:high IS NULL OR i.session_id < :high)
    AND EXISTS (SELECT 1 FROM scopes AS s
                 WHERE s.session_pk = x.pk
                   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
                        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk)))
- ORDER BY x.session_id;
+ ORDER BY i.session_id;
 
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        s.pk, x.session_id, s.scope_id, s.kind
-  FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk
+  FROM sessions AS i
+ CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
+ CROSS JOIN scopes AS j ON j.session_pk = i.pk
+ CROSS JOIN scopes AS s ON s.pk = j.pk AND s.session_pk = j.session_pk
+                       AND s.kind = j.kind AND s.scope_id = j.scope_id
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq
- WHERE x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
-   AND (:kind IS NULL OR s.kind = :kind)
-   AND (x.session_id, s.kind, s.scope_id) > (:after_session, :after_kind, :after_scope)
+ WHERE i.session_id >= :low AND (:high IS NULL OR i.session_id < :high)
+   AND (:kind IS NULL OR j.kind = :kind)
+   AND (i.session_id, j.kind, j.scope_id) > (:after_session, :after_kind, :after_scope)
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
         OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
- ORDER BY x.session_id, s.kind, s.scope_id;
+ ORDER BY i.session_id, j.kind, j.scope_id;
+
+-- name: largest_heads
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
+       s.pk, x.session_id, s.scope_id, s.kind
+  FROM sessions AS x
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk
+ CROSS JOIN snapshots AS n ON n.seq = s.head_seq
+ WHERE x.session_id = :session_id
+ ORDER BY n.size DESC, n.seq
+ LIMIT :limit;
 
 -- name: count_everything
 -- Everything, or one session. A blob sorts behind every text.

@@ -1,43 +1,49 @@
 -- The statements of the SQLite engine. The columns of a snapshot always come in the order of
--- SnapshotColumns (`backends/sql/tables.py`), those of a scope in the order of ScopeRow.
+-- core.rows.Row, then its checksum; those of a scope in the order of sql.tables.ScopeRow.
 
--- name: newest_place
+-- name: last_seq_and_time
 -- The last seq given in the whole store, and its logical time: a new snapshot must exceed both.
 SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
   FROM watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots);
 
--- name: mark_place
+-- name: save_last_seq
 -- Before a delete, so that no seq is given twice.
 UPDATE watermark SET seq = ?, saved_at = ?;
 
 -- name: scope
--- A scope, and the snapshot it shows.
-SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+-- A scope, and the snapshot it shows. It has no key if an index led to the row of another name.
+SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk
+  JOIN scopes AS i ON i.session_pk = x.pk
+  LEFT JOIN sessions AS t ON t.pk = x.pk
+  LEFT JOIN scopes AS s ON s.pk = i.pk
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
- WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
+ WHERE x.session_id = :session_id AND i.scope_id = :scope_id AND i.kind = :kind;
 
 -- name: scope_to_commit
 -- The same for a commit, in one statement: the last seq given in the whole store, and the body
 -- that the scope shows unless it is large, which is what the next one builds on.
-SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
+SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
        NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        max(w.seq, coalesce(p.seq, 0)), max(w.saved_at, coalesce(p.saved_at, -1)),
        b.seq, b.base, b.encoding, CASE WHEN length(b.body) <= 65536 THEN b.body END, b.checksum
   FROM sessions AS x
-  JOIN scopes AS s ON s.session_pk = x.pk
+  JOIN scopes AS i ON i.session_pk = x.pk
  CROSS JOIN watermark AS w
+  LEFT JOIN sessions AS t ON t.pk = x.pk
+  LEFT JOIN scopes AS s ON s.pk = i.pk
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
   LEFT JOIN bodies AS b ON b.seq = s.head_seq
   LEFT JOIN snapshots AS p ON p.seq = (SELECT max(seq) FROM snapshots)
- WHERE x.session_id = ? AND s.scope_id = ? AND s.kind = ?;
+ WHERE x.session_id = :session_id AND i.scope_id = :scope_id AND i.kind = :kind;
 
 -- name: add_session
 INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
@@ -47,11 +53,28 @@ INSERT INTO scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, :kind, :scope_id, 1 FROM sessions WHERE session_id = :session_id
 RETURNING pk;
 
--- name: snapshot_by_id
+-- name: existing_snapshot
+-- For a commit, which mostly finds none.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
   FROM snapshots AS n
  WHERE n.scope_pk = ? AND n.id = ?;
+
+-- name: snapshot_by_id
+-- For a reader. What one index does not have, since it is damaged, another may have; a row without
+-- values means that it is in an index alone.
+SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
+       n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum, n.scope_pk
+  FROM (SELECT coalesce((SELECT i.seq FROM snapshots AS i
+                          WHERE i.scope_pk = given.scope_pk AND i.id = given.id),
+                        (SELECT found.seq
+                           FROM (SELECT seq, scope_pk
+                                   FROM snapshots INDEXED BY snapshots_anywhere
+                                  WHERE id = given.id LIMIT 64) AS found
+                          WHERE found.scope_pk = given.scope_pk)) AS seq
+          FROM (SELECT ? AS scope_pk, ? AS id) AS given) AS asked
+  LEFT JOIN snapshots AS n ON n.seq = asked.seq
+ WHERE asked.seq IS NOT NULL;
 
 -- name: seq_and_size
 SELECT seq, size FROM snapshots WHERE scope_pk = ? AND id = ?;
@@ -128,7 +151,7 @@ SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
 -- name: put_lease
 UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ? WHERE pk = ?;
 
--- name: marks
+-- name: revisions
 -- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
 -- and its revision.
 SELECT a.key, n.seq, n.rev, n.nonce
@@ -198,8 +221,11 @@ DELETE FROM sessions
 SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.session_id = ?;
 
 -- name: note
-SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
-  FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
+-- A row without values means that it is in the index alone.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+  FROM notes AS i
+  LEFT JOIN notes AS n ON n.pk = i.pk
+ WHERE i.scope_pk = :pk AND i.on_id = :on AND i.name = :name;
 
 -- name: put_note
 INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)

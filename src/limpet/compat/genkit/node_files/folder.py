@@ -26,6 +26,7 @@ from limpet.compat.genkit.node_files.format import (
     is_name,
 )
 from limpet.compat.genkit.rules import Row
+from limpet.compat.json_files import check_size, read_files
 from limpet.compat.wire import wire_time
 from limpet.core import limits, times
 from limpet.errors import Conflict, Corrupt, LimpetError, Unavailable
@@ -78,10 +79,11 @@ class TenantFolder:
     # Snapshots
 
     def read(self, id: str) -> FileRow | None:
-        (stored,) = self._bucket.get([self._key(id)])
+        (stored,) = read_files(self._bucket, [self._key(id)])
         if stored is None:
             return None
         try:
+            check_size(stored.size)
             row = decode(stored.data)
         except Corrupt as cause:
             raise Corrupt(f"{cause}. path=`{self.path_of(id)}`") from cause
@@ -145,7 +147,7 @@ class TenantFolder:
         raise Unavailable(f"the snapshots keep vanishing. path=`{self.path}`")
 
     def pointer(self, session_id: str) -> FilePointer:
-        (stored,) = self._bucket.get([self._pointer_key(session_id)])
+        (stored,) = read_files(self._bucket, [self._pointer_key(session_id)])
         if stored is None:
             return FilePointer(None, None)
         return FilePointer(decode_pointer(stored.data), stored.version)
@@ -206,9 +208,10 @@ class TenantFolder:
         }
         missing = iter([key for key in keys if key not in found])
         while some := list(islice(missing, limits.PAGE_STATES_MAX)):
-            for key, stored in zip(some, self._bucket.get(some), strict=True):
+            for key, stored in zip(some, read_files(self._bucket, some), strict=True):
                 row = None
                 with suppress(Corrupt):
+                    check_size(0 if stored is None else stored.size)
                     row = None if stored is None else bare(keys[key], decode(stored.data))
                 found[key] = _ReadRow(fingerprints[key], row)
         self._read_rows = found if len(found) <= _ROWS_MAX else {}

@@ -27,6 +27,7 @@ Typed = tuple[str, bytes]
 """A value as a serializer returns it: format and bytes."""
 
 _OLD_VERSIONS = (1, 2, 3)  # of checkpoints whose sends are stored as writes of their parent
+OTHER_LAYOUT = "the tables have another layout than LangGraph's savers"
 _GAPS_MAX = 64  # indexes of a task that special writes may have had
 
 
@@ -41,8 +42,6 @@ class CheckpointRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """A row of one value that a task wrote."""
-
     namespace: str
     checkpoint_id: str
     task_id: str
@@ -201,7 +200,6 @@ def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
 
 
 def _check_names(thread_id: str, namespace: object, checkpoint_id: object) -> None:
-    """Raise InvalidInput if the names in a row are not valid."""
     records.scope_of(thread_id, namespace)
     if checkpoint_id is not None and checkpoint_id != "":
         limits.check_id("checkpoint_id", checkpoint_id)
@@ -245,4 +243,4 @@ def check_columns(
         missing = [each for each in columns if each not in found[table]]
         if missing:
             where = f"table=`{table}` column=`{missing[0]}`"
-            raise Unsupported(f"the tables have another layout than LangGraph's savers. {where}")
+            raise Unsupported(f"{OTHER_LAYOUT}. {where}")

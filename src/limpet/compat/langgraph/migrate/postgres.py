@@ -10,8 +10,14 @@ import psycopg
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from limpet.compat.langgraph.migrate.importing import CheckpointRow, Typed, WriteRow, check_columns
-from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.compat.langgraph.migrate.importing import (
+    OTHER_LAYOUT,
+    CheckpointRow,
+    Typed,
+    WriteRow,
+    check_columns,
+)
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
 _CONNECT_S = 10
 _BATCH = 16  # rows that the server sends at once: each may hold a large value
@@ -76,8 +82,6 @@ SELECT type, blob FROM checkpoint_writes
 
 
 class PostgresSaverTables:
-    """The tables in one database."""
-
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self._conn = conn
         columns = self._columns()
@@ -150,7 +154,6 @@ class _Values:
         self._known: dict[str, tuple[str, tuple[Any, ...]]] = {}
 
     def load(self, body: str, versions: Mapping[str, str], serde: SerializerProtocol) -> Any:
-        """Return a checkpoint: its JSON, and the values that are stored as blobs."""
         checkpoint = json.loads(body)
         inline = checkpoint.get("channel_values") or {}
         if not isinstance(inline, dict):
@@ -188,7 +191,7 @@ def opened(url: str) -> Iterator[PostgresSaverTables]:
             url, autocommit=True, prepare_threshold=None, connect_timeout=_CONNECT_S
         )
     except psycopg.OperationalError as cause:
-        raise _unavailable(cause) from cause
+        raise _our_error(cause) from cause
     except psycopg.Error:
         # The driver's message would repeat the password of the URL.
         raise InvalidInput("url is not a valid PostgreSQL URL") from None
@@ -204,11 +207,22 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as cause:
-        raise _unavailable(cause) from cause
+        raise _our_error(cause) from cause
 
 
-def _unavailable(cause: psycopg.Error) -> Unavailable:
+def _our_error(cause: psycopg.Error) -> LimpetError:
     # The server's message is left out: it may quote values.
-    state = cause.sqlstate or type(cause).__name__
-    fact = "the role may not read the tables" if state == "42501" else "postgres did not answer"
-    return Unavailable(f"{fact}. postgres=`{state}`")
+    state = cause.sqlstate or ""
+    where = f"postgres=`{state or type(cause).__name__}`"
+    if state == "42501":
+        return Unavailable(f"the role may not read the tables. {where}")
+    match state[:2]:
+        case "42" | "0A":  # a table, a column or an operator for its type is missing
+            return Unsupported(f"{OTHER_LAYOUT}. {where}")
+        case "XX":
+            return Corrupt(f"the database is damaged, or the server failed. {where}")
+        case "22" | "54":
+            return InvalidInput(f"the server does not accept a value. {where}")
+    if not state and isinstance(cause, psycopg.DataError):
+        return InvalidInput(f"the driver does not accept a value. {where}")
+    return Unavailable(f"postgres did not answer. {where}")

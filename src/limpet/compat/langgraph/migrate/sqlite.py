@@ -10,8 +10,21 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from limpet.compat.langgraph.migrate.importing import CheckpointRow, Typed, WriteRow, check_columns
-from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
+from limpet.compat.langgraph.migrate.importing import (
+    OTHER_LAYOUT,
+    CheckpointRow,
+    Typed,
+    WriteRow,
+    check_columns,
+)
+from limpet.errors import (
+    Corrupt,
+    InvalidInput,
+    LimpetError,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
 
 _WAIT_S = 30.0
 _ESCAPE = "surrogateescape"
@@ -65,8 +78,6 @@ SELECT type, value FROM writes
 
 
 class SqliteSaverTables:
-    """The tables in one file."""
-
     def __init__(self, path: str, conn: sqlite3.Connection) -> None:
         self._path = path
         self._conn = conn
@@ -175,11 +186,20 @@ def _connection(path: str, options: str) -> sqlite3.Connection:
 def _our_error(path: str, cause: sqlite3.Error) -> LimpetError:
     name = getattr(cause, "sqlite_errorname", "unknown")
     where = f"path=`{path}` sqlite=`{name}`"
-    match getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_INTERNAL) & 0xFF:
+    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_INTERNAL)
+    if code == sqlite3.SQLITE_IOERR_SHORT_READ:  # the file is cut short
+        return Corrupt(f"the database is damaged. {where}")
+    match code & 0xFF:
         case sqlite3.SQLITE_NOTADB:
             return InvalidInput(f"the file is not a SQLite database. {where}")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:
+        case sqlite3.SQLITE_CORRUPT:
             return Corrupt(f"the database is damaged. {where}")
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:  # no such column, or module
+            return Unsupported(f"{OTHER_LAYOUT}. {where}")
+        case sqlite3.SQLITE_TOOBIG:
+            return InvalidInput(f"a value is too large for SQLite. {where}")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return Unavailable(f"other writers hold the file. {where}")
         case sqlite3.SQLITE_READONLY:
             return Unavailable(f"the folder is read-only: copy the file elsewhere. {where}")
     return Unavailable(f"SQLite cannot read the file. {where}")

@@ -76,8 +76,8 @@ def import_postgres(
     listed = list(allow)
     try:
         from limpet.compat.langgraph.migrate import postgres
-    except ImportError as cause:
-        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from cause
+    except ImportError:
+        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
     with postgres.opened(url) as tables:
         return _imported(store, tables, prefix, listed, serde)
 

@@ -42,7 +42,6 @@ def message(found: JSON, to: BlockNames) -> JSON:
 
 
 def blocks(found: JSON, to: BlockNames) -> JSON:
-    """Translate a list of blocks, of a message or of a system prompt."""
     if not isinstance(found, list):
         return found
     return [_block(each, to) for each in found]

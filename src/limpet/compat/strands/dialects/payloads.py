@@ -73,9 +73,6 @@ class _Target(NamedTuple):
     names: dict[str, str]
     fields: dict[str, str]
     stash: dict[str, str]
-    app_data: str
-    created_at: str
-    schema_version: str
     data: Callable[[Data], Data]
     back: Callable[[Data], Data]
 
@@ -124,6 +121,7 @@ def _translated(wire: JSON, to: _Target, dialect: Dialect) -> dict[str, JSON]:
 
 
 def _translate(wire: dict[str, JSON], to: _Target) -> dict[str, JSON]:
+    schema_version, created_at, app_data_name = to.names.values()
     # If a field has both names, the values are equal: Limpet's own files may hold both.
     doubled = [there for here, there in to.names.items() if here in wire and there in wire]
     result = renamed({name: wire[name] for name in wire if name not in doubled}, to.names)
@@ -131,14 +129,14 @@ def _translate(wire: dict[str, JSON], to: _Target) -> dict[str, JSON]:
     if isinstance(data, dict):
         is_graph = "orchestratorId" in data or "orchestrator_id" in data
         result.setdefault("scope", "multiAgent" if is_graph else "agent")
-        app_data = result.setdefault(to.app_data, {})
+        app_data = result.setdefault(app_data_name, {})
         bridge = app_data.pop(BRIDGE, None) if isinstance(app_data, dict) else None
         result["data"] = _translate_data(data, bridge, to)
         # Without a known dialect there is no way back.
         if dialect_of(wire) is not None and isinstance(app_data, dict):
             app_data |= _bridge(data, result["data"], to)
-    result.setdefault(to.schema_version, SCHEMA_VERSION)
-    result.setdefault(to.created_at, "")
+    result.setdefault(schema_version, SCHEMA_VERSION)
+    result.setdefault(created_at, "")
     return result
 
 
@@ -173,7 +171,6 @@ def _bridge(data: Data, translated: Data, to: _Target) -> dict[str, JSON]:
 
 
 def _put(data: Data, bridge: dict[str, JSON]) -> Data:
-    """Return data with the values of a bridge."""
     if isinstance(bridge.get(_WHOLE), dict):
         return dict(bridge[_WHOLE])
     put = dict(data)
@@ -271,9 +268,6 @@ _PYTHON = _Target(
     names=_ENVELOPE,
     fields=_FIELDS,
     stash=_STASH,
-    app_data="app_data",
-    created_at="created_at",
-    schema_version="schema_version",
     data=_python_data,
     back=_typescript_data,
 )
@@ -283,9 +277,6 @@ _TYPESCRIPT = _Target(
     names=inverted(_ENVELOPE),
     fields=inverted(_FIELDS),
     stash=inverted(_STASH),
-    app_data="appData",
-    created_at="createdAt",
-    schema_version="schemaVersion",
     data=_typescript_data,
     back=_python_data,
 )

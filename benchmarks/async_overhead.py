@@ -1,4 +1,4 @@
-"""What the async API adds to a call on SQLite: the way into a thread and back."""
+"""What the async API adds to a call on SQLite: the switch to a thread and back."""
 
 import asyncio
 import time
@@ -44,7 +44,7 @@ def _pairs(store: limpet.Store, durability: str) -> Iterator[Pair]:
     scope.save(state)
     if durability == "full":
         yield Pair("`info()`", scope.info, twin.info)
-        # Not judged: the sync of a durable save varies by more than what is looked for.
+        # Not judged: the sync of a durable save varies by more than the difference to measure.
         what = "`save` of 10 KB"
         yield Pair(what, lambda: scope.save(state), lambda: twin.save(state), judged=False)
     else:

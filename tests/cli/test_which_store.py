@@ -1,0 +1,100 @@
+"""Which store a verb opens: --url on either side, the environment, or the only one here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import limpet
+from tests.cli.conftest import Command
+
+
+def fill(path: Path, session: str) -> str:
+    url = f"sqlite:///{path}"
+    with limpet.open(url) as store:
+        store.scope(session).save({"messages": ["hello"]})
+    return url
+
+
+def test_the_url_stands_before_or_after_the_verb(command: Command, tmp_path: Path) -> None:
+    one, other = fill(tmp_path / "one.db", "first"), fill(tmp_path / "other.db", "second")
+    assert "first" in command("--url", one, "ls").stdout
+    assert "first" in command("--url", one, "ls", LIMPET_URL=other).stdout
+    assert "second" in command("--url", one, "ls", "--url", other).stdout
+    assert "no run matches" in command("--url", one, "runs").stderr
+    done = command("--url", one, "runs", "abort", "nothing")
+    assert (done.returncode, "using" in done.stderr) == (1, False)
+    done = command("--url", one, "schema")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "limpet: schema takes no --url")
+
+
+def test_the_only_store_in_a_folder_is_used_and_said(command: Command, tmp_path: Path) -> None:
+    fill(tmp_path / "my agents.db", "first")
+    (tmp_path / "notes.db").write_bytes(b"something else")
+    (tmp_path / "empty.db").touch()
+    for verb in (["ls"], ["--url", "", "ls"], ["log", "first"]):
+        done = command(*verb)
+        assert (done.returncode, "first" in done.stdout) == (0, True)
+        assert done.stderr.splitlines() == [
+            "limpet: using my agents.db, the only store in this folder (--url names another)"
+        ]
+    assert command("runs", "abort", "nothing").stderr.count("using") == 1
+    assert command("ls", "--help").stderr == ""
+
+
+def test_a_store_that_is_being_written_is_found(command: Command, tmp_path: Path) -> None:
+    with limpet.open(f"sqlite:///{tmp_path / 'new.db'}") as store:
+        store.scope("first").save(1)
+        assert "first" in command("ls").stdout
+
+
+def test_several_stores_are_named(command: Command, tmp_path: Path) -> None:
+    fill(tmp_path / "a.db", "first")
+    fill(tmp_path / "b.db", "second")
+    before = sorted(tmp_path.iterdir())
+    done = command("ls")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[1] == (
+        "limpet: several stores are in this folder: name one with --url or $LIMPET_URL."
+        " found=`a.db, b.db`"
+    )
+    assert sorted(tmp_path.iterdir()) == before
+    # The default of the library wins.
+    fill(tmp_path / "limpet.db", "third")
+    done = command("ls")
+    assert ("third" in done.stdout, done.stderr) == (True, "")
+
+
+def test_without_a_store_the_default_is_named(command: Command) -> None:
+    done = command("ls")
+    assert done.returncode == 1
+    assert "limpet.db" in done.stderr
+
+
+def test_it_runs_as_a_module(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "limpet", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"limpet {limpet.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("lss", "there is no verb `lss`: did you mean `ls`?"),
+        ("histroy", "there is no verb `histroy`: `limpet --help` lists the verbs"),
+        ("ls --jsn", "Did you mean '--json'?"),
+        ("runs abotr", "Did you mean"),
+        ("ls --sort old", "'old' is not one of 'age', 'name', 'size', 'snapshots'."),
+        ("ls -n few", "'few' is not a valid whole number, 0 or more."),
+        ("log x --label step", "write NAME=VALUE"),
+        ("prune x --older-than soon", "write"),
+    ],
+)
+def test_what_is_not_understood_is_followed_by_what_would_be(
+    command: Command, words: str, hint: str
+) -> None:
+    done = command(*words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert hint in done.stderr.splitlines()[-1]

@@ -1,0 +1,121 @@
+"""A run that has completed stays, and is not done again unless that is asked for."""
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from limpet import Conflict, runs
+from limpet.runs import RunError
+from tests.concurrency.crew import Worker
+from tests.runs.hands import Hands, Place, ends_with
+from tests.waiting import until
+
+WAIT_S_MAX = 20.0
+
+
+def complete(hands: Hands, run_id: str, *states: Any) -> None:
+    with hands.start(run_id) as run:
+        for state in states:
+            run.step(state)
+
+
+def test_a_completed_run_is_kept_with_its_last_state(hands: Hands) -> None:
+    complete(hands, "r", {"n": 1}, {"n": 2})
+    found = hands.found("r")
+    assert (found.status, found.attempt, found.steps) == ("completed", 1, 2)
+    scope = hands.store.scope("r", "main", "run")
+    assert [(each.id, each.status) for each in scope.history()] == [(found.info.id, "completed")]
+    assert scope.load().state == {"n": 2}  # type: ignore[union-attr]
+
+
+def test_it_is_not_done_again(hands: Hands) -> None:
+    complete(hands, "r", {"n": 1})
+    before = hands.found("r")
+    with hands.start("r", task="other", labels={"a": "b"}, on_success="delete") as run:
+        assert (run.completed, run.resumed, run.aborted) == (True, True, False)
+        assert (run.run_id, run.state, run.info) == ("r", {"n": 1}, before.info)
+        for refused in (lambda: run.step({"n": 2}), run.check):
+            with pytest.raises(Conflict, match=r"has completed.*again=True"):
+                refused()
+    assert hands.found("r") == before
+
+
+def test_an_error_does_not_fail_a_run_that_has_completed(hands: Hands) -> None:
+    complete(hands, "r", 1)
+    before = hands.found("r")
+    with ends_with(KeyError), hands.start("r"):
+        raise KeyError
+    assert hands.found("r") == before
+
+
+def test_another_round_is_asked_for(hands: Hands) -> None:
+    complete(hands, "r", {"n": 1})
+    first = hands.found("r")
+    with hands.start("r", again=True, initial={"n": 0}) as run:
+        assert (run.completed, run.resumed, run.state) == (False, False, {"n": 0})
+        found = hands.found("r")
+        assert (found.status, found.attempt, found.steps) == ("running", 1, 0)
+        assert found.started_at > first.started_at
+        run.step({"n": 5})
+    scope = hands.store.scope("r", "main", "run")
+    assert [each.id for each in scope.history()] == [hands.found("r").info.id, first.info.id]
+    assert scope.load(first.info.id).state == {"n": 1}  # type: ignore[union-attr]
+
+
+def test_again_resumes_a_run_that_has_not_completed(hands: Hands) -> None:
+    with ends_with(KeyError), hands.start("r", again=True) as run:
+        run.step(1)
+        raise KeyError
+    assert hands.found("r").error == RunError("KeyError", "")
+    with hands.start("r", again=True) as run:
+        assert (run.completed, run.resumed, run.state) == (False, True, 1)
+
+
+@pytest.mark.parametrize("on_success", ["keep", "delete"])
+def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -> None:
+    began, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with runs.start(hands.store, "r", on_success=on_success) as run:  # type: ignore[call-overload]
+            run.step("done")
+            began.set()
+            leave.wait(WAIT_S_MAX)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert began.wait(WAIT_S_MAX)
+    threading.Timer(0.3, leave.set).start()
+    with hands.start("r", wait_s=WAIT_S_MAX, on_success=on_success) as run:
+        assert run.completed
+        assert run.state == ("done" if on_success == "keep" else None)
+        with pytest.raises(Conflict, match="has completed"):
+            run.step("twice")
+    thread.join()
+    assert (hands.get("r") is None) == (on_success == "delete")
+    # Of a run that was deleted nothing is known later: it begins.
+    with hands.start("r") as run:
+        assert run.completed == (on_success == "keep")
+
+
+@pytest.mark.parametrize("on_success", ["keep", "delete"])
+def test_of_three_starters_one_does_it(shared: Place, on_success: str) -> None:
+    workers = [
+        Worker("tests.runs.worker", shared.url, json.dumps(dict(shared.options))) for _ in range(3)
+    ]
+    workers[0].tell(["once", on_success, 30])
+    assert workers[0].hear() == ["works", None]
+    for other in workers[1:]:
+        assert other.ask(["hello", "", 30]) == "hello"
+        other.tell(["once", on_success, 30])
+    with shared.open() as store:
+        until(lambda: runs.get(store, on_success))
+        time.sleep(0.5)  # long enough for the others to wait
+        workers[0].tell("go on")
+        state = "done" if on_success == "keep" else None
+        assert [each.hear() for each in workers[1:]] == [["completed", state]] * 2
+    for each in workers:
+        each.end()
+        assert each.process.returncode == 0

@@ -1,0 +1,121 @@
+"""Runs the snippets of documents as a reader would: from top to bottom, in one folder.
+
+- A Python block whose first line is `# name.py` is saved under that name. Others run at once.
+- The `sh` blocks run in one shell, so that an `export` holds for all that follow.
+- A `text` block shows what the block before it printed; `...` in it stands for any text.
+- `console` blocks, and blocks without a language, are not run.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+_MARK = "\x1e"  # between the outputs of two blocks
+_END = "END_OF_THE_SNIPPET"
+# `limpet diff` exits with 1 if there are differences, as diff does; any other failure ends the run.
+_BEGIN = """set -eu
+limpet() { command limpet "$@" || { code=$?; [ "$1" = diff ] && [ $code = 1 ]; }; }
+"""
+
+
+class Block(NamedTuple):
+    """A fenced block, and the line on which its text begins."""
+
+    language: str
+    line: int
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page."""
+    found: list[Block] = []
+    begun: Block | None = None
+    inside: list[str] = []
+    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+        if not line.startswith("```"):
+            inside.append(line + "\n")
+        elif begun is None:
+            begun, inside = Block(line[3:], number + 1, ""), []
+        else:
+            found.append(begun._replace(text="".join(inside)))
+            begun = None
+    assert begun is None, f"{page.name}:{begun.line} is never closed"
+    return found
+
+
+def command_of(block: Block) -> str:
+    """Return the shell command that does what a reader would do with a block."""
+    if block.language == "sh":
+        return block.text
+    named = re.match(r"# (\w+\.py)\n", block.text)
+    here = f"<<'{_END}'\n{block.text}{_END}\n"
+    return f"cat > {named[1]} {here}" if named else f'python -c "$(cat {here})"\n'
+
+
+def run(
+    page: Path,
+    folder: Path,
+    replace: Mapping[str, str] | None = None,
+    programs: Path = Path(sys.executable).parent,
+) -> dict[str, str]:
+    """Run a page in a folder; return what each block printed, by its address.
+
+    `replace` exchanges text, for example the URL of a server, in commands and in what is shown.
+    `programs` is the folder of `python` and `limpet`.
+    """
+    chosen = [
+        block._replace(text=_replaced(block.text, replace or {}))
+        for block in blocks(page)
+        if block.language in {"python", "sh", "text"}
+    ]
+    steps = [block for block in chosen if block.language != "text"]
+    script = _BEGIN + "".join(
+        f"printf '{_MARK}%s\\n' {block.line}\n{command_of(block)}" for block in steps
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=_environment(programs),
+        capture_output=True,
+        text=True,
+        timeout=240,  # some seconds on a machine that has nothing else to do
+        check=False,
+    )
+    printed = dict(part.split("\n", 1) for part in done.stdout.split(_MARK)[1:])
+    where = f"{page.name}:{list(printed)[-1]}" if printed else page.name
+    assert done.returncode == 0, f"{where}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    _compare(page, chosen, printed)
+    return {f"{page.name}:{line}": text for line, text in printed.items()}
+
+
+def _replaced(text: str, replace: Mapping[str, str]) -> str:
+    for old, new in replace.items():
+        text = text.replace(old, new)
+    return text
+
+
+def _environment(programs: Path) -> dict[str, str]:
+    """Have `python` and `limpet` of one environment, warnings as errors, and no store of ours."""
+    others = {"LIMPET_URL", "PYTHONPATH"}
+    inherited = {name: value for name, value in os.environ.items() if name not in others}
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    return {**inherited, "PATH": path, "PYTHONWARNINGS": "error", "COLUMNS": "100"}
+
+
+def _compare(page: Path, chosen: Sequence[Block], printed: Mapping[str, str]) -> None:
+    shown = {
+        str(before.line): after.text
+        for before, after in pairwise(chosen)
+        if after.language == "text" and before.language != "text"
+    }
+    assert len(shown) == sum(block.language == "text" for block in chosen), page.name
+    for line, text in shown.items():
+        pattern = ".*?".join(map(re.escape, text.split("...")))
+        assert re.fullmatch(pattern, printed[line], re.S), (
+            f"{page.name}:{line} prints\n{printed[line]}\nand not\n{text}"
+        )
