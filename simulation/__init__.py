@@ -12,17 +12,16 @@ how to replay it::
 `sabotage` breaks the engine in the ways that obvious designs are wrong, to show that the checker
 would notice. To put an engine of your own over buckets to the test, pass its opener to `simulate`.
 
-What the checker does not check: leases; `list_sessions`, `list_scopes`, statistics, `leaves` and
-`status` in queries; times; the order of listings over many scopes; parents where a draft or a
-history-only save is involved; counts of deletions that overlap others, take many ids or meet a
-fault; ids so long that keys clip them; listings of more than one page of the bucket; tombstones
-after their grace time. Under a foreign tool (scenario J) it only asks for what was acknowledged.
-What it lets pass on purpose names the number in docs/format.md, "What these engines do not
-promise", that says so.
+What the checker does not check: `list_sessions`, `list_scopes`, `store.history`, statistics,
+`leaves` and `status` in queries; times; the order of listings over many scopes; parents where a
+draft is involved; how long a lease lasts; ids so long that keys clip them; listings of more than
+one page of the bucket. What it lets pass on purpose names the number in docs/format.md, "What these
+engines do not promise", that says so.
 """
 
+from simulation.engine import open_objects
 from simulation.faults import ASSERTED, MODES
-from simulation.run import Run, open_objects, simulate
+from simulation.run import Run, simulate
 from simulation.sabotage import SABOTAGES, sabotaged
 from simulation.scenarios import SCENARIOS
 

@@ -1,15 +1,12 @@
 """What an actor may do in one step. Each action takes a client, and its dice decide the rest."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, TypeAlias
 
-from limpet.core import codec
-from limpet.errors import LimpetError
 from limpet.model import ANY, Expect, ScopeKey
 from limpet.protocol import Query
 from simulation.client import Client
-from simulation.history import CRASH, UNKNOWN, Op
+from simulation.history import UNKNOWN
 
 Action: TypeAlias = Callable[[Client], None]
 
@@ -99,8 +96,8 @@ def overwrite_found(client: Client) -> None:
 
 
 def aside(client: Client) -> None:
-    """Save to history only, under an id that no head save uses (docs/format.md, 9)."""
-    id = client.dice.choice((None, "p", "q"))
+    """Save to history only."""
+    id = client.dice.choice((None, *NAMES))
     client.save(MAIN, id=id, head=False, overwrite=client.dice.chance(300))
 
 
@@ -145,7 +142,7 @@ def update_labels(client: Client) -> None:
 
 def fork(client: Client) -> None:
     """Fork a snapshot into a scope of its own, in this session or another."""
-    read = client.read(MAIN, some_id(client) if client.dice.chance(600) else None)
+    read = client.read(MAIN, *([some_id(client)] if client.dice.chance(600) else []))
     if read.ok and read.answer:
         client.fork(read.answer[0], client.dice.choice(FORKS))
 
@@ -305,26 +302,19 @@ def query_index(client: Client) -> None:
         client.query(Query(id=client.dice.choice(NAMES)))
 
 
-# A foreign tool
+# Upkeep
 
 
-def overwrite_as_foreigner(client: Client) -> None:
-    """Overwrite the current document blindly, as another tool does that knows nothing of us."""
-    tag = client.world.tag(client.name)
-    data = codec.encode(
-        {
-            "scope": MAIN.kind,
-            "schemaVersion": "1.0",
-            "createdAt": "2027-01-01T00:00:00.000Z",
-            "data": {"messages": [], "log": [tag]},
-            "appData": {},
-        }
-    )
-    scheduler = client.world.scheduler
-    op = Op(client.name, "foreign", MAIN, {"tag": tag}, scheduler.tick(), outcome=CRASH)
-    client.world.ops.append(op)
-    key = client.world.layout.head_key(MAIN)
-    with suppress(LimpetError):  # nor does it read the answer
-        client.world.foreign_bucket(client.name).put(key, data, expect=ANY)
-    op.end = scheduler.tick()
-    op.outcome = "ok"
+def sweep(client: Client) -> None:
+    """Remove what dead processes have left over."""
+    client.sweep()
+
+
+def check(client: Client) -> None:
+    """Check everything."""
+    client.check(repair=False)
+
+
+def repair(client: Client) -> None:
+    """Check everything, and repair it."""
+    client.check(repair=True)

@@ -2,15 +2,16 @@
 
 A version is the hash of the bytes, as on S3, so that the same bytes twice have the same version.
 Requests for many keys are that many steps, in any order, as parallel ones are. Some storages are
-trees, as directories are: they list folder by folder, and others write in between.
+trees, as directories are: they list folder by folder, and others write in between. A folder stays
+when it is empty, as it does when a process dies before it removes it.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.support.polling import Poller
@@ -21,6 +22,7 @@ from simulation.dice import Dice
 from simulation.faults import Crash, Fault, Faults
 from simulation.scheduler import Scheduler
 
+START_US: Final = 1_800_000_000_000_000  # when all runs begin
 _LATE_PER_MILLE = 120  # at each step, that a request which is still under way arrives
 
 
@@ -43,7 +45,8 @@ class Storage:
         self.scheduler = scheduler
         self.faults = faults
         self.dice = dice
-        self.objects: dict[str, tuple[bytes, int]] = {}
+        self.objects: dict[str, Stored] = {}
+        self.folders: dict[str, set[str]] = {"": set()}  # what was ever in them
         # Services differ in these; an engine must do with either.
         self.by_names = dice.chance(300)
         self.first_has_version = dice.chance(500)
@@ -65,12 +68,22 @@ class Storage:
         """Store an object now, or raise Moved."""
         with self._lock:
             found = self.objects.get(key)
-            if expect is not ANY:
-                version = None if found is None else version_of(found[0])
-                if version != expect:
-                    raise Moved
-            self.objects[key] = (data, self.scheduler.now_us)
-        return version_of(data)
+            if expect is not ANY and expect != (None if found is None else found.version):
+                raise Moved
+            version = version_of(data)
+            self.objects[key] = Stored(data, len(data), version, START_US + self.scheduler.now_us)
+            if self.by_names:
+                self._note_folders(key)
+        return version
+
+    def _note_folders(self, key: str) -> None:
+        folder, _, name = key.rpartition("/")
+        known = self.folders.setdefault(folder, set())
+        if name in known:
+            return
+        known.add(name)
+        if folder:
+            self._note_folders(folder)
 
     def remove(self, key: str) -> None:
         """Remove an object now."""
@@ -78,24 +91,12 @@ class Storage:
 
     def listed(self, key: str) -> Listed:
         """Return an object as a listing shows it."""
-        data, modified = self.objects[key]
-        return Listed(key, len(data), modified)
+        found = self.objects[key]
+        return Listed(key, found.size, found.modified)
 
     def keys(self, prefix: str, after: str) -> list[str]:
         """Return the keys that begin with a prefix and come after another, in order."""
-        found = [key for key in self.objects if key.startswith(prefix)]
-        if not self.by_names:
-            return sorted(key for key in found if key > after)
-        behind = after.split("/")
-        return sorted((key for key in found if key.split("/") > behind), key=_names)
-
-
-def _folder(key: str) -> str:
-    return key.rpartition("/")[0]
-
-
-def _names(key: str) -> list[str]:
-    return key.split("/")
+        return sorted(key for key in self.objects if key > after and key.startswith(prefix))
 
 
 class SimulatedBucket:
@@ -112,19 +113,16 @@ class SimulatedBucket:
             self._begin_read("get", key)
             found[key] = self._stored(key, first)
             entry = self._storage.objects.get(key)
-            said = "none" if entry is None else _short(version_of(entry[0]))
-            self._note("get", key, said, entry and entry[0])
+            said = "none" if entry is None else _short(entry.version)
+            self._note("get", key, said, entry and entry.data)
         return [found[key] for key in keys]
 
     def _stored(self, key: str, first: int | None) -> Stored | None:
         entry = self._storage.objects.get(key)
-        if entry is None:
-            return None
-        data, modified = entry
-        if first is None or first >= len(data):
-            return Stored(data, len(data), version_of(data), modified)
-        version = version_of(data) if self._storage.first_has_version else None
-        return Stored(data[:first], len(data), version, modified)
+        if entry is None or first is None or first >= entry.size:
+            return entry
+        version = entry.version if self._storage.first_has_version else None
+        return entry._replace(data=entry.data[:first], version=version)
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         """Store an object as one step; return its new version."""
@@ -154,26 +152,27 @@ class SimulatedBucket:
         """Return a page of keys: in one step, or on a tree in one for each folder."""
         self._begin_read("list", prefix)
         storage = self._storage
-        keys = self._walk(prefix, after) if storage.by_names else storage.keys(prefix, after)
+        if storage.by_names:
+            folder = prefix.rpartition("/")[0]
+            keys: Iterable[str] = self._walk(folder, prefix, after.split("/"))
+        else:
+            keys = storage.keys(prefix, after)
         found = [storage.listed(key) for key in islice(keys, limit)]
         self._note("list", prefix, f"{len(found)} keys")
         return found
 
-    def _walk(self, prefix: str, after: str) -> Iterator[str]:
+    def _walk(self, folder: str, prefix: str, after: Sequence[str]) -> Iterator[str]:
         """Go through a tree. A folder is read once: what is created in it since is not seen."""
-        storage, folders = self._storage, dict[str, set[str]]()
-        ahead = storage.keys(prefix, after)
-        while ahead:
-            key, folder = ahead[0], _folder(ahead[0])
-            if folder not in folders:
-                folders[folder] = {each for each in ahead if _folder(each) == folder}
-                storage.step()
-                ahead = storage.keys(prefix, after)
-                continue
-            if key in folders[folder]:
-                yield key
-            after = key
-            del ahead[0]
+        storage = self._storage
+        for name in sorted(storage.folders.get(folder, ())):
+            path = f"{folder}/{name}" if folder else name
+            if path in storage.folders:
+                names = path.split("/")
+                if names >= after[: len(names)] and f"{path}/".startswith(prefix[: len(path) + 1]):
+                    storage.step()
+                    yield from self._walk(path, prefix, after)
+            elif path in storage.objects and path.startswith(prefix) and path.split("/") > after:
+                yield path
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return the version of each object."""
@@ -222,9 +221,14 @@ class SimulatedBucket:
     ) -> str:
         self._storage.step()
         in_time = what == "delete" or (what == "put absent" and "/notes/" in key)
-        fault = self._storage.faults.of_write(in_time=in_time)
+        fault = self._storage.faults.of_write(
+            in_time=in_time, is_conditional=what.startswith(("put absent", "put at"))
+        )
         if fault is None:
             return self._executed(what, key, execute, data)
+        if fault is Fault.FALSE_REFUSAL:
+            self._note(what, key, f"{fault.value} ({_outcome(execute)})", data)
+            raise Moved
         if fault is Fault.LATE:
             self._storage.send_late(_Late(self._actor, what, key, lambda: _outcome(execute)))
             self._note(what, key, fault.value, data)
@@ -257,5 +261,5 @@ def _outcome(execute: Callable[[], str]) -> str:
         return "moved"
 
 
-def _short(version: str) -> str:
-    return version[:6]
+def _short(version: str | None) -> str:
+    return (version or "")[:6]

@@ -47,6 +47,8 @@ def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
 
 def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
+    if _is_half_deleted(ops):
+        return []
     found = [*unexpected(ops, faulty), *losers(ops), *_seqs(ops), *_grown(ops), *_forks(ops)]
     found += lease_violations(ops)
     ids, twins = ids_of(ops)
@@ -72,6 +74,22 @@ def unexpected(ops: Sequence[Op], faulty: bool) -> Iterator[str]:
         excused = op.outcome == "unknown" and beside_wipe(op, ops)
         if op.outcome not in _EXPECTED or (silent and not excused):
             yield f"unexpected answer: {said(op)}"
+        if op.verb == "check" and op.ok:
+            errors = (each for each in op.answer if each.severity == "error")
+            yield from (f"check finds an error: {each.code}: {each.message}" for each in errors)
+
+
+def _is_half_deleted(ops: Sequence[Op]) -> bool:
+    """Return whether a deletion that died has left a scope whose head seems to be lost.
+
+    That is reported as damage until the deletion is repeated (docs/format.md, not promised: 3).
+    """
+    missing = [op for op in ops if op.said.startswith("the head of a scope is missing")]
+    return any(
+        wipe.open_ended and wipe.begin < op.end and op.scope is not None and wipes(wipe, op.scope)
+        for op in missing
+        for wipe in ops
+    )
 
 
 def said(op: Op) -> str:
@@ -200,9 +218,6 @@ def _sees(op: Op, nonce: str) -> bool:
 def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[str]:
     items = list(scope_items(scope, ops, facts))
     by_key = {item.key: item for item in items}
-    makers = {item.key: item.op for item in items}
-    for item in items:
-        item.makers = makers
 
     def settle(state: State) -> State:
         if not state.open:

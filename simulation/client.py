@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from limpet.core import codec, ids
 from limpet.errors import LimpetError, Unavailable
-from limpet.model import ANY, Expect, Note, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import ANY, Expect, Finding, Note, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Append, Claim, Commit, Copy, Found, NoteWrite, Query
 from simulation.history import OK, REFUSED, UNKNOWN, Op
 from simulation.world import World
@@ -221,20 +221,39 @@ class Client:
     def _claim(self, scope: ScopeKey, key: str, ttl_us: int) -> Claim:
         return Claim(scope, key, self.name, ttl_us, self.world.draw(self.name))
 
+    # Upkeep
+
+    def sweep(self) -> Op:
+        """Remove what dead processes have left over."""
+        return self._call("sweep", None, {}, self.backend.compact)
+
+    def check(self, *, repair: bool) -> Op:
+        """Check everything."""
+
+        def call() -> list[Finding]:
+            found: list[Finding] = []
+            after: str | None = ""
+            while after is not None:
+                page, after = self.backend.check(after, repair=repair, limit=LIMIT)
+                found += page
+            return found
+
+        return self._call("check", None, {"repair": repair}, call)
+
     # Reading
 
-    def read(self, scope: ScopeKey, snapshot_id: str | None = None) -> Op:
-        """Read a snapshot with its state, or the head."""
-        call = self.backend.read_snapshots
-        op = self._call("read", scope, {"id": snapshot_id}, lambda: call(scope, [snapshot_id]))
-        if op.ok and snapshot_id is None:
+    def read(self, scope: ScopeKey, *ids: str | None) -> Op:
+        """Read snapshots with their states, or the head."""
+        call, ids = self.backend.read_snapshots, ids or (None,)
+        op = self._call("read", scope, {"ids": ids}, lambda: call(scope, ids))
+        if op.ok and ids == (None,):
             self.known[scope] = op.answer[0][0].revision if op.answer else None
         return op
 
     def info(self, scope: ScopeKey, snapshot_id: str | None = None) -> Op:
         """Read the facts of a snapshot, or of the head."""
         call = self.backend.read_info
-        op = self._call("info", scope, {"id": snapshot_id}, lambda: call(scope, snapshot_id))
+        op = self._call("info", scope, {"ids": (snapshot_id,)}, lambda: call(scope, snapshot_id))
         if op.ok and snapshot_id is None:
             self.known[scope] = op.answer.revision if op.answer else None
         return op

@@ -19,6 +19,7 @@ class Fault(Enum):
     LOST_AFTER = "no answer, executed"
     REFUSED = "refused, not executed"
     LATE = "no answer, to be executed later"
+    FALSE_REFUSAL = "executed, answered 412"  # something on the way has sent it twice
 
 
 class Mode(NamedTuple):
@@ -58,6 +59,7 @@ ASSERTED: Final = tuple(name for name in MODES if name != "unsafe")
 CRASHES_MAX: Final = 2  # of one run: what never comes to an end proves nothing
 
 _LOST_WRITES: Final = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LOST_AFTER, Fault.REFUSED)
+_LOST_PUTS: Final = (*_LOST_WRITES, Fault.FALSE_REFUSAL)
 
 
 class Faults:
@@ -69,7 +71,7 @@ class Faults:
         self._dice = dice
         self._crashes = 0
 
-    def of_write(self, *, in_time: bool) -> Fault | None:
+    def of_write(self, *, in_time: bool, is_conditional: bool) -> Fault | None:
         """Return what happens to a write, None if nothing does.
 
         One that must come `in_time` arrives late only in a mode that allows late deletes.
@@ -85,7 +87,7 @@ class Faults:
             return self._dice.choice((Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
         throw -= mode.crash
         if throw < mode.lost:
-            return self._dice.choice(_LOST_WRITES)
+            return self._dice.choice(_LOST_PUTS if is_conditional else _LOST_WRITES)
         throw -= mode.lost
         if throw < mode.late and (mode.late_deletes or not in_time):
             return Fault.LATE

@@ -35,7 +35,6 @@ class ScopeItem:
         self.begin = op.begin
         self.required = not op.open_ended
         self.ended = False  # whatever the answer, it may have happened until then
-        self.makers: dict[int, Op] = {}
 
     @property
     def end(self) -> int:
@@ -51,19 +50,6 @@ class ScopeItem:
         """Return what the item notes for itself when the scope has changed."""
         return payload
 
-    def is_below(self, a: Snap, b: Snap) -> bool:
-        """Return whether one snapshot is certainly below another in history.
-
-        Nothing is promised of a history-only save and another one that overlap
-        (docs/format.md, not promised: 10).
-        """
-        if a.seq >= b.seq:
-            return False
-        if a.aside or b.aside:
-            first, second = self.makers.get(a.maker), self.makers.get(b.maker)
-            return first is not None and second is not None and not first.overlaps(second)
-        return True
-
 
 class CommitItem(ScopeItem):
     """A save, an update, an append or a fork; `wipers` are the concurrent deletes of its scope."""
@@ -75,11 +61,10 @@ class CommitItem(ScopeItem):
         # An unknown name sorts below all that are minted.
         self.ids = facts.ids.get(commit.stamp.nonce) or (f"!{commit.stamp.nonce}",)
         self.id = commit.id or self.ids[0]
-        # Of history-only saves only those that do not overlap others are compared (`checker`).
-        self.minted = commit.id is None and commit.head and not self.id.startswith("!")
-        # A save that overlaps a deletion of its scope may happen before it, and once more
-        # after it (docs/format.md, not promised: 2).
-        self.twice = any(op.overlaps(each) for each in wipers)
+        self.minted = commit.id is None and not self.id.startswith("!")
+        # A save whose answer was lost and that overlaps a deletion of its scope may happen before
+        # it, and once more after it (docs/format.md, not promised: 2).
+        self.twice = not facts.exact and any(op.overlaps(each) for each in wipers)
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the scope after the commit, or as it was if that is why it was refused."""
@@ -88,26 +73,19 @@ class CommitItem(ScopeItem):
             if self._shows(state, commit.stamp.nonce):
                 yield state, Move.OVER
             return
-        result = model.apply(state, commit, self.id, op.given["log"], self.key)
+        result = model.apply(state, commit, self.id, op.given["log"])
         if isinstance(result, Refusal):
             if op.outcome == result.error:
                 yield state, Move.FREE
             return
         if self.twice and state.opened(self.key) is None and result.state is not state:
-            before = model.apply(
-                state, commit, commit.id or self.ids[-1], op.given["log"], self.key
-            )
+            before = model.apply(state, commit, commit.id or self.ids[-1], op.given["log"])
             if isinstance(before, Accepted):
                 yield before.state.with_open(self.key, "once"), Move.GOES_ON
         if op.ok and not self._matches(state, result):
             return
         if op.ok or op.open_ended or self.ended:
             yield result.state, Move.OVER
-            # Which of the two is newer is not promised either: a history-only save, or what a
-            # concurrent deletion uncovers (docs/format.md, not promised: 10).
-            uncovering = self.makers.get(state.uncovered_by)
-            if result.snap.aside and uncovering is not None and uncovering.overlaps(op):
-                yield result.state._replace(head=result.snap.seq), Move.OVER
 
     def _shows(self, state: State, nonce: str) -> bool:
         """Return whether a commit that is repeated (`again`) is answered as it must be.
@@ -127,7 +105,7 @@ class CommitItem(ScopeItem):
             return False
         # An id that begins with `!` was never seen by anybody.
         sure = snap.parent is None or (snap.parent != "" and not snap.parent.startswith("!"))
-        if sure and info.parent_id != snap.parent and not snap.aside:
+        if sure and info.parent_id != snap.parent:
             return False
         if result.state is not state and self.minted and snap.nonce == self.commit.stamp.nonce:
             return snap.id > state.floor
@@ -150,59 +128,30 @@ class LateItem(ScopeItem):
         commit: Commit = self.op.given["commit"]
         for id in self.facts.ids.get(commit.stamp.nonce, ()) if state.empty else ():
             plain = commit._replace(expect=ANY, replaces=None, again=False)
-            result = model.apply(state, plain, commit.id or id, self.op.given["log"], self.key)
+            result = model.apply(state, plain, commit.id or id, self.op.given["log"])
             if isinstance(result, Accepted) and commit.replaces is None:
                 yield result.state, Move.OVER
 
 
 class DeleteItem(ScopeItem):
-    """The deletion of one snapshot.
+    """The deletion of some snapshots, as one step."""
 
-    One that spares the head may still delete what was not the head when it read it, and has become
-    it since, because another one was deleted (docs/format.md, what is not promised).
-    """
-
-    def __init__(self, op: Op, key: int, facts: Facts, id: str) -> None:
+    def __init__(self, op: Op, key: int, facts: Facts) -> None:
         super().__init__(op, key, facts)
-        self.id = id
-        # Which part of it was refused is not known, and repeating it is harmless.
+        # If it was refused, it may have happened all the same, and repeating it is harmless.
         self.required = op.ok
-        alone = facts.exact and op.ok and len(op.given["ids"]) == 1
-        self.count: int | None = op.answer.count if alone else None
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
-        """Yield the scope without the snapshot."""
-        spares = self.op.given["spare_head"]
-        seen_meanwhile = state.opened(self.key)
-        if spares and seen_meanwhile is None:
-            yield state.with_open(self.key, self.observe(state, False)), Move.FREE_GOES_ON
+        """Yield the scope without the snapshots."""
+        head, found = state.find(None), map(state.find, self.op.given["ids"])
+        doomed = [snap for snap in found if snap is not None]
+        if self.op.given["spare_head"] and head in doomed:
+            doomed.remove(head)
+        if self.op.ok and self.op.answer.count != len(doomed):
             return
-        snap, over = state.find(self.id), state.with_open(self.key, None)
-        is_head = snap is not None and snap.seq == state.head
-        if (snap is None or (is_head and spares)) and self.count in (None, 0):
-            yield over, Move.OVER
-        if (
-            snap is not None
-            and self.count in (None, 1)
-            and (not (is_head and spares) or seen_meanwhile)
-        ):
-            after = over.without(snap)
-            if not is_head:
-                yield after, Move.OVER
-                return
-            for head in self._heads(after):
-                yield after._replace(head=head, uncovered_by=self.key), Move.OVER
-
-    def observe(self, state: State, payload: Any) -> Any:
-        """Return whether the snapshot has been there, and not the head."""
-        snap = state.find(self.id)
-        return payload or (snap is not None and snap.seq != state.head)
-
-    def _heads(self, state: State) -> list[int | None]:
-        """Return which snapshots may be the newest kept one."""
-        kept = list(model.visible(state))
-        newest = [a for a in kept if not any(self.is_below(a, b) for b in kept)]
-        return [snap.seq for snap in newest] or [None]
+        for snap in doomed:
+            state = state.without(snap)
+        yield state, Move.OVER
 
 
 class WipeItem(ScopeItem):
@@ -272,51 +221,28 @@ class VanishItem(ScopeItem):
             yield state.wiped(), Move.OVER
 
 
-class DroppedItem(ScopeItem):
-    """A caller's id that is used again while its scope is deleted may be deleted with it.
-
-    Its copy has the key of the old one; it goes when it is not the head any more
-    (docs/format.md, not promised: 4).
-    """
-
-    def __init__(self, commit: "CommitItem", key: int, wiper: Op) -> None:
-        super().__init__(commit.op, key, commit.facts)
-        self.maker = commit.key
-        self.begin = max(wiper.begin, commit.begin)
-        self.required = False
-
-    @property
-    def end(self) -> int:
-        """When it has happened, if it does: at any time."""
-        return FOREVER
-
-    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
-        """Yield the scope without the snapshot."""
-        for snap in state.snaps:
-            if snap.maker == self.maker and snap.seq != state.head:
-                yield state.without(snap), Move.OVER
-
-
 class ReadItem(ScopeItem):
-    """One snapshot, or the head, as it was read. `seen` is None if there was none."""
+    """Snapshots by id, or the head, as they were read: `seen`, with their logs if they were."""
 
     def __init__(
-        self, op: Op, key: int, facts: Facts, id: str | None, seen: SnapshotInfo | None
+        self,
+        op: Op,
+        key: int,
+        facts: Facts,
+        seen: Sequence[tuple[SnapshotInfo, tuple[str, ...] | None]],
     ) -> None:
         super().__init__(op, key, facts)
-        self.id = id
+        self.ids = op.given["ids"]
         self.seen = seen
-        self.log: tuple[str, ...] | None = None
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the same, if that is what was read."""
-        if self._fits(state.find(self.id)):
+        there = [snap for snap in map(state.find, self.ids) if snap is not None]
+        if len(there) == len(self.seen) and all(
+            shows(info, snap) and log in (None, snap.log)
+            for (info, log), snap in zip(self.seen, there, strict=True)
+        ):
             yield state, Move.FREE
-
-    def _fits(self, snap: Snap | None) -> bool:
-        if snap is None or self.seen is None:
-            return snap is None and self.seen is None
-        return shows(self.seen, snap) and self.log in (None, snap.log)
 
 
 def shows(seen: SnapshotInfo, snap: Snap) -> bool:

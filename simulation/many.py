@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from simulation.run import Run, open_objects, simulate
+from simulation.engine import open_objects
+from simulation.run import Run, simulate
 from simulation.sabotage import sabotaged
 
 
@@ -19,7 +20,7 @@ class Chunk:
 
 def run_one(chunk: Chunk, seed: int) -> Run:
     """Run one of a chunk."""
-    opener = sabotaged(open_objects, chunk.sabotage) if chunk.sabotage else open_objects
+    opener = sabotaged(chunk.sabotage) if chunk.sabotage else open_objects
     return simulate(chunk.scenario, chunk.mode, seed, opener)
 
 

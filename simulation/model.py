@@ -14,7 +14,7 @@ from simulation.history import nonce_of
 
 
 class Snap(NamedTuple):
-    """A snapshot. `maker` is the number of the item that first saved it."""
+    """A snapshot."""
 
     id: str
     seq: int
@@ -23,8 +23,6 @@ class Snap(NamedTuple):
     kept: bool
     labels: bytes
     parent: str | None  # "" where the model is not sure
-    maker: int
-    aside: bool
 
     def has(self, labels: tuple[tuple[str, str], ...]) -> bool:
         """Return whether all these labels are there."""
@@ -33,14 +31,10 @@ class Snap(NamedTuple):
 
 
 class State(NamedTuple):
-    """A scope at one moment, and in `open` what goes on in it for longer than a moment.
-
-    `uncovered_by` is the item that deleted the head before, if that is why the head is the head.
-    """
+    """A scope at one moment, and in `open` what goes on in it for longer than a moment."""
 
     snaps: tuple[Snap, ...] = ()
     head: int | None = None
-    uncovered_by: int = 0
     last_seq: int = 0
     floor: str = ""
     applied: frozenset[str] = frozenset()
@@ -71,7 +65,7 @@ class State(NamedTuple):
 
     def wiped(self) -> "State":
         """Return the scope after it was deleted: not even what was minted is remembered."""
-        return self._replace(snaps=(), head=None, uncovered_by=0, floor="", applied=frozenset())
+        return self._replace(snaps=(), head=None, floor="", applied=frozenset())
 
     def without(self, snap: Snap) -> "State":
         """Return the scope without a snapshot; the newest kept one becomes the head if need be."""
@@ -95,9 +89,7 @@ class Accepted(NamedTuple):
     state: State
 
 
-def apply(
-    state: State, commit: Commit, id: str, log: tuple[str, ...], maker: int
-) -> Accepted | Refusal:
+def apply(state: State, commit: Commit, id: str, log: tuple[str, ...]) -> Accepted | Refusal:
     """Return what a commit does to a scope. `id` is the one that it has, given or minted."""
     if commit.new_scope and not state.empty:
         return Refusal("AlreadyExists")
@@ -118,7 +110,7 @@ def apply(
         return Refusal("Conflict")
     if existing is not None:
         return _replaced(state, commit, existing, log)
-    return _inserted(state, commit, id, log, maker)
+    return _inserted(state, commit, id, log)
 
 
 def at(expect: Expect, head: Snap | None) -> bool:
@@ -160,7 +152,7 @@ def _replaced(state: State, commit: Commit, existing: Snap, log: tuple[str, ...]
     return Accepted(snap, state._replace(snaps=snaps, applied=applied))
 
 
-def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker: int) -> Accepted:
+def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...]) -> Accepted:
     head = state.find(None)
     seq = state.last_seq + 1
     parent = commit.parent
@@ -174,8 +166,6 @@ def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker
         kept=commit.keep,
         labels=commit.labels,
         parent=parent,
-        maker=maker,
-        aside=not commit.head,
     )
     kept = state.snaps
     if commit.head:
@@ -183,9 +173,8 @@ def _inserted(state: State, commit: Commit, id: str, log: tuple[str, ...], maker
     after = state._replace(
         snaps=(*kept, snap),
         head=seq if commit.head else state.head,
-        uncovered_by=0 if commit.head else state.uncovered_by,
         last_seq=seq,
-        floor=max(state.floor, id) if commit.id is None and commit.head else state.floor,
+        floor=max(state.floor, id) if commit.id is None else state.floor,
         applied=state.applied | {commit.stamp.nonce},
     )
     return Accepted(snap, after)
@@ -200,5 +189,5 @@ def _default_parent(state: State, head: Snap | None, id: str) -> str | None:
 
 
 def visible(state: State) -> Iterator[Snap]:
-    """Yield the snapshots in history."""
-    return (snap for snap in state.snaps if snap.kept)
+    """Yield the snapshots in history, the last saved first."""
+    return (snap for snap in reversed(state.snaps) if snap.kept)

@@ -11,7 +11,6 @@ from simulation.history import OK, Op
 from simulation.items import (
     CommitItem,
     DeleteItem,
-    DroppedItem,
     Facts,
     LateItem,
     ReadItem,
@@ -20,7 +19,7 @@ from simulation.items import (
     VanishItem,
     WipeItem,
 )
-from simulation.listing import ListItem
+from simulation.listing import IdsItem, ListItem, PagesItem
 from simulation.notes import EraseItem, LookItem, NoteItem, SweepItem, WriteItem
 
 Address = tuple[ScopeKey, str | None, str]
@@ -72,90 +71,60 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
     keys = count(1)
     wipers = [op for op in ops if wipes(op, scope) and op.outcome != "Conflict"]
     for op in ops:
+        key = next(keys)
         if wipes(op, scope):
-            yield WipeItem(op, next(keys), facts)
+            yield WipeItem(op, key, facts)
+        elif op.verb == "query":
+            if op.ok and op.given["query"].scope in (None, scope):
+                yield from _listing(scope, op, key, facts, wipers)
+        elif op.verb == "commit":
+            if source_of(op) == scope and op.outcome in _ABOUT_SOURCE:
+                yield SourceItem(op, key, facts)
+            if op.scope == scope:
+                yield from _commit_items(op, keys, ops, facts, wipers)
+        elif op.scope != scope:
             continue
-        if op.verb == "query":
-            query: Query = op.given["query"]
-            if op.ok and query.scope in (None, scope) and not _overlap(op, wipers):
-                mine = [info for info in op.answer if info.scope == scope]
-                listing = ListItem(op, next(keys), facts, query, mine)
-                listing.saved_again = _deleted_meanwhile(op, ops)
-                yield listing
-        if op.verb == "commit" and source_of(op) == scope and op.outcome in _ABOUT_SOURCE:
-            yield SourceItem(op, next(keys), facts)
-        if op.scope != scope:
-            continue
-        if op.verb == "commit":
-            if op.given["commit"].fence is not None and op.outcome == "Conflict":
-                continue  # whether it had to be refused is not asked here (see `leases`)
-            of_source = source_of(op) is not None and op.outcome in _REFUSED_SOURCE
-            item = CommitItem(op, next(keys), facts, wipers)
-            if died_with_source(op, ops):
-                item.required, item.ended = False, True
-                yield item
-            elif op.outcome != "refused" and not of_source:
-                yield item
-                for wiper in wipers if item.commit.id is not None else ():
-                    if op.overlaps(wiper):
-                        yield DroppedItem(item, next(keys), wiper)
-                if facts.late and wipers:
-                    yield LateItem(op, next(keys), facts, wipers)
-                for wiper in ops if op.open_ended else ():
-                    if _wipes_source(wiper, op):
-                        yield VanishItem(op, next(keys), facts, wiper)
         elif op.verb == "delete":
-            for id in op.given["ids"]:
-                yield DeleteItem(op, next(keys), facts, id)
-        elif op.verb == "ids" and op.ok and not _overlap(op, wipers):
-            listing = ListItem(op, next(keys), facts, Query(scope), op.answer)
-            listing.left_behind = _left_behind(op, ops, wipers, facts)
-            listing.saved_again = _deleted_meanwhile(op, ops)
-            yield listing
-        elif op.verb in ("read", "info") and op.ok:
-            yield _read_item(op, next(keys), facts)
+            yield DeleteItem(op, key, facts)
+        elif op.verb == "ids" and op.ok:
+            yield IdsItem(op, key, facts)
+        elif op.verb == "read" and op.ok:
+            seen = [(info, log_of(body)) for info, body in op.answer]
+            yield ReadItem(op, key, facts, seen)
+        elif op.verb == "info" and op.ok:
+            yield ReadItem(op, key, facts, [] if op.answer is None else [(op.answer, None)])
 
 
-def _deleted_meanwhile(listing: Op, ops: Iterable[Op]) -> frozenset[str]:
-    deletes = (op for op in ops if op.verb == "delete" and op.overlaps(listing))
-    return frozenset(id for op in deletes for id in op.given["ids"])
+def _listing(
+    scope: ScopeKey, op: Op, key: int, facts: Facts, wipers: Sequence[Op]
+) -> Iterator[ScopeItem]:
+    query: Query = op.given["query"]
+    mine = [info for info in op.answer if info.scope == scope]
+    if "page" not in op.given and (query.scope or not query.labels):
+        yield ListItem(op, key, facts, query, mine)
+    # What is read in parts may show part of what a deletion removes (docs/format.md, not
+    # promised: 2).
+    elif not any(op.overlaps(each) for each in wipers):
+        yield PagesItem(op, key, facts, query, mine)
 
 
-def _left_behind(
-    listing: Op, ops: Iterable[Op], wipers: Sequence[Op], facts: Facts
-) -> frozenset[str]:
-    """Return listed ids whose copies a writer may have put there after the scope was deleted.
-
-    Any concurrent writer may do it, also for another: it rolls heads forward. Some of these ids
-    are seen by this listing only.
-    """
-    writes = [op for op in ops if op.scope == listing.scope and op.verb in ("commit", "delete")]
-    known = {id for each in facts.ids.values() for id in each}
-    found = {id for id in listing.answer if id not in known}
-    for wipe in wipers:
-        if facts.late or any(op.overlaps(wipe) for op in writes):
-            for op in writes:
-                if op.verb == "commit" and op.begin < wipe.end:
-                    commit: Commit = op.given["commit"]
-                    found |= {commit.id or "", *facts.ids.get(commit.stamp.nonce, ())}
-    return frozenset(found) if wipers else frozenset()
-
-
-def _overlap(op: Op, wipers: Sequence[Op]) -> bool:
-    """Return whether a listing overlaps the deletion of its scope: it may see part of it.
-
-    See docs/format.md, not promised: 2.
-    """
-    return any(op.overlaps(each) for each in wipers)
-
-
-def _read_item(op: Op, key: int, facts: Facts) -> ReadItem:
-    if op.verb == "info":
-        return ReadItem(op, key, facts, op.given["id"], op.answer)
-    found = op.answer[0] if op.answer else None
-    item = ReadItem(op, key, facts, op.given["id"], None if found is None else found[0])
-    item.log = None if found is None else log_of(found[1])
-    return item
+def _commit_items(
+    op: Op, keys: Iterator[int], ops: Sequence[Op], facts: Facts, wipers: Sequence[Op]
+) -> Iterator[ScopeItem]:
+    if op.given["commit"].fence is not None and op.outcome == "Conflict":
+        return  # whether it had to be refused is not asked here (see `leases`)
+    of_source = source_of(op) is not None and op.outcome in _REFUSED_SOURCE
+    item = CommitItem(op, next(keys), facts, wipers)
+    if died_with_source(op, ops):
+        item.required, item.ended = False, True
+        yield item
+    elif op.outcome != "refused" and not of_source:
+        yield item
+        if facts.late and wipers:
+            yield LateItem(op, next(keys), facts, wipers)
+        for wiper in ops if op.open_ended else ():
+            if _wipes_source(wiper, op):
+                yield VanishItem(op, next(keys), facts, wiper)
 
 
 def note_addresses(ops: Iterable[Op]) -> set[Address]:

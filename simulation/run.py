@@ -4,25 +4,22 @@ from collections.abc import Callable
 from traceback import format_exception
 from typing import NamedTuple
 
-from limpet.backends.buckets.protocol import Bucket
-from limpet.backends.objects.backend import ObjectBackend
-from limpet.model import Finding
-from limpet.protocol import Backend, Clock, Query, Stamp
+from limpet.protocol import Query
 from simulation import actions as do
 from simulation.checker import seen_infos, violations
 from simulation.client import Client
+from simulation.engine import open_objects
 from simulation.faults import MODES, Crash
-from simulation.foreign import foreign_violations
 from simulation.history import Op
 from simulation.scenarios import SCENARIOS, Scenario
 from simulation.scheduler import Event
 from simulation.words import lines_of
-from simulation.world import LAYOUT, Opener, World
+from simulation.world import Opener, World
 
 _WRITERS = 3
 _STEPS_MAX = 3
 _REPAIR_PER_MILLE = 250
-_FINDINGS_PAGE = 100
+_IDS_FOUND = 3  # by the index, at the end
 
 
 class Run(NamedTuple):
@@ -53,15 +50,10 @@ class Run(NamedTuple):
         )
 
 
-def open_objects(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
-    """Open the engine over buckets."""
-    return ObjectBackend(bucket, layout=LAYOUT, index=index, clock=clock, draw=draw)
-
-
 def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = open_objects) -> Run:
     """Run a scenario once and judge it."""
     scenario, mode = SCENARIOS[scenario_name], MODES[mode_name]
-    world = World(seed, mode, opener, index=scenario.index, skewed=scenario.skewed)
+    world = World(seed, mode, opener)
     scenario.setup(Client(world, "setup"))
     world.faults.active = True
     broken: list[str] = []
@@ -75,9 +67,8 @@ def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = ope
         world.faults.active = False
         world.settled = True
         _read_everything(world)
-        broken += _inspect(world)
-        judge = foreign_violations if scenario.foreign else violations
-        broken += judge(world.ops, faulty=mode.faulty, late=bool(mode.late))
+        _inspect(world)
+        broken += violations(world.ops, faulty=mode.faulty, late=bool(mode.late))
     return Run(scenario_name, mode_name, seed, broken, world.scheduler.trace, world.ops)
 
 
@@ -90,9 +81,9 @@ def _programs(world: World, scenario: Scenario) -> dict[str, Callable[[], None]]
     if dice.chance(600):
         steps = [dice.choice(scenario.views) for _ in range(2 + dice.below(4))]
         programs["r"] = _program(world, "r", steps)
-    if scenario.foreign:
-        steps = [do.overwrite_as_foreigner for _ in range(1 + dice.below(2))]
-        programs["f"] = _program(world, "f", steps)
+    if dice.chance(300):
+        steps = [dice.choice((do.sweep, do.check, do.repair)) for _ in range(1 + dice.below(2))]
+        programs["s"] = _program(world, "s", steps)
     return programs
 
 
@@ -120,19 +111,12 @@ def _read_everything(world: World) -> None:
     _read_all(world, "read2", written=True)
 
 
-def _inspect(world: World) -> list[str]:
+def _inspect(world: World) -> None:
     """Check the store, sometimes repair it, and read all once more: nothing may have changed."""
     repair = world.dice_of("repair").chance(_REPAIR_PER_MILLE)
-    backend = world.open("check")
-    found: list[Finding] = []
-    after: str | None = ""
-    while after is not None:
-        page, after = backend.check(after, repair=repair, limit=_FINDINGS_PAGE)
-        found += page
+    Client(world, "check").check(repair=repair)
     if repair:
         _read_all(world, "read3", written=True)
-    errors = (each for each in found if each.severity == "error")
-    return [f"check finds an error: {each.code}: {each.message}" for each in errors]
 
 
 def _read_all(world: World, name: str, *, written: bool = False) -> None:
@@ -151,15 +135,15 @@ def _read_all(world: World, name: str, *, written: bool = False) -> None:
         reader.pages(scope)
         reader.ids(scope)
         ids = sorted(id for where, id in seen if where == scope)
-        for id in ids:
-            reader.read(scope, id)
+        if ids:
+            reader.read(scope, *ids)
         if any(op.verb == "write_note" for op in world.ops):
             for on in (None, *sorted({op.given["write"].on or "" for op in _writes(world)} - {""})):
                 reader.notes(scope, on=on)
-    if world.index and written:
+    if written:
         for labels in ({"l": "1"}, {"l": "2"}, {"k": ""}):
             reader.query(Query(labels=tuple(labels.items())))
-        for id in sorted({id for _, id in seen}):
+        for id in reader.dice.shuffled(sorted({id for _, id in seen}))[:_IDS_FOUND]:
             reader.query(Query(id=id))
 
 

@@ -1,109 +1,223 @@
 """Engines that are broken on purpose: what the checker must catch, or it has no teeth.
 
-Each wraps the bucket of an engine and does one thing as an obvious but wrong design does.
-The engine itself is the real one.
+Each does one thing as an obvious but wrong design does. The rest is the real engine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from limpet.backends.buckets.protocol import Bucket
-from limpet.core.commits import check_fence
-from limpet.model import SnapshotInfo
-from limpet.protocol import Backend, Clock, Commit, Stamp
-from simulation.sabotage_reads import (
-    ForgetsNotes,
-    ForkWithoutCheck,
-    HeadBeforeCopy,
-    IdsFromTheClock,
-    ListBeforeHead,
-    NoBump,
-    NoTouch,
-    ShortMemory,
-)
-from simulation.sabotage_writes import (
-    AcknowledgedEarly,
-    BareDelete,
-    BareDeleteOfHead,
-    BlindCopy,
-    BlindHead,
-    BlindNotes,
-    DraftsSkipRollForward,
-    HeadsLast,
-    Honest,
-    NoRollForward,
-    PointersAfterCopy,
-    Resends,
-    SaysFailed,
-)
+from limpet.backends.buckets.protocol import Bucket, Listed, Moved
+from limpet.backends.segments import keys
+from limpet.backends.segments.chain import Chain
+from limpet.backends.segments.objects import Head, Segment
+from limpet.backends.segments.storage import Beaten, Held, NoncesOf, Storage
+from limpet.backends.segments.writer import Change, Writer
+from limpet.errors import Unavailable
+from limpet.model import ANY
+from limpet.protocol import Backend, Clock, Stamp
+from simulation.engine import open_objects
 from simulation.world import Opener
 
 
-def one_line(backend: Any) -> None:
-    """Give every life of a scope the same line, so that an old copy is not recognised."""
-    writer = backend._saver._writer
-    line = writer.new_line(0)
-    writer.new_line = lambda _now: line[:8] + "-0000-7000-8000-000000000000"
+def _blind_head(backend: Any) -> None:
+    put = backend._storage.bucket.put
+
+    def blind(key: str, data: bytes, *, expect: Any) -> str:
+        version: str = put(key, data, expect=ANY if key.endswith("/head") else expect)
+        return version
+
+    backend._storage.bucket.put = blind
 
 
-def lease_merely_read(backend: Any) -> None:
-    """Look at the lease before a save, and not for its key in the head that is replaced."""
-    save = backend._saver.commit
+def _swapping(backend: Any, *, resends: bool) -> None:
+    storage: Storage = backend._storage
 
-    def commit(commit: Commit) -> SnapshotInfo:
+    def swap(
+        key: str, data: bytes, *, expect: str | None, nonce: str, base: str, nonces_of: NoncesOf
+    ) -> str | None:
+        for _ in range(8):
+            try:
+                return storage.bucket.put(key, data, expect=expect)
+            except Moved:
+                raise Beaten from None
+            except Unavailable as error:
+                if error.outcome_known:
+                    raise
+                if not resends:
+                    raise Beaten from None
+        raise Beaten
+
+    storage.swap = swap  # type: ignore[method-assign]
+
+
+def _lost_is_failed(backend: Any) -> None:
+    _swapping(backend, resends=False)
+
+
+def _refusal_believed(backend: Any) -> None:
+    _swapping(backend, resends=True)
+
+
+def _head_before_segment(backend: Any) -> None:
+    bucket = backend._storage.bucket
+    put, waiting = bucket.put, []
+
+    def late(key: str, data: bytes, *, expect: Any) -> str:
+        if "/segments/" in key:
+            waiting.append((key, data))
+            return ""
+        version: str = put(key, data, expect=expect)
+        while key.endswith("/head") and waiting:
+            put(*waiting.pop(0), expect=ANY)
+        return version
+
+    bucket.put = late
+
+
+def _old_segment_first(backend: Any) -> None:
+    storage: Storage = backend._storage
+    swap_head = storage.swap_head
+
+    def swap(held: Held, head: Head, *rest: Any) -> Held:
+        names = {each.name for each in head.segments}
+        before = () if held.head is None else held.head.segments
+        storage.drop_segments(head.scope, [e.name for e in before if e.name not in names])
+        return swap_head(held, head, *rest)
+
+    storage.swap_head = swap  # type: ignore[method-assign,assignment]
+
+
+def _sweep_reads_head_first(backend: Any) -> None:
+    storage: Storage = backend._storage
+
+    def sweep_after(head: Head, before: Head | None) -> None:
+        listed = storage.bucket.list(keys.segments_prefix(head.scope), limit=1000)
+        names = {keys.segment_key(head.scope, each.name) for each in head.segments}
+        storage.bucket.delete([each.key for each in listed if each.key not in names])
+
+    storage.sweep_after = sweep_after  # type: ignore[method-assign]
+
+
+def _sweep_ignores_after(backend: Any) -> None:
+    storage: Storage = backend._storage
+
+    def sweep_after(head: Head, before: Head | None) -> None:
+        listed = storage.bucket.list(keys.segments_prefix(head.scope), limit=1000)
+        now = storage.read_head(head.scope).head
+        names = set() if now is None else {each.name for each in now.segments}
+        doomed = [e.key for e in listed if e.key.rpartition("/")[2] not in names]
+        storage.bucket.delete(doomed)
+
+    storage.sweep_after = sweep_after  # type: ignore[method-assign]
+
+
+def _no_sweep(backend: Any) -> None:
+    backend._storage.sweep_after = lambda head, before: None
+
+
+def _first_head_names_a_segment(backend: Any) -> None:
+    writer: Writer = backend._writer
+    store = writer.store
+
+    def first(held: Held, change: Change) -> Held:
+        head = change.head
+        if held.head is not None or len(head.entries) != 1 or not head.entries[0].row.kept:
+            return store(held, change)
+        fact = head.entries[0].fact
+        segment = Segment(head.scope, head.line, (fact,), Chain(head.base or b""))
+        name = keys.segment_name(fact.row.seq, head.w, "0")
+        named, _ = writer.storage.put_segment(head, name, segment)
+        new = replace(head, entries=(), is_rooted=False, base=None, base_frame=None)
+        return store(held, change._replace(head=replace(new, segments=(named,))))
+
+    writer.store = first  # type: ignore[method-assign]
+
+
+def _fork_without_check(backend: Any) -> None:
+    backend._settle = lambda stored: None
+    backend._storage.is_alive = lambda head: True
+
+
+def _lease_merely_read(backend: Any) -> None:
+    save = backend.commit
+
+    def commit(commit: Any) -> Any:
         if commit.fence is not None:
             hold = backend.read_lease(commit.scope, now=0)
-            check_fence(commit.fence, None if hold is None else hold.key, commit.scope)
-        saved: SnapshotInfo = save(commit._replace(fence=None))
-        return saved
+            if hold is None or hold.key != commit.fence:
+                return save(commit)
+        return save(commit._replace(fence=None))
 
-    backend._saver.commit = commit
+    backend.commit = commit
+
+
+def _pointers_last(backend: Any) -> None:
+    writer: Writer = backend._writer
+    store = writer.store
+
+    def late(held: Held, change: Change) -> Held:
+        stored = store(held, change._replace(pointers=()))
+        writer.index.write(change.head.scope, change.pointers)
+        return stored
+
+    writer.store = late  # type: ignore[method-assign]
+
+
+def _notes_stay(backend: Any) -> None:
+    backend._clear_notes = lambda scope, on: None
+
+
+def _only_listed_heads(backend: Any) -> None:
+    """Deletes of a session only the heads that a listing shows, not those of what it shows."""
+    bucket = backend._storage.bucket
+    list_, delete = bucket.list, bucket.delete
+    seen: set[str] = set()
+
+    def listed(prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+        found: list[Listed] = list_(prefix, after=after, limit=limit)
+        seen.update(each.key for each in found if each.key.endswith("/head"))
+        return found
+
+    def deleted(doomed: Sequence[str]) -> None:
+        delete([key for key in doomed if key in seen or not key.endswith("/head")])
+        seen.difference_update(doomed)
+
+    bucket.list, bucket.delete = listed, deleted
 
 
 class Sabotage(NamedTuple):
-    """What is broken, in the bucket or in the engine, and where it shows."""
+    """What is broken, and the scenario and the mode in which it is caught soonest."""
 
-    wrap: Callable[[Bucket], Bucket]
+    engine: Callable[[Any], None]
     scenario: str
     mode: str
-    engine: Callable[[Backend], None] | None = None
 
 
 SABOTAGES: Final = {
-    "blind copy": Sabotage(BlindCopy, "B", "none"),
-    "blind head": Sabotage(BlindHead, "A", "none"),
-    "blind notes": Sabotage(BlindNotes, "F", "none"),
-    "bare delete": Sabotage(BareDelete, "C", "none"),
-    "bare delete of the head": Sabotage(BareDeleteOfHead, "C", "none"),
-    "no roll-forward": Sabotage(NoRollForward, "A", "crash"),
-    "drafts skip the roll-forward": Sabotage(DraftsSkipRollForward, "A", "crash"),
-    "acknowledged early": Sabotage(AcknowledgedEarly, "A", "none"),
-    "no trail": Sabotage(ShortMemory, "P", "lost"),
-    "resent by itself": Sabotage(Resends, "B", "lost"),
-    "lost is failed": Sabotage(SaysFailed, "A", "lost"),
-    "head before copy": Sabotage(HeadBeforeCopy, "B", "none"),
-    "list before head": Sabotage(ListBeforeHead, "A", "none"),
-    "ids from the clock": Sabotage(IdsFromTheClock, "A", "none"),
-    "pointers after the copy": Sabotage(PointersAfterCopy, "G", "crash"),
-    "heads last": Sabotage(HeadsLast, "H", "crash"),
-    "no line": Sabotage(Honest, "D", "none", one_line),
-    "lease merely read": Sabotage(Honest, "I", "none", lease_merely_read),
-    "no bump": Sabotage(NoBump, "V", "none"),
-    "no touch": Sabotage(NoTouch, "E", "none"),
-    "notes stay": Sabotage(ForgetsNotes, "Q", "none"),
-    "fork without check": Sabotage(ForkWithoutCheck, "H", "none"),
+    "blind head": Sabotage(_blind_head, "A", "none"),
+    "lost is failed": Sabotage(_lost_is_failed, "A", "lost"),
+    "head before segment": Sabotage(_head_before_segment, "A", "none"),
+    "old segment deleted first": Sabotage(_old_segment_first, "A", "none"),
+    "sweep reads the head first": Sabotage(_sweep_reads_head_first, "A", "none"),
+    "sweep ignores after": Sabotage(_sweep_ignores_after, "A", "none"),
+    "delete without sweep": Sabotage(_no_sweep, "C", "none"),
+    "first head names a segment": Sabotage(_first_head_names_a_segment, "D", "none"),
+    "a refusal is believed": Sabotage(_refusal_believed, "A", "lost"),
+    "fork without check": Sabotage(_fork_without_check, "H", "none"),
+    "lease merely read": Sabotage(_lease_merely_read, "I", "none"),
+    "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
+    "notes stay": Sabotage(_notes_stay, "Q", "none"),
+    "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none"),
 }
-"""By name, each with the scenario and the mode in which it is caught soonest."""
 
 
-def sabotaged(opener: Opener, name: str) -> Opener:
-    """Return an opener whose engine works over a sabotaged bucket."""
+def sabotaged(name: str) -> Opener:
+    """Return an opener of an engine that is broken in one way."""
 
-    def open_(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
-        sabotage = SABOTAGES[name]
-        backend = opener(sabotage.wrap(bucket), index, clock, draw)
-        if sabotage.engine is not None:
-            sabotage.engine(backend)
+    def open_(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+        backend = open_objects(bucket, clock, draw)
+        SABOTAGES[name].engine(backend)
         return backend
 
     return open_

@@ -31,7 +31,7 @@ def _chain(client: Client) -> None:
         client.save(MAIN, keep=False)
 
 
-def _void(client: Client) -> None:
+def _uncovered(client: Client) -> None:
     """Begin with a history whose newest was just deleted."""
     for _ in range(3):
         client.save(MAIN)
@@ -64,21 +64,13 @@ def _noted(client: Client) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`menu` is what writers draw from, with repetitions as weights; `views` is for readers.
-
-    `index` says whether the engine keeps one; None leaves it to the seed. A `foreign` scenario has
-    an actor that knows nothing of the protocol, and fewer promises hold (docs/format.md, 7).
-    Clocks differ if they are `skewed`.
-    """
+    """`menu` is what writers draw from, with repetitions as weights; `views` is for readers."""
 
     name: str
     title: str
     setup: Callable[[Client], None]
     menu: tuple[Action, ...]
     views: tuple[Action, ...] = (do.read_scope,)
-    index: bool | None = None
-    foreign: bool = False
-    skewed: bool = True
 
 
 _ALL = (
@@ -116,8 +108,8 @@ _ALL = (
     ),
     Scenario(
         "E",
-        "pruning, and heads without a snapshot",
-        _void,
+        "pruning",
+        _uncovered,
         (do.prune, do.prune, do.delete_head, do.save_expecting, do.append, do.update, do.draft),
     ),
     Scenario(
@@ -140,7 +132,6 @@ _ALL = (
             do.draft,
         ),
         views=(do.query_index, do.query_index, do.read_scope),
-        index=True,
     ),
     Scenario(
         "H",
@@ -161,13 +152,6 @@ _ALL = (
         ),
     ),
     Scenario(
-        "J",
-        "a foreign tool overwrites the current document",
-        _chain,
-        (do.save, do.save, do.update, do.draft, do.save_named),
-        foreign=True,
-    ),
-    Scenario(
         "K",
         "callers' ids, and saves that are sent again",
         _some,
@@ -184,8 +168,6 @@ _ALL = (
         "saves to history only, and their order",
         _some,
         (do.aside, do.aside, do.save, do.update, do.delete, do.draft),
-        # The seq of such a save is its time: as good as the clocks (docs/format.md, 9).
-        skewed=False,
     ),
     Scenario(
         "P",
@@ -207,9 +189,15 @@ _ALL = (
         (do.reissue, do.reissue, do.reissue, do.save, do.update, do.delete_named),
     ),
     Scenario(
+        "S",
+        "a session is deleted while it is written to",
+        _sessions,
+        (do.delete_session, do.save_on, do.save_on, do.read_scope),
+    ),
+    Scenario(
         "V",
-        "changes of what a head without a snapshot shows",
-        _void,
+        "changes of what is shown since the head was deleted",
+        _uncovered,
         (do.append, do.append, do.save_expecting, do.update_newest, do.delete_newest),
     ),
     Scenario(
@@ -221,10 +209,9 @@ _ALL = (
             *(do.reissue, do.overwrite, do.overwrite_found, do.append, do.save_labelled),
             *(do.update, do.update_twice, do.update_labels, do.fork, do.delete, do.delete_head),
             *(do.delete_and_save, do.prune, do.delete_session, do.delete_scope, do.write_note),
-            *(do.update_note, do.delete_note),
+            *(do.update_note, do.delete_note, do.aside, do.claim, do.save_held),
         ),
         views=(do.read_scope, do.read_scope, do.query_index, do.read_notes),
-        index=True,
     ),
 )
 

@@ -139,9 +139,12 @@ class Search(Generic[S]):
         """Return those that may be next: nothing that is still to come ended before they began."""
         limit = FOREVER
         found = []
-        for at, item in enumerate(self._items):
-            if place.done >> at & 1:
+        done = place.done
+        first = (~done & (done + 1)).bit_length() - 1  # all before it are done
+        for at in range(first, len(self._items)):
+            if done >> at & 1:
                 continue
+            item = self._items[at]
             if item.begin > limit:
                 break
             if item.required:

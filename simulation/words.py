@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from limpet.core import document
+import orjson
+
+from limpet.backends.segments.objects import Fact, parse_head, parse_segment, unpack
 from limpet.errors import LimpetError
 from limpet.model import ANY, Note, SnapshotInfo
 from limpet.protocol import Append, Claim, Commit, NoteWrite, Query
@@ -97,8 +99,7 @@ def lines_of(trace: Iterable[Event]) -> list[str]:
     """Return the lines of a trace: time, actor, operation, key, outcome."""
     lines = []
     for event in trace:
-        key = event.key.replace("snapshots/immutable_history/snapshot_", "copy ")
-        key = key.replace("snapshots/snapshot_latest.json", "head").replace(".limpet/index/", "~")
+        key = event.key.replace("snapshots/", "").replace(".limpet/index/", "~")
         said = f"{event.outcome} {_about(event)}"
         lines.append(f"{event.time:5d} {event.actor:<6} {event.what:<16} {key:<50} {said}".rstrip())
     return lines
@@ -108,27 +109,32 @@ def _about(event: Event) -> str:
     if isinstance(event.about, Op):
         asked = event.what.startswith(">")
         return describe(event.about) if asked else describe_answer(event.about)
-    return "" if event.about is None else document_in(event.about)
+    return "" if event.about is None else object_in(event.about)
 
 
-def document_in(data: bytes) -> str:
+def object_in(data: bytes) -> str:
     """Return what an object says, in a few words."""
-    tombstone = document.read_tombstone(data)
-    if tombstone is not None:
-        return f"[tombstone s{tombstone.seq} line={(tombstone.line or 'none')[-4:]}]"
     try:
-        found = document.read(data)
-    except LimpetError:
+        kind = orjson.loads(data.partition(b"\n")[0])["limpet"]
+        if kind == "segment":
+            segment = parse_segment(unpack("segment", data))
+            states = segment.chain.texts(range(len(segment.facts)))
+            pairs = zip(reversed(segment.facts), states.values(), strict=True)
+            return "[" + ", ".join(f"{_fact(fact)} {text.decode()}" for fact, text in pairs) + "]"
+        head = parse_head(data).facts_only if kind == "head" else None
+    except (LimpetError, KeyError, TypeError, ValueError):
+        head = None
+    if head is None:
         return f"[{data[:60]!r}]" if data else "[]"
-    header = found.header
-    if header is None:
-        return f"[foreign {found.body.decode()}]"
-    flags = ["void"] if header.void else [_id(header.id)]
-    flags += [] if header.kept else ["draft"]
-    flags += [] if header.pending is None else ["pending"]
-    trail = ",".join(each[:5] for each in header.trail)
-    return (
-        f"[{' '.join(flags)} s{header.seq} r{header.rev} last={header.last}"
-        f" line={(header.line or 'none')[-4:]} w={header.w[:5]} rev={header.nonce[:5]}"
-        f" trail={trail} {found.body.decode()}]"
-    )
+    words = [_fact(entry.fact) for entry in head.entries]
+    words += [] if head.shown is None else [f"shows {_id(head.shown[0])}"]
+    words += [] if head.pending is None else ["pending"]
+    words += [] if head.lease is None else [f"lease {head.lease.key}"]
+    words += [f"<- {named.name[-40:]}" for named in head.segments]
+    trail = ",".join(each[:5] for each in head.trail)
+    return f"[{' '.join(words)} line={head.line[-4:]} w={head.w[:5]} trail={trail}]"
+
+
+def _fact(fact: Fact) -> str:
+    row = fact.row
+    return f"{_id(row.id)}@{_revision(row.revision)}{'' if row.kept else ' draft'}"

@@ -4,38 +4,30 @@ from collections.abc import Callable
 from typing import Final
 
 from limpet.backends.buckets.protocol import Bucket
-from limpet.core.layout import Layout
 from limpet.protocol import Backend, Clock, Stamp
-from simulation.bucket import SimulatedBucket, Storage
+from simulation.bucket import START_US, SimulatedBucket, Storage
 from simulation.dice import Dice, new_dice
 from simulation.faults import Faults, Mode
 from simulation.history import Op
 from simulation.scheduler import Scheduler
 
-START_US: Final = 1_800_000_000_000_000
-LAYOUT: Final = Layout()
 _SKEWS_US: Final = (0, 0, -60_000_000, 5_000_000, -300_000)
 
-Opener = Callable[[Bucket, bool, Clock, Callable[[], Stamp]], Backend]
-"""Opens an engine over a bucket, with an index or without."""
+Opener = Callable[[Bucket, Clock, Callable[[], Stamp]], Backend]
+"""Opens an engine over a bucket."""
 
 
 class World:
     """One run before, while and after it happens."""
 
-    def __init__(
-        self, seed: int, mode: Mode, opener: Opener, *, index: bool | None, skewed: bool = True
-    ) -> None:
+    def __init__(self, seed: int, mode: Mode, opener: Opener) -> None:
         self._seed = seed
         self._opener = opener
         self._stamps: dict[str, tuple[Dice, int]] = {}
         self._tags: dict[str, int] = {}
-        self._skewed = skewed
         self.scheduler = Scheduler(self.dice_of("schedule"))
         self.faults = Faults(mode, self.dice_of("faults"))
         self.storage = Storage(self.scheduler, self.faults, self.dice_of("storage"))
-        self.index = self.dice_of("index").chance(600) if index is None else index
-        self.layout = LAYOUT
         self.ops: list[Op] = []
         self.settled = False
 
@@ -47,17 +39,13 @@ class World:
         """Open the engine as a process of this name, with nothing remembered."""
         bucket = SimulatedBucket(self.storage, name)
         clock = self.scheduler.clock(self.dice_of(f"jitter {name}"))
-        return self._opener(bucket, self.index, clock, lambda: self.draw(name))
-
-    def foreign_bucket(self, name: str) -> Bucket:
-        """Return the storage as a tool sees it that has no engine."""
-        return SimulatedBucket(self.storage, name)
+        return self._opener(bucket, clock, lambda: self.draw(name))
 
     def draw(self, name: str) -> Stamp:
         """Return the time on that process's clock, which may be wrong, and chance."""
         if name not in self._stamps:
             dice = self.dice_of(f"stamps {name}")
-            self._stamps[name] = (dice, dice.choice(_SKEWS_US) if self._skewed else 0)
+            self._stamps[name] = (dice, dice.choice(_SKEWS_US))
         dice, skew_us = self._stamps[name]
         now = START_US + self.scheduler.now_us + skew_us
         return Stamp(now, f"{dice.bits(64):016x}", dice.bits(80))

@@ -43,28 +43,28 @@ class Yielding:
 def shared(engine: Any) -> Opener:
     """Return an opener that gives all processes one engine in memory."""
 
-    def opener(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+    def opener(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
         backend: Any = Yielding(engine, bucket)
         return backend  # type: ignore[no-any-return]
 
     return opener
 
 
-@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "J"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_what_is_one_step_is_accepted(scenario: str) -> None:
     for seed in range(RUNS):
         run = simulate(scenario, "none", seed, shared(MemoryBackend()))
         assert not run.broken, run.report()
 
 
-def one_object(bucket: Bucket, index: bool, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
-    backend: Any = OneObjectBackend(bucket, index, clock, draw)
+def one_object(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
+    backend: Any = OneObjectBackend(bucket, clock, draw)
     return backend  # type: ignore[no-any-return]
 
 
-# It has no protection for forks, and no document that a foreign tool could overwrite.
+# It has no protection for forks.
 @pytest.mark.parametrize("mode", ASSERTED)
-@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in "HJZ"])
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in "HZ"])
 def test_what_survives_every_fault_is_accepted(scenario: str, mode: str) -> None:
     for seed in range(RUNS // 4):
         run = simulate(scenario, mode, seed, one_object)

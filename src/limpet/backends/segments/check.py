@@ -22,7 +22,7 @@ from limpet.backends.segments.objects import (
     unpack,
 )
 from limpet.backends.segments.scopes import parse_note
-from limpet.backends.segments.storage import Held, unnamed, walk
+from limpet.backends.segments.storage import Gone, Held, unnamed, walk
 from limpet.backends.segments.writer import Part
 from limpet.core import findings, ids
 from limpet.core.layout import INDEX
@@ -128,8 +128,11 @@ class Checking(Part):
                 yield from damage
             return
         facts = [entry.fact for entry in head.entries]
-        for each in self._storage.read_facts(head.scope, head.segments):
-            facts += each
+        try:
+            for each in self._storage.read_facts(head.scope, head.segments):
+                facts += each
+        except Gone:
+            return  # the head has moved
         pointers = {key: fact for fact in facts for key in pointers_of(head.scope, fact)}
         line_keys = keys.line_keys(head.scope, head.line)
         wanted: dict[str, Fact | None] = {**dict.fromkeys(line_keys), **pointers}
