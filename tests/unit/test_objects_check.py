@@ -1,11 +1,13 @@
-"""Check and repair of a folder of documents.
+"""Check and repair of a folder.
 
 Every row of the table in docs/check.md is a case here. Files are compared byte by byte: what repair
 does not mend stays as it is.
 """
 
+import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,27 +18,27 @@ import pytest
 
 from limpet import Corrupt, Scope, Store
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
-from limpet.backends.objects.backend import ObjectBackend
-from limpet.backends.objects.check import SEVERITIES
-from limpet.core.layout import Layout
+from limpet.backends.segments.backend import SegmentBackend
+from limpet.backends.segments.check import SEVERITIES
+from limpet.cli._app import run
+from limpet.model import Finding
 from limpet.opening import CLOCK, draw, store_over
 from tests.unit.damaged import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
-DAYS_S = 2 * 86_400
 FOLDER = "sessions/s/scopes/agent/main/snapshots"
-HEAD = f"{FOLDER}/snapshot_latest.json"
-HISTORY = f"{FOLDER}/immutable_history"
-COPY = f"{HISTORY}/snapshot_a.json"
-HEAD_COPY = f"{HISTORY}/snapshot_c.json"
+HEAD = f"{FOLDER}/head"
 INDEX = ".limpet/index"
 NOTE = f"{FOLDER}/notes/scope/n.json"
 NOTED = f"{FOLDER}/notes/on/a/n.json"
 LONG = "L" * 300  # longer than a name in a key may be
 LABELS = {"colour": "red"}
+# The new head, the old one, and pointers to what was in its tail.
+REBUILT = rf"{FOLDER}/(head|damaged/.*)|{INDEX}/.*"
+LEFT = f"{FOLDER}/segments/{1:016x}.{2:016x}.after-{3:016x}"
 
 
-def engine(root: Path, *, root_name: str = "sessions/", **options: Any) -> ObjectBackend:
+def engine(root: Path) -> SegmentBackend:
     bucket = DirectoryBucket(
         str(root),
         token=lambda: os.urandom(8).hex(),
@@ -44,10 +46,7 @@ def engine(root: Path, *, root_name: str = "sessions/", **options: Any) -> Objec
         clock=CLOCK,
         sync=False,
     )
-    index = root_name == "sessions/"
-    return ObjectBackend(
-        bucket, layout=Layout(root_name), index=index, clock=CLOCK, draw=draw, **options
-    )
+    return SegmentBackend(bucket, clock=CLOCK, draw=draw)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -62,21 +61,25 @@ def files(root: Path) -> dict[str, bytes]:
     return found
 
 
-def age(root: Path, seconds: float = DAYS_S) -> None:
+def age(root: Path) -> None:
     """Make every file as old as if it had been written days ago."""
-    then = time.time() - seconds
+    then = time.time() - 2 * 86_400
     for path in root.rglob("*"):
         if path.is_file() and not path.is_symlink():
             os.utime(path, (then, then))
 
 
+def noise(seed: int) -> str:
+    return "".join(f"{(seed + 1) * 7919 * each % 1_000_003:06d}" for each in range(1, 4000))
+
+
 def fill(store: Store) -> None:
+    """Make a scope with a segment, one with notes and leases, and one with long names."""
     scope = store.scope("s")
-    for id in ("a", "b", "c"):
-        scope.save({"id": id}, id=id, labels=LABELS)
+    for at, id in enumerate("abcd"):
+        scope.save({"id": id, "text": noise(at)}, id=id, labels=LABELS)
         scope.set_note("n", id, on=id)
     scope.set_note("n", 1)
-    scope.set_note("manifest", {"schemaVersion": "1.0"})
     store.scope("other").save({"id": "o"}, id="o", labels=LABELS)
     store.scope(LONG, LONG).save({"id": LONG}, id=LONG, labels={LONG[:200]: LONG[:200]})
     store.scope(LONG, LONG).set_note(LONG, 1, on=LONG)
@@ -88,31 +91,42 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def backend(root: Path) -> ObjectBackend:
+def backend(root: Path) -> SegmentBackend:
     return engine(root)
 
 
 @pytest.fixture
-def store(backend: ObjectBackend) -> Iterator[Store]:
+def store(backend: SegmentBackend, root: Path) -> Iterator[Store]:
     store = store_over(backend)
     fill(store)
+    assert segment_in(root)
     yield store
     store.close()
 
 
-def readable(store: Store) -> dict[tuple[str, str], Any]:
+def readable(root: Path) -> dict[tuple[str, str], Any]:
     """Return the states and labels of all snapshots that can be read by their ids."""
     found = {}
-    for session, scope, ids in (("s", "main", "abc"), ("other", "main", "o"), (LONG, LONG, [LONG])):
-        for id in ids:
-            with suppress(Corrupt):
-                one = store.scope(session, scope).load(id)
-                if one is not None:
-                    found[session, id] = (one.state, dict(one.labels))
+    with store_over(engine(root)) as store:
+        for session, scope, ids in (
+            ("s", "main", "abcd"),
+            ("other", "main", "o"),
+            (LONG, LONG, [LONG]),
+        ):
+            for id in ids:
+                with suppress(Corrupt):
+                    one = store.scope(session, scope).load(id)
+                    if one is not None:
+                        found[session, id] = (one.state, dict(one.labels))
     return found
 
 
 # Damage
+
+
+def segment_in(root: Path) -> str:
+    (found,) = (root / FOLDER / "segments").iterdir()
+    return f"{FOLDER}/segments/{found.name}"
 
 
 def flip(root: Path, name: str, at: int) -> None:
@@ -126,191 +140,125 @@ def write(root: Path, name: str, data: bytes) -> None:
     (root / name).write_bytes(data)
 
 
-def pointers(root: Path, part: str, id: str) -> list[Path]:
-    """Return the pointers of one sort to a snapshot of `s`."""
-    found = (root / INDEX / part).rglob("*")
-    mine = [each for each in found if each.is_file() and re.search(r"[./]s[./]agent", str(each))]
-    return [each for each in mine if re.search(rf"[./]{id}[./]", str(each))]
-
-
-def unlink_pointers(root: Path, part: str, id: str) -> None:
-    found = pointers(root, part, id)
-    assert len(found) == 1
-    found[0].unlink()
-
-
-def old_version(scope: Scope, root: Path) -> None:
-    before = (root / HEAD_COPY).read_bytes()
-    scope.update("c", lambda was: was.with_(state={"id": "c", "new": True}))
-    write(root, HEAD_COPY, before)
-
-
-def earlier_life(scope: Scope, root: Path) -> None:
-    """Bring back a copy that a stalled writer stores after everything was deleted."""
-    before = (root / COPY).read_bytes()
-    scope.delete()
-    scope.save({"id": "z"}, id="z")
-    write(root, COPY, before)
-
-
-def dropped_label(scope: Scope, root: Path) -> None:
-    scope.update("b", lambda was: was.with_(labels={}))
-
-
-def lost_pointers(scope: Scope, root: Path) -> None:
-    """Leave the pointers of a snapshot whose writer died before its copy, long ago."""
-    kept = {each: each.read_bytes() for part in ("snapshots", "order", "labels")
-            for each in pointers(root, part, "b")}  # fmt: skip
-    scope.delete_snapshot("b")
-    for path, data in kept.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+def unlink_pointer(root: Path, part: str, name: str) -> None:
+    """Remove a pointer to `s`."""
+    found = [each for each in (root / INDEX / part).rglob("*") if re.search(name, each.name)]
+    mine = [each for each in found if each.is_file() and each.name.partition("s.agent")[1]]
+    mine[0].unlink()
 
 
 class Case(NamedTuple):
     """Damage, the code that check finds, the code left after a repair, and what repair changes.
 
-    `changed` matches the names of the files that repair writes or removes; all others stay. `also`
-    is a code that may come with it.
+    `changed` matches the names of the files that repair writes or removes; all others stay.
     """
 
     damage: Callable[[Scope, Path], object]
     found: str
     left: str = ""
     changed: str = ""
-    also: str = ""
 
 
-ORDER = rf"{INDEX}/order/.*"
 CASES = {
-    "the copy of the head": Case(
-        lambda _, root: (root / HEAD_COPY).unlink(), "copy_missing", changed=HEAD_COPY
-    ),
-    "an older copy of the head": Case(old_version, "copy_missing", changed=HEAD_COPY),
     "a file next to sessions": Case(
         lambda _, root: write(root, "sessions/readme.txt", b"hello"), "foreign_file", "foreign_file"
     ),
-    "a file in history": Case(
-        lambda _, root: write(root, f"{HISTORY}/.DS_Store", b"\0"), "foreign_file", "foreign_file"
-    ),
-    "a name that should be written otherwise": Case(
-        lambda _, root: write(root, f"{HISTORY}/snapshot_+61.json", b"{}"),
-        "foreign_file",
-        "foreign_file",
+    "a file in the folder of a scope": Case(
+        lambda _, root: write(root, f"{FOLDER}/.DS_Store", b"\0"), "foreign_file", "foreign_file"
     ),
     "a file in the index": Case(
-        lambda _, root: write(root, f"{INDEX}/snapshots/x", b""), "foreign_file", "foreign_file"
+        lambda _, root: write(root, f"{INDEX}/ids/x", b""), "foreign_file", "foreign_file"
     ),
     "a link": Case(
-        lambda _, root: (root / HISTORY / "snapshot_x.json").symlink_to(root / COPY),
+        lambda _, root: (root / FOLDER / "segments" / "x").symlink_to(root / HEAD),
         "foreign_file",
         "foreign_file",
     ),
-    "a bit in the header of the head": Case(
-        lambda _, root: flip(root, HEAD, 200), "head_damaged", "head_damaged"
+    "a bit in the description of the head": Case(
+        lambda _, root: flip(root, HEAD, 30), "head_damaged", changed=REBUILT
     ),
-    "a bit in the state of the head": Case(
+    "a bit in the facts of the head": Case(
+        lambda _, root: flip(root, HEAD, 300),
+        "head_damaged",
+        changed=REBUILT,
+    ),
+    "an empty head": Case(
+        lambda _, root: write(root, HEAD, b""),
+        "head_damaged",
+        changed=REBUILT,
+    ),
+    "a bit in the states of the head": Case(
         lambda _, root: flip(root, HEAD, -3), "head_damaged", "head_damaged"
     ),
-    "an empty head": Case(lambda _, root: write(root, HEAD, b""), "head_damaged", "head_damaged"),
-    "no head": Case(lambda _, root: (root / HEAD).unlink(), "head_missing", "head_missing"),
-    "a copy of an earlier life": Case(
-        earlier_life,
-        "line_over",
-        changed=rf"{COPY}|{INDEX}/labels/.*\.s\..*",
-        also="pointer_dangling",
-    ),
-    "a lease cut short": Case(
-        lambda _, root: write(root, f"{FOLDER}/lease.json", b'{"hold'),
-        "lease_damaged",
-        changed=rf"{FOLDER}/lease\.json",
-    ),
-    "a bit in a note": Case(
-        lambda _, root: flip(root, NOTE, -3),
-        "note_damaged",
-        "note_damaged",
-    ),
+    "no head": Case(lambda _, root: (root / HEAD).unlink(), "head_missing", changed=REBUILT),
+    "a bit in a note": Case(lambda _, root: flip(root, NOTE, -3), "note_damaged", "note_damaged"),
     "a bit in a note on a snapshot": Case(
-        lambda _, root: flip(root, NOTED, 30),
-        "note_damaged",
-        "note_damaged",
+        lambda _, root: flip(root, NOTED, 30), "note_damaged", "note_damaged"
     ),
     "a note in the place of another": Case(
         lambda _, root: write(root, f"{FOLDER}/notes/scope/m.json", (root / NOTE).read_bytes()),
         "note_damaged",
         "note_damaged",
     ),
-    "a note on another snapshot": Case(
-        lambda _, root: write(root, NOTED, (root / FOLDER / "notes/on/b/n.json").read_bytes()),
-        "note_damaged",
-        "note_damaged",
-    ),
-    "a manifest cut short": Case(
-        lambda _, root: write(root, f"{FOLDER}/manifest.json", b'{"schema'),
-        "note_damaged",
-        "note_damaged",
-    ),
-    "a label that was dropped": Case(
-        dropped_label, "pointer_dangling", changed=rf"{INDEX}/labels/.*\.s\..*\.b\..*"
-    ),
     "pointers to what is gone": Case(
-        lost_pointers, "pointer_dangling", changed=rf"{INDEX}/.*[./]b[./].*"
+        lambda _, root: write(root, f"{INDEX}/ids/b/s.agent.main.{1:016x}", b""),
+        "pointer_dangling",
+        changed=rf"{INDEX}/ids/b/.*",
     ),
     "no pointer by id": Case(
-        lambda _, root: unlink_pointers(root, "snapshots", "a"),
+        lambda _, root: unlink_pointer(root, "ids/a", "s.agent"),
         "pointer_missing",
-        changed=rf"{INDEX}/snapshots/a/.*",
-    ),
-    "no pointer by place": Case(
-        lambda _, root: unlink_pointers(root, "order", "a"), "pointer_missing", changed=ORDER
+        changed=rf"{INDEX}/ids/a/.*",
     ),
     "no pointer by label": Case(
-        lambda _, root: unlink_pointers(root, "labels", "a"),
+        lambda _, root: unlink_pointer(root, "labels", r"\.s\.agent"),
         "pointer_missing",
         changed=rf"{INDEX}/labels/.*",
     ),
-    "a bit in the header of a copy": Case(
-        lambda _, root: flip(root, COPY, 200), "snapshot_damaged", "snapshot_damaged"
+    "no pointer to the line": Case(
+        lambda _, root: unlink_pointer(root, "lines", "^s.agent"),
+        "pointer_missing",
+        changed=rf"{INDEX}/lines/.*",
     ),
-    "a bit in the state of a copy": Case(
-        lambda _, root: flip(root, COPY, -3), "snapshot_damaged", "snapshot_damaged"
+    "a bit in the facts of a segment": Case(
+        lambda _, root: flip(root, segment_in(root), 500), "segment_damaged", "segment_damaged"
     ),
-    "the copy of the head, damaged": Case(
-        lambda _, root: flip(root, HEAD_COPY, -3), "snapshot_damaged", "snapshot_damaged"
+    "a bit in a state of a segment": Case(
+        lambda _, root: flip(root, segment_in(root), -3), "segment_damaged", "segment_damaged"
     ),
-    "a copy in the place of another": Case(
-        lambda _, root: write(root, COPY, (root / HEAD_COPY).read_bytes()),
-        "snapshot_damaged",
-        "snapshot_damaged",
+    "a segment that is cut": Case(
+        lambda _, root: write(root, segment_in(root), (root / segment_in(root)).read_bytes()[:900]),
+        "segment_damaged",
+        "segment_damaged",
     ),
-    "an empty copy": Case(
-        lambda _, root: write(root, COPY, b""), "snapshot_damaged", "snapshot_damaged"
+    "a segment of a killed writer": Case(
+        lambda _, root: write(root, LEFT, b"half"), "segment_left", changed=LEFT
+    ),
+    "no segment": Case(
+        lambda _, root: (root / segment_in(root)).unlink(), "segment_missing", "segment_missing"
     ),
     "a temporary file": Case(
-        lambda _, root: write(root, f"{HISTORY}/.limpet-x", b"half"),
+        lambda _, root: write(root, f"{FOLDER}/.limpet-x", b"half"),
         "temporary_left",
-        changed=rf"{HISTORY}/\.limpet-x",
+        changed=rf"{FOLDER}/\.limpet-x",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_damage(backend: ObjectBackend, store: Store, root: Path, case: Case) -> None:
+def test_damage(backend: SegmentBackend, store: Store, root: Path, case: Case) -> None:
     case.damage(store.scope("s"), root)
     age(root)
-    before, states = files(root), readable(store)
+    before, states = files(root), readable(root)
 
     found = inspect(backend)
-    assert codes(found) in ([case.found], sorted((case.found, case.also)))
+    assert codes(found) == [case.found]
     assert not any(each.repaired for each in found)
     assert files(root) == before
     for each in found:
         assert each.severity == SEVERITIES[each.code]
         assert each.scope in (None, store.scope("s").key)
         assert each.scope is not None or "key=`" in each.message
-        if each.code in {"copy_missing", "head_missing", "line_over", "pointer_missing"}:
-            assert each.scope is not None
-            assert each.id is not None
 
     mended = inspect(backend, repair=True)
     left = [each.code for each in mended if not each.repaired]
@@ -320,16 +268,17 @@ def test_damage(backend: ObjectBackend, store: Store, root: Path, case: Case) ->
     touched = {name for name in before.keys() | after if before.get(name) != after.get(name)}
     assert [name for name in touched if not re.fullmatch(case.changed, name)] == []
     assert bool(touched) == bool(case.changed)
-    assert readable(store) == states  # what could be read before still can be
+    assert readable(root).items() >= states.items()  # what could be read before still can be
 
     again = inspect(backend, repair=True)
-    assert codes(again) == ([case.left] if case.left else [])
-    assert not any(each.repaired for each in again)
-    assert files(root) == after
+    # What was set aside is no longer ours, and what was in a lost tail needs no pointers.
+    kept = {"foreign_file", "pointer_dangling"} if case.found.startswith("head_") else set()
+    assert set(codes(again)) - kept == ({case.left} if case.left else set())
 
 
 def test_every_code_has_a_case() -> None:
-    assert {case.found for case in CASES.values()} == SEVERITIES.keys()
+    unlike = {"link_skipped"}  # reported by `overview` alone
+    assert {case.found for case in CASES.values()} == SEVERITIES.keys() - unlike
 
 
 def test_the_page_lists_every_code() -> None:
@@ -337,3 +286,114 @@ def test_the_page_lists_every_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", part, re.M)
     assert len(rows) == len(dict(rows))
     assert dict(rows) == SEVERITIES
+
+
+# Pages
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_pages_go_over_everything_once(store: Store, root: Path, repair: bool) -> None:
+    for number in range(3):
+        folder = f"sessions/w-{number}/scopes/agent/main/snapshots"
+        store.scope(f"w-{number}").save({"n": number})
+        flip(root, f"{folder}/head", -3)
+        write(root, f"{folder}/foreign.txt", b"")
+        write(root, f"{folder}/notes/scope/n.json", b"x")
+        write(root, f"{folder}/.limpet-{number}", b"half")
+    age(root)
+
+    def facts(found: list[Finding]) -> list[tuple[Any, ...]]:
+        return sorted((each.code, str(each.scope), each.message) for each in found)
+
+    whole = facts(inspect(engine(root), limit=10_000))
+    assert len(whole) == 3 * 4
+    assert facts(inspect(engine(root), repair=repair, limit=1)) == whole
+
+
+# A store in use
+
+
+def use(store: Store, rounds: int, name: str) -> None:
+    """Do something of everything."""
+    for number in range(rounds):
+        scope = store.scope(f"use-{name}")
+        first = scope.save({"n": number, "text": noise(number)}, labels={"n": str(number % 3)})
+        scope.save({"n": number}, keep=False)
+        scope.append("items", [number])
+        scope.save({"n": number}, head=False, labels=LABELS)
+        scope.update(first.id, lambda was: was.with_(labels={"new": "label"}))
+        scope.set_note("n", number, on=first.id)
+        scope.fork(first.id, scope_id=f"fork-{number}")
+        if number % 2:
+            head = scope.info()
+            assert head is not None
+            scope.delete_snapshot(head.id)
+            scope.delete_note("n", on=first.id)
+        scope.prune(keep_last=4)
+        store.scope(f"gone-{name}").save({"n": number})
+        store.delete_session(f"gone-{name}")
+
+
+def test_a_store_that_was_used_is_healthy(tmp_path: Path) -> None:
+    backend = engine(tmp_path)
+    with store_over(backend) as store:
+        use(store, 6, "x")
+        assert codes(inspect(backend)) in ([], ["pointer_dangling"])
+        inspect(backend, repair=True)
+        before = files(tmp_path)
+        age(tmp_path)
+        assert inspect(backend, repair=True) == []
+        assert backend.compact() == 0
+        assert files(tmp_path) == before
+
+
+def test_a_store_that_others_write_to_is_healthy(root: Path) -> None:
+    """What a writer has in progress is no damage, and repairing does no harm."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with store_over(engine(root)) as mine:
+                use(mine, 12, "x")
+        except BaseException as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    found: list[Finding] = []
+    while worker.is_alive():
+        found += inspect(engine(root))
+        found += inspect(engine(root), repair=True)
+    worker.join()
+    assert failed == []
+    # A deletion removes a pointer to the scope before its head.
+    odd = [each for each in found if each.severity != "info"]
+    assert {(each.code, each.scope and each.scope.session_id) for each in odd} <= {
+        ("pointer_missing", "gone-x")
+    }
+
+
+# The command line
+
+
+def test_the_command_shows_them(
+    store: Store, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"file://{root}"
+    assert run(["check", "--url", url]) == 0
+    assert capsys.readouterr().out == "✓ no errors\n"
+
+    (root / HEAD).unlink()
+    assert run(["check", "--url", url]) == 5
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("error    head_missing  the head of a scope is missing. key=`")
+    assert lines[1] == "         s · main · agent"
+
+    assert run(["check", "--repair", "--json", "--url", url]) in (0, 5)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (row,) = (each for each in rows if each["code"] != "pointer_dangling")
+    assert (row["code"], row["repaired"]) == ("head_missing", True)
+    assert "what was saved later is lost" in row["message"]
+    left = [info.id for info in store.scope("s").history()]
+    assert left[0] == row["id"]
+    assert left == list("abcd")[: len(left)][::-1]

@@ -1,38 +1,283 @@
-"""A folder of documents whose disk is full, whose files are damaged, or which others write to."""
+"""Damage, redaction, leftovers and a full disk."""
 
 import errno
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 import limpet
-from limpet import Conflict, Corrupt, Scope, Snapshot, Store, Unavailable
-from limpet.backends.buckets.directory.bucket import DirectoryBucket
-from limpet.backends.objects.backend import ObjectBackend
-from limpet.core.layout import Layout
-from limpet.model import Expect
-from limpet.opening import CLOCK, draw, store_over
+from limpet import Scope, Snapshot, Store, Unavailable, opening
+from limpet.backends.segments.backend import SegmentBackend
+from limpet.errors import Corrupt, NotFound, Unsupported
+from limpet.model import ANY
+from tests.buckets.counting import CountingBucket
 from tests.crash.mortal_objects import dump, sealed, strangers
 
-FOLDER = "sessions/s/scopes/agent/main/snapshots"
-HEAD, COPY = f"{FOLDER}/snapshot_latest.json", f"{FOLDER}/immutable_history/snapshot_a.json"
-NOTE, NOTED = f"{FOLDER}/notes/scope/n.json", f"{FOLDER}/notes/on/a/n.json"
-MANIFEST = f"{FOLDER}/manifest.json"
+
+def store_on(bucket: CountingBucket, *, compress: bool = False) -> Store:
+    backend = SegmentBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=compress)
+    return opening.store_over(backend)
+
+
+def text(n: int) -> str:
+    """Return some text that occurs nowhere else and does not compress."""
+    return "".join(f"{(n + 1) * 7919 * m % 1_000_003:06d}" for m in range(1, 700))
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+def bucket() -> CountingBucket:
+    return CountingBucket()
 
 
 @pytest.fixture
-def store(root: Path) -> Iterator[Store]:
-    with limpet.open(f"file://{root}", sync=False) as store:
-        yield store
+def chat(bucket: CountingBucket) -> list[str]:
+    """The ids of a chat long enough for a segment."""
+    scope = store_on(bucket).scope("chat")
+    turns: list[str] = []
+    ids = []
+    for n in range(30):
+        turns.append(text(n))
+        ids.append(scope.save({"turns": turns[-4:], "n": n}, labels={"run": "1"}).id)
+    assert segments(bucket)
+    return ids
+
+
+def segments(bucket: CountingBucket) -> list[str]:
+    return [key for key in bucket.objects if "/segments/" in key]
+
+
+def head_of(bucket: CountingBucket) -> str:
+    return next(key for key in bucket.objects if key.endswith("/head"))
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "html"])
+def test_a_lost_head_is_damage_and_never_an_empty_scope(
+    bucket: CountingBucket, chat: list[str], how: str
+) -> None:
+    """Reads raise Corrupt, writes refuse, nothing is removed; `repair` rebuilds it."""
+    path = head_of(bucket)
+    data, modified = bucket.objects[path]
+    spoiled = {"gone": None, "empty": b"", "cut": data[:300], "html": b"<html>\n"}[how]
+    if spoiled is None:
+        del bucket.objects[path]
+    else:
+        bucket.objects[path] = (spoiled, modified)
+    kept = {key: bucket.objects[key] for key in segments(bucket)}
+
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    attempts: list[Callable[[], object]] = [
+        scope.load,
+        scope.info,
+        lambda: scope.load(chat[0]),
+        lambda: scope.save({"n": "new"}),
+        lambda: scope.save({"n": "new"}, head=False),
+        lambda: scope.append("turns", [1]),
+        lambda: scope.update(chat[0], lambda s: s),
+        lambda: scope.delete_snapshot(chat[0]),
+        lambda: scope.fork(chat[0]),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Corrupt):
+            attempt()
+    store.compact()
+    assert {key: bucket.objects.get(key) for key in kept} == kept
+    found = [each for each in store.check() if each.severity == "error"]
+    assert found
+    assert {key: bucket.objects.get(key) for key in kept} == kept
+
+    repaired = [each for each in store.repair() if each.severity == "error"]
+    assert any(each.repaired and "lost" in each.message for each in repaired)
+    left = [info.id for info in scope.history()]
+    assert left == chat[: len(left)][::-1]
+    assert len(left) > 10
+    for n, id in enumerate(chat[: len(left)]):
+        loaded = scope.load(id)
+        assert loaded is not None
+        assert loaded.state == {"turns": [text(m) for m in range(max(0, n - 3), n + 1)], "n": n}
+    assert scope.save({"n": "new"}).parent_id == left[0]
+    assert [each for each in store.check() if each.severity == "error"] == []
+    assert store.delete_session("chat") == len(left) + 1
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_no_byte_of_a_deleted_state_is_left(bucket: CountingBucket, compress: bool) -> None:
+    """In tail, base, segment and draft: what is deleted or replaced is in no object any more."""
+    store = store_on(bucket, compress=compress)
+    scope = store.scope("chat")
+    ids = [scope.save({"secret": text(n), "n": n}).id for n in range(40)]
+    scope.save({"secret": text(99)}, keep=False)
+    assert segments(bucket)
+
+    def is_stored(n: int) -> bool:
+        return any(text(n)[:400].encode() in _plain(data) for data, _ in bucket.objects.values())
+
+    assert all(is_stored(n) for n in (0, 5, 20, 39, 99))
+    for n in (0, 39, 20, 21, 5, 30):
+        assert scope.delete_snapshot(ids[n]) == 1
+        assert not is_stored(n)
+    scope.update(ids[7], lambda s: s.with_(state="redacted"))
+    assert not is_stored(7)
+    scope.save("redacted", id=ids[38], overwrite=True)
+    assert not is_stored(38)
+    scope.save({"n": 1}, keep=False)
+    assert not is_stored(99)
+    scope.prune(keep_last=3)
+    left = [info.id for info in scope.history()]
+    assert len(left) == 3
+    for n, id in enumerate(ids):
+        assert is_stored(n) == (id in left and n not in (7, 38))
+    assert store.delete_session("chat") == 4
+    assert list(bucket.objects) == []
+
+
+def _plain(data: bytes) -> bytes:
+    if not data.startswith(b"\x50\x2a\x4d\x18"):
+        return data
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    return reader.read()
+
+
+def test_a_missing_segment_is_damage(bucket: CountingBucket, chat: list[str]) -> None:
+    gone = segments(bucket)[0]
+    del bucket.objects[gone]
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    with pytest.raises(Corrupt):
+        scope.load(chat[0])
+    assert scope.load() is not None  # the head has the base of its tail
+    assert [each.code for each in store.check()] == ["segment_missing"]
+    assert store.delete_session("chat") == len(chat)
+
+
+def test_damaged_last_states_leave_the_history(bucket: CountingBucket, chat: list[str]) -> None:
+    """A head whose facts can be read: its segments are read, its states are Corrupt."""
+    path = head_of(bucket)
+    data, modified = bucket.objects[path]
+    bucket.objects[path] = (data[:-9] + b"!" + data[-8:], modified)
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    assert [info.id for info in scope.history()] == chat[::-1]
+    assert scope.load(chat[0]) is not None
+    for attempt in (scope.load, lambda: scope.save(1), lambda: scope.append("turns", [1])):
+        with pytest.raises(Corrupt):
+            attempt()
+    assert [each.code for each in store.check()] == ["head_damaged"]
+    assert [each.repaired for each in store.repair()] == [False]
+    assert scope.load(chat[0]) is not None
+
+
+def test_swapped_objects_are_damage(bucket: CountingBucket, chat: list[str]) -> None:
+    """A head or a segment under the key of another is not believed."""
+    other = store_on(bucket).scope("other")
+    for n in range(30):
+        other.save({"turns": [text(n)] * 3, "n": n})
+    first, second = (key for key in bucket.objects if key.endswith("/head"))
+    bucket.objects[first], bucket.objects[second] = bucket.objects[second], bucket.objects[first]
+    store = store_on(bucket)
+    for name in ("chat", "other"):
+        with pytest.raises(Corrupt):
+            store.scope(name).load()
+        with pytest.raises(Corrupt):
+            store.scope(name).save(1)
+
+
+def test_what_a_killed_writer_leaves_is_swept(bucket: CountingBucket, chat: list[str]) -> None:
+    """A segment that no head names and none can; but not that of a writer that may still commit."""
+    name = segments(bucket)[0]
+    folder = name.rpartition("/")[0]
+    dead = f"{folder}/{1:016x}.{2:016x}.after-{3:016x}"
+    bucket.put(dead, b"secret", expect=ANY)
+    store = store_on(bucket)
+    assert [(each.code, each.severity) for each in store.check()] == [("segment_left", "info")]
+    assert dead in bucket.objects
+    assert store.compact() == len(b"secret")
+    assert dead not in bucket.objects
+    assert name in bucket.objects
+    assert list(store.check()) == []
+
+
+def test_another_format_is_refused(bucket: CountingBucket, chat: list[str]) -> None:
+    path = head_of(bucket)
+    data, modified = bucket.objects[path]
+    bucket.objects[path] = (data.replace(b'"v":2', b'"v":3', 1), modified)
+    scope = store_on(bucket).scope("chat")
+    for attempt in (scope.load, lambda: scope.save(1)):
+        with pytest.raises(Unsupported):
+            attempt()
+    assert bucket.objects[path][0] != data
+
+    other = "sessions/old/scopes/agent/main/snapshots/snapshot_latest.json"
+    bucket.put(other, b"{}", expect=ANY)
+    with pytest.raises(Unsupported, match="import"):
+        store_on(bucket).scope("old").save(1)
+
+
+def test_the_head_moves_while_a_segment_is_read(bucket: CountingBucket, chat: list[str]) -> None:
+    """A reader whose segment was replaced reads the head again."""
+    store, writer = store_on(bucket), store_on(bucket).scope("chat")
+    scope = store.scope("chat")
+    get, done = bucket.get, False
+
+    def late(keys: list[str], *, first: int | None = None) -> object:
+        nonlocal done
+        if not done and "/segments/" in keys[0]:
+            done = True
+            writer.delete_snapshot(chat[3])
+        return get(keys, first=first)
+
+    bucket.get = late  # type: ignore[assignment,method-assign]
+    loaded = scope.load(chat[1])
+    assert loaded is not None
+    assert done
+    with pytest.raises(NotFound):
+        scope.fork(chat[3])
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda stored: b"",
+    "truncated": lambda stored: stored[: len(stored) // 2],
+    "with a BOM": lambda stored: b"\xef\xbb\xbf" + stored,
+    "a list": lambda stored: b"[]",
+    "null": lambda stored: b"null",
+    "no JSON": lambda stored: b"\x00\xff" * 100,
+    "one bit": lambda stored: stored[:-3] + bytes([stored[-3] ^ 1]) + stored[-2:],
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("what", ["/head", "/notes/scope/n.json"])
+def test_what_is_damaged_is_contained(bucket: CountingBucket, what: str, how: str) -> None:
+    """It is Corrupt where it is asked for, it stays as it is, and no other scope is concerned."""
+    with store_on(bucket) as store:
+        fill(store.scope("s"))
+        store.scope("other").save({"n": 1}, id="o", labels={"colour": "blue"})
+    key = next(key for key in bucket.objects if key.startswith("sessions/s/") and what in key)
+    spoiled = DAMAGE[how](bucket.objects[key][0])
+    bucket.objects[key] = (spoiled, 1)
+    with store_on(bucket) as store:
+        scope = store.scope("s")
+        asked: list[Callable[[], object]] = [scope.load, lambda: scope.save(1)]
+        if what != "/head":
+            asked = [lambda: scope.note("n"), lambda: scope.set_note("n", 1)]
+        for each in asked:
+            with pytest.raises(Corrupt):
+                each()
+        assert bucket.objects[key][0] == spoiled
+        assert list(store.sessions()) == ["other", "s"]
+        assert {info.key.session_id for info in store.scopes()} == {"other", "s"}
+        assert [info.id for info in store.history(labels={"colour": "blue"})] == ["o"]
+        assert store.scope("other").load("o") is not None
+        assert any(each.severity == "error" for each in store.check())
+        store.delete_session("s")
+        assert list(store.sessions()) == ["other"]
+
+
+# A full disk
 
 
 def fill(scope: Scope) -> Scope:
@@ -45,13 +290,6 @@ def fill(scope: Scope) -> Scope:
 
 def changed(was: Snapshot) -> Snapshot:
     return was.with_(state=sealed(was.state["text"] + "+"))
-
-
-def text_of(found: Snapshot | None) -> str | None:
-    return None if found is None else str(found.state["text"])
-
-
-# A full disk
 
 
 VERBS: dict[str, Callable[[Scope], object]] = {
@@ -125,252 +363,3 @@ def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str)
             assert said == "done"
             return
     pytest.fail("it never ends")
-
-
-# Damage
-
-
-def without_end(stored: bytes) -> bytes:
-    return stored[: len(stored) // 2]
-
-
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda stored: b"",
-    "truncated": without_end,
-    "without its last byte": lambda stored: stored[:-1],
-    "with a BOM": lambda stored: b"\xef\xbb\xbf" + stored,
-    "a list": lambda stored: b"[]",
-    "a text": lambda stored: b'"text"',
-    "null": lambda stored: b"null",
-    "no JSON": lambda stored: b"\x00\xff" * 100,
-    "an object without data": lambda stored: b'{"scope":"agent","schemaVersion":"1.0"}',
-    "one bit": lambda stored: stored[:-3] + bytes([stored[-3] ^ 1]) + stored[-2:],
-}
-
-
-# There the header passes its check: the snapshot is listed, and only its state cannot be read.
-STATE_ONLY = {"without its last byte", "one bit"}
-
-
-def damage(root: Path, place: str, how: str) -> bytes:
-    path = root / place
-    path.write_bytes(DAMAGE[how](path.read_bytes()))
-    return path.read_bytes()
-
-
-def refuses(*verbs: Callable[[], object]) -> None:
-    for verb in verbs:
-        with pytest.raises(Corrupt):
-            verb()
-
-
-def check_others(store: Store) -> None:
-    """See that what is not damaged is listed and read."""
-    assert list(store.sessions()) == ["other", "s"]
-    assert {info.key.session_id for info in store.scopes()} == {"other", "s"}
-    found = store.scope("other").load("o")
-    assert found is not None
-    assert found.state == sealed("o")
-    assert [info.id for info in store.history(labels={"colour": "blue"})] == ["o"]
-
-
-@pytest.fixture
-def scope(store: Store) -> Scope:
-    store.scope("other").save(sealed("o"), id="o", labels={"colour": "blue"})
-    return fill(store.scope("s"))
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_copy(store: Store, scope: Scope, root: Path, how: str) -> None:
-    stored = damage(root, COPY, how)
-    refuses(
-        lambda: scope.load("a"),
-        lambda: list(scope.load_many(["b", "a"])),
-        lambda: scope.update("a", changed),
-        lambda: scope.save(sealed("c"), id="a"),
-        lambda: scope.save(sealed("c"), id="a", overwrite=True),
-        lambda: scope.fork("a"),
-    )
-    check_others(store)
-    assert [info.id for info in scope.history()] == (["b", "a"] if how in STATE_ONLY else ["b"])
-    scope.save(sealed("d"), id="d")
-    assert (root / COPY).read_bytes() == stored
-    assert scope.delete_snapshot("a") == 1
-    assert scope.load("a") is None
-    assert list(scope.ids()) == ["b", "d"]
-    scope.save(sealed("again"), id="a")
-    assert [info.id for info in scope.history()] == ["a", "d", "b"]
-
-
-@pytest.mark.parametrize("continuing", [True, False])
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_head(store: Store, scope: Scope, root: Path, how: str, continuing: bool) -> None:
-    stored = damage(root, HEAD, how)
-    with limpet.open(f"file://{root}", sync=False) as other:
-        mine = scope if continuing else other.scope("s")
-        refuses(
-            mine.load,
-            lambda: mine.append("items", [1]),
-            lambda: mine.update("b", changed) if how in STATE_ONLY else mine.save(sealed("c")),
-        )
-        if how in STATE_ONLY:
-            refuses(lambda: mine.load("b"))
-        else:
-            refuses(
-                mine.info,
-                lambda: mine.save(sealed("c"), id="a"),
-                lambda: mine.save(sealed("c"), keep=False),
-                lambda: mine.save(sealed("c"), head=False, expect=None),
-                lambda: mine.update("a", changed),
-                lambda: mine.delete_snapshot("a"),
-            )
-            assert text_of(mine.load("b")) == "b"  # what is in history is whole
-            mine.save(sealed("d"), id="d", head=False)  # and can be added to
-            assert [info.id for info in mine.history()] == ["d", "b", "a"]
-        assert text_of(mine.load("a")) == "a"
-        assert [info.id for info in mine.history()][-2:] == ["b", "a"]
-        assert list(mine.ids())[:2] == ["a", "b"]
-        check_others(other)
-        assert (root / HEAD).read_bytes() == stored
-        assert [each.severity for each in other.check()] == ["error"]
-    store.delete_session("s")
-    assert (scope.load(), list(scope.history())) == (None, [])
-    scope.save(sealed("new"), id="new")
-    assert [info.id for info in scope.history()] == list(scope.ids()) == ["new"]
-
-
-@pytest.mark.parametrize("place", [NOTE, NOTED])
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_note(store: Store, scope: Scope, root: Path, how: str, place: str) -> None:
-    on = None if place == NOTE else "a"
-    scope.set_note("other", sealed("x"), on=on)
-    stored = damage(root, place, how)
-    refuses(
-        lambda: scope.note("n", on=on),
-        lambda: scope.set_note("n", 1, on=on),
-        lambda: scope.set_note("n", lambda was: 1, on=on),
-    )
-    assert [note.name for note in scope.notes(on=on)] == ["other"]
-    check_others(store)
-    found = scope.load()
-    assert found is not None
-    assert (root / place).read_bytes() == stored
-    assert scope.delete_note("n", on=on) == 1
-    scope.set_note("n", sealed("new"), on=on)
-    assert [note.name for note in scope.notes(on=on)] == ["n", "other"]
-
-
-@pytest.mark.parametrize("how", ["empty", "truncated", "with a BOM", "no JSON"])
-def test_a_damaged_manifest(store: Store, scope: Scope, root: Path, how: str) -> None:
-    scope.set_note("manifest", {"schemaVersion": "1.0"})
-    stored = damage(root, MANIFEST, how)
-    refuses(lambda: scope.note("manifest"), lambda: scope.set_note("manifest", 1))
-    assert [note.name for note in scope.notes()] == ["n"]
-    check_others(store)
-    assert (root / MANIFEST).read_bytes() == stored
-    assert scope.delete_note("manifest") == 1
-    scope.set_note("manifest", 2)
-
-
-@pytest.mark.parametrize("value", [[], "text", None, 1])
-def test_a_manifest_is_any_json(scope: Scope, root: Path, value: Any) -> None:
-    scope.set_note("manifest", {"schemaVersion": "1.0"})
-    (root / MANIFEST).write_text(json.dumps(value))
-    note = scope.note("manifest")
-    assert note is not None
-    assert note.value == value
-
-
-# Another tool writes during our update
-
-
-def foreign(text: str) -> bytes:
-    """Return a snapshot as another tool writes it."""
-    envelope = {"scope": "agent", "schemaVersion": "1.0", "createdAt": "2026-01-01T00:00:00.000Z"}
-    return json.dumps({**envelope, "appData": {}, "data": sealed(text)}).encode()
-
-
-class Meddled(DirectoryBucket):
-    """A folder in which another tool overwrites a file just before we first replace it."""
-
-    meddle: tuple[Path, bytes] | None = None
-
-    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        if self.meddle is not None and self.meddle[0].as_posix().endswith(key):
-            path, other = self.meddle
-            self.meddle = None
-            path.write_bytes(other)
-        return super().put(key, data, expect=expect)
-
-
-@pytest.fixture
-def meddled(root: Path) -> Meddled:
-    return Meddled(
-        str(root), token=lambda: os.urandom(8).hex(), now=lambda: 0, clock=CLOCK, sync=False
-    )
-
-
-@pytest.fixture
-def mine(meddled: Meddled) -> Scope:
-    """A scope of a store in which others write."""
-    backend = ObjectBackend(meddled, layout=Layout(), index=True, clock=CLOCK, draw=draw)
-    return fill(store_over(backend).scope("s"))
-
-
-def test_a_save_that_expects_loses_to_a_foreign_one(
-    mine: Scope, meddled: Meddled, root: Path
-) -> None:
-    head = mine.info()
-    assert head is not None
-    meddled.meddle = (root / HEAD, foreign("theirs"))
-    with pytest.raises(Conflict):
-        mine.save(sealed("c"), id="c", expect=head.revision)
-    assert (text_of(mine.load()), mine.load("c")) == ("theirs", None)
-    assert [info.id for info in mine.history()] == ["b", "a"]
-
-
-def test_a_save_comes_after_a_foreign_one(mine: Scope, meddled: Meddled, root: Path) -> None:
-    meddled.meddle = (root / HEAD, foreign("theirs"))
-    mine.save(sealed("c"), id="c")
-    assert text_of(mine.load()) == "c"
-    assert [info.id for info in mine.history()] == ["c", "b", "a"]
-
-
-def test_an_update_of_the_head_outlives_a_foreign_one(
-    mine: Scope, meddled: Meddled, root: Path
-) -> None:
-    """The head is theirs then, and the snapshot is changed in history."""
-    meddled.meddle = (root / HEAD, foreign("theirs"))
-    assert mine.update("b", changed) is not None
-    assert [text_of(mine.load()), text_of(mine.load("b"))] == ["theirs", "b+"]
-
-
-def test_an_update_below_is_made_of_what_others_wrote(
-    mine: Scope, meddled: Meddled, root: Path
-) -> None:
-    meddled.meddle = (root / COPY, foreign("theirs"))
-    seen: list[str] = []
-
-    def change(was: Snapshot) -> Snapshot:
-        seen.append(was.state["text"])
-        return changed(was)
-
-    assert mine.update("a", change) is not None
-    assert (seen, text_of(mine.load("a"))) == (["a", "theirs"], "theirs+")
-
-
-def test_an_append_is_made_to_what_others_wrote(mine: Scope, meddled: Meddled, root: Path) -> None:
-    meddled.meddle = (root / HEAD, foreign("theirs"))
-    mine.append("items", [1])
-    found = mine.load()
-    assert found is not None
-    assert found.state == {**sealed("theirs"), "items": [1]}
-
-
-def test_a_delete_does_not_take_what_others_wrote(
-    mine: Scope, meddled: Meddled, root: Path
-) -> None:
-    meddled.meddle = (root / HEAD, foreign("theirs"))
-    assert mine.delete_snapshot("b") == 1
-    assert text_of(mine.load()) == "theirs"
-    assert [info.id for info in mine.history()] == ["a"]

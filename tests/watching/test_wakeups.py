@@ -16,17 +16,16 @@ from limpet.api.opened import Opened, Tools
 from limpet.backends import memory
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.memory import MemoryBackend
-from limpet.backends.objects.listen import ObjectListener
+from limpet.backends.segments.keys import head_key
+from limpet.backends.segments.listen import ObjectListener
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.support import polling
 from limpet.backends.support.polling import Poller
-from limpet.core.layout import Layout
 from limpet.opening import draw
 from limpet.protocol import Commit, Listener, Topic
 from tests.watching.scheduler import FakeQueue, Scheduler, Stuck, Threading
 from tests.watching.tools import place
 
-LAYOUT = Layout()
 SESSIONS = ("a", "b", "c")
 SAVES = 6
 WRITERS = 2
@@ -107,7 +106,7 @@ class Stepped:
                 for each in self._strict:
                     each.tell(answer.session_id)
                 for bucket in self._bucket:
-                    bucket.tell(LAYOUT.head_key(answer.scope))
+                    bucket.tell(head_key(answer.scope))
             self._step("")
             return answer
 
@@ -136,7 +135,7 @@ class Stepped:
                 self._scheduler, lambda keys, key: key.startswith(keys.prefix)
             )
             self._bucket.append(bucket)
-            return ObjectListener(bucket, LAYOUT)
+            return ObjectListener(bucket)
         if self._kind == "sqlite":
             return SqliteListener(self._file, clock)  # type: ignore[arg-type]
         return Poller(first_s=0.1, poll_s=1.0, clock=clock)
