@@ -96,11 +96,11 @@ class ListBeforeHead(Honest):
         self.known.clear()
         return self.inner.put(key, data, expect=expect)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """Give what was listed before."""
         if prefix in self.known and not after:
             return self.known.pop(prefix)[:limit]
-        return self.inner.list(prefix, after=after, limit=limit)
+        return self.inner.list(prefix, after=after, limit=limit, until=until)
 
 
 class IdsFromTheClock(Honest):
@@ -114,11 +114,11 @@ class IdsFromTheClock(Honest):
 class ForgetsNotes(Honest):
     """The notes on a deleted snapshot stay."""
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """See no notes where a deletion lists them."""
         if prefix.endswith("notes/on/"):
             return []
-        return self.inner.list(prefix, after=after, limit=limit)
+        return self.inner.list(prefix, after=after, limit=limit, until=until)
 
 
 class ForkWithoutCheck(Honest):

@@ -45,9 +45,9 @@ class Honest:
         """Pass it on."""
         self.inner.delete(keys)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """Pass it on."""
-        return self.inner.list(prefix, after=after, limit=limit)
+        return self.inner.list(prefix, after=after, limit=limit, until=until)
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
         """Pass it on."""

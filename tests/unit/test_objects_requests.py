@@ -63,7 +63,7 @@ class DictBucket:
         for key in keys:
             self.objects.pop(key, None)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         self.asked["LIST"] += max(1, -(-limit // PAGE_KEYS))
         keys = sorted(key for key in self.objects if key.startswith(prefix))
         page = keys[bisect.bisect_right(keys, after) :][:limit]
