@@ -148,7 +148,7 @@ class SimulatedBucket:
 
         self._each("delete", keys, execute)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """Return a page of keys: in one step, or on a tree in one for each folder."""
         self._begin_read("list", prefix)
         storage = self._storage

@@ -174,8 +174,8 @@ def _only_listed_heads(backend: Any) -> None:
     list_, delete = bucket.list, bucket.delete
     seen: set[str] = set()
 
-    def listed(prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        found: list[Listed] = list_(prefix, after=after, limit=limit)
+    def listed(prefix: str, **options: Any) -> list[Listed]:
+        found: list[Listed] = list_(prefix, **options)
         seen.update(each.key for each in found if each.key.endswith("/head"))
         return found
 

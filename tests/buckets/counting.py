@@ -11,7 +11,10 @@ from limpet.protocol import Clock, Listener
 
 
 class CountingBucket:
-    """Requests are counted as S3 counts them: a GET or PUT for each key, a DELETE for 1,000."""
+    """Requests are counted as on S3: a GET or PUT for each key, a DELETE for 1,000.
+
+    The end of a listing is a LIST more, unless a key after it was listed.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, int]] = {}
@@ -30,8 +33,11 @@ class CountingBucket:
         return sum(len(data) for data, _ in self.objects.values())
 
     def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
-        self.count["GET"] += len(keys)
-        return [self._get(key, first) for key in keys]
+        found = [self._get(key, first) for key in keys]
+        # The first bytes of an empty object are a GET more.
+        empty = sum(first is not None and each is not None and not each.size for each in found)
+        self.count["GET"] += len(keys) + empty
+        return found
 
     def _get(self, key: str, first: int | None) -> Stored | None:
         found = self.objects.get(key)
@@ -61,15 +67,22 @@ class CountingBucket:
         for key in keys:
             self.objects.pop(key, None)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
-        self.count["LIST"] += 1
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         found = sorted(key for key in list(self.objects) if key.startswith(prefix) and key > after)
+        folder = prefix[: prefix.rfind("/") + 1]
+        is_end_seen = len(found) >= limit or until in found
+        if not is_end_seen:
+            is_end_seen = any(
+                key > prefix and key.startswith(folder) and not key.startswith(prefix)
+                for key in self.objects
+            )
+        self.count["LIST"] += 1 if is_end_seen else 2
         return [
             Listed(key, len(self.objects[key][0]), self.objects[key][1]) for key in found[:limit]
         ]
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
-        self.count["GET"] += len(known)  # by a condition, a byte of each
+        self.count["GET"] += len(known)
         found = {key: self.objects.get(key) for key in known}
         return {key: None if each is None else _version(each[0]) for key, each in found.items()}
 

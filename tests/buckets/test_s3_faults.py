@@ -1,6 +1,7 @@
 """Object stores that lose replies, are busy, go away, or do not do what they say."""
 
 import builtins
+import re
 import time
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -18,6 +19,8 @@ from limpet.protocol import Clock
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service, free_port
 from tests.servers.stub import Stub
+
+END = "p/~limpet"  # what stays of the proof that the service honours conditions
 
 
 class Waits:
@@ -249,6 +252,111 @@ def test_a_conflict_of_requests_is_a_conflict(stub: Stub, code: str) -> None:
     bucket.close()
 
 
+# Answers that are none
+
+
+HTML = b"<!DOCTYPE html><html><body>Please log in.</body></html>"
+# Anything that is XML has no keys for obstore, and a token that is missing is the end.
+NO_LISTINGS: dict[str, Callable[[bytes], bytes]] = {
+    "a page": lambda _: HTML,
+    "nothing": lambda _: b"",
+    "JSON": lambda _: b"{}",
+    "an error": lambda _: b"<Error><Code>InternalError</Code></Error>",
+    "no keys": lambda body: without_keys(body, keep=0),
+}
+
+
+def without_keys(body: bytes, *, keep: int) -> bytes:
+    """Return a listing that is truncated after some keys, without a token."""
+    entries = iter(range(keep))
+    body = re.sub(
+        rb"<Contents>.*?</Contents>",
+        lambda found: found[0] if next(entries, None) is not None else b"",
+        body,
+        flags=re.DOTALL,
+    )
+    body = re.sub(rb"<NextContinuationToken>.*?</NextContinuationToken>", b"", body)
+    return re.sub(rb"<IsTruncated>\w+<", b"<IsTruncated>true<", body)
+
+
+@pytest.mark.parametrize("what", NO_LISTINGS)
+def test_what_is_not_a_listing_is_no_empty_one(
+    bucket: ObjectStoreBucket, proxy: Proxy, what: str
+) -> None:
+    """Whether there are keys or not."""
+    bucket.mark(["k/1", "k/2"])
+    for prefix, keys in (("k/", ["k/1", "k/2"]), ("k", ["k/1", "k/2"]), ("none/", [])):
+        proxy.rewrite(NO_LISTINGS[what], 10_000, method="LIST")
+        with pytest.raises(Unavailable) as caught:
+            bucket.list(prefix, limit=1000)
+        assert caught.value.outcome_known
+        proxy.forget()
+        proxy.rewrite(NO_LISTINGS[what], method="LIST")
+        assert [each.key for each in bucket.list(prefix, limit=1000)] == keys
+        proxy.forget()
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_a_listing_that_is_cut_short_is_continued(
+    bucket: ObjectStoreBucket, proxy: Proxy, keep: int
+) -> None:
+    """Truncated, without a token, once or each time: no key is missing."""
+    keys = [f"k/{number}" for number in range(5)]
+    bucket.mark([*keys, "k-1", "l"])
+    for times in (1, 10_000):
+        proxy.rewrite(lambda body: without_keys(body, keep=keep), times, method="LIST")
+        assert [each.key for each in bucket.list("k/", limit=1000)] == keys
+        assert [each.key for each in bucket.list("k/", after="k/1", limit=1000)] == keys[2:]
+        assert [each.key for each in bucket.list("k/", limit=2)] == keys[:2]
+        proxy.forget()
+
+
+def test_a_listing_that_repeats_itself(stub: Stub) -> None:
+    """By the same token for ever, or because the service ignores where to begin."""
+    bucket = stub.service.open("p", retry_s=0)
+    bucket.mark(["k"])
+    entry = (
+        "<Contents><Key>p/{}</Key><Size>0</Size>"
+        "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+    )
+    token = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+    page = f"<ListBucketResult>{token}{entry.format('k')}</ListBucketResult>"
+    stub.answer(200, body=page, n=1000)
+    with pytest.raises(Unavailable, match="listing"):
+        bucket.list("", limit=9)
+    with pytest.raises(Unavailable, match="listing"):
+        bucket.list("", after="l", limit=1)
+    bucket.close()
+
+
+def test_a_page_is_no_object(bucket: ObjectStoreBucket, proxy: Proxy) -> None:
+    bucket.put("k", b"1", expect=None)
+    for key, expected in (("k", b"1"), ("none", None)):
+        for first in (None, 100):
+            proxy.rewrite(lambda _: HTML, 10_000, method="GET")
+            with pytest.raises(Unavailable):
+                bucket.get([key], first=first)
+            proxy.forget()
+            proxy.rewrite(lambda _: HTML, method="GET")
+            assert [each and each.data for each in bucket.get([key], first=first)] == [expected]
+            proxy.forget()
+
+
+def test_a_page_is_no_confirmation(bucket: ObjectStoreBucket, proxy: Proxy) -> None:
+    """Of a write, or of deletes."""
+    bucket.mark(["k"])
+    proxy.rewrite(lambda _: HTML, 10_000)
+    calls: list[Callable[[], object]] = [
+        lambda: bucket.put("k", b"1", expect=ANY),
+        lambda: bucket.put("l", b"1", expect=None),
+        lambda: bucket.delete(["k", "l"]),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable) as caught:
+            call()
+        assert not caught.value.outcome_known
+
+
 # Deletes that are not done
 
 
@@ -261,7 +369,7 @@ def test_objects_that_were_not_deleted(stub: Stub) -> None:
     for code in ("InternalError", "SlowDown"):
         stub.answer(200, body=result.format(f"<Code>{code}</Code><Message>later</Message>"))
     bucket.delete(["k", "l"])
-    assert stub.objects == {}
+    assert list(stub.objects) == [END]
 
     bucket.mark(["k", "l"])
     stub.answer(200, body=result.format("<Code>AccessDenied</Code><Message>no</Message>"))
@@ -315,7 +423,7 @@ def test_a_service_that_fails_while_proving(stub: Stub) -> None:
         bucket.put("k", b"1", expect=None)
     assert caught.value.outcome_known
     bucket.put("k", b"1", expect=None)
-    assert stub.objects == {"p/k": b"1"}
+    assert {key: data for key, data in stub.objects.items() if key != END} == {"p/k": b"1"}
     bucket.close()
 
 

@@ -5,6 +5,7 @@
         proxy.drop_replies(method="PUT")     # the next PUT is executed, and its reply lost
         proxy.drop_requests(2)               # the next two requests are lost before the server
         proxy.delay(0.5, 3, method="LIST")   # the next three LISTs take longer
+        proxy.rewrite(lambda body: b"<html>", method="LIST")  # the next LIST has another answer
         proxy.counts()                       # {"PUT": 3, "LIST": 1}: since the last `forget()`
         proxy.close()                        # the server is gone: connections are refused
 
@@ -36,6 +37,7 @@ class _Fault:
     left: int
     method: str | None
     delay_s: float = 0.0
+    change: Callable[[bytes], bytes] | None = None
 
 
 @dataclass
@@ -95,6 +97,12 @@ class Proxy:
     def delay(self, delay_s: float, n: int = 1, *, method: str | None = None) -> None:
         """Let the next requests wait before they are forwarded."""
         self._add(_Fault("delay", n, method, delay_s))
+
+    def rewrite(
+        self, change: Callable[[bytes], bytes], n: int = 1, *, method: str | None = None
+    ) -> None:
+        """Let the next requests be executed, and answer 200 with a changed body, and no ETag."""
+        self._add(_Fault("rewrite", n, method, change=change))
 
     def requests(self) -> list[Request]:
         """Return what was sent, in order."""
@@ -169,6 +177,11 @@ class Proxy:
         reply = _read(replied, lambda message: _length(message, bodiless=bodiless))
         if fault is not None and fault.kind == "reply":
             return False
+        if fault is not None and fault.change is not None:
+            body = fault.change(_plain(reply))
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n"
+            client.sendall(head % len(body) + body)
+            return True
         client.sendall(reply.head + reply.body)
         return not (request.closes or reply.closes)
 
@@ -255,6 +268,17 @@ def _read_chunks(stream: BinaryIO) -> bytes:
     while parts[-1] not in (b"\r\n", b""):
         parts.append(stream.readline(65_536))
     return b"".join(parts)
+
+
+def _plain(message: _Message) -> bytes:
+    """Return a body without the sizes of its chunks."""
+    if "chunked" not in message.fields.get("transfer-encoding", "").lower():
+        return message.body
+    body, rest = b"", message.body
+    while size := int(rest.partition(b"\r\n")[0].split(b";")[0], 16):
+        rest = rest.partition(b"\r\n")[2]
+        body, rest = body + rest[:size], rest[size + 2 :]
+    return body
 
 
 def _length(reply: _Message, *, bodiless: bool) -> str | None:

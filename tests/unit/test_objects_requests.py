@@ -1,148 +1,306 @@
-"""What each verb costs: requests to the bucket, counted."""
+"""What each verb costs: the table of the guide, row by row, counted.
 
+On a bucket in memory that counts as S3 does, and on SeaweedFS through a proxy that sees all
+requests, so that neither the table nor the counting can differ from what is sent.
+"""
+
+import random
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from uuid import uuid4
 
+import orjson
 import pytest
 
+import limpet
 from limpet import opening
 from limpet.api.scope import Scope
 from limpet.api.store import Store
+from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.segments.backend import SegmentBackend
+from limpet.model import ANY
+from limpet.protocol import Target
 from tests.buckets.counting import CountingBucket
+from tests.servers.proxy import Proxy
+from tests.servers.service import Service
 
-TURNS = 120
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "folders_and_s3.md"
+TURNS = 500
+SCOPES = 60
+POLL_S = 0.02
 
 
-def store_on(bucket: CountingBucket) -> Store:
-    backend = SegmentBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=True)
+class Place(Protocol):
+    """A bucket with a long chat and many short ones, whose requests are counted."""
+
+    ids: list[str]
+
+    def store(self) -> Store:
+        """Return a store with an empty memory."""
+        ...
+
+    def take(self) -> dict[str, int]:
+        """Return the requests since the last call."""
+        ...
+
+
+class Chat(NamedTuple):
+    """A chat whose newest state is too large for its head, as what is stored, and its ids."""
+
+    objects: dict[str, tuple[bytes, int]]
+    ids: list[str]
+
+
+def store_on(bucket: Bucket) -> Store:
+    backend = SegmentBackend(
+        bucket, clock=opening.CLOCK, draw=opening.draw, compress=True, poll_s=POLL_S
+    )
     return opening.store_over(backend)
 
 
-def turn(n: int) -> str:
-    return "".join(f"{(n + 1) * 7919 * m % 1_000_003:06d}" for m in range(1, 300))
-
-
 def states() -> Iterator[dict[str, list[str]]]:
-    turns: list[str] = []
-    for n in range(TURNS):
-        turns.append(turn(n))
+    chance, turns = random.Random(1), list[str]()
+    for _ in range(TURNS):
+        turns.append(chance.randbytes(200).hex())
         yield {"messages": list(turns)}
 
 
+def filled(bucket: CountingBucket) -> list[str]:
+    """Save many short chats, one of them with a label and an own id, and a long one."""
+    store = store_on(bucket)
+    for number in range(SCOPES // 2):
+        for name in "ab":
+            store.scope(f"s{number:02}", name).save({"n": number})
+    store.scope("labelled").save({"n": 1}, id="own", labels={"colour": "red"})
+    store.scope("labelled").set_note("n", 1)
+    chat = store.scope("chat")
+    return [chat.save(state).id for state in states()]
+
+
 @pytest.fixture(scope="module")
-def chat() -> tuple[CountingBucket, list[str]]:
+def chat() -> Chat:
     bucket = CountingBucket()
-    scope = store_on(bucket).scope("chat")
-    return bucket, [scope.save(state).id for state in states()]
+    ids = filled(bucket)
+    return Chat(bucket.objects, ids)
 
 
-def copied(bucket: CountingBucket) -> CountingBucket:
-    other = CountingBucket()
-    other.objects = dict(bucket.objects)
-    return other
+class InMemory:
+    def __init__(self, chat: Chat) -> None:
+        self.ids = chat.ids
+        self.bucket = CountingBucket()
+        self.bucket.objects = dict(chat.objects)
+        self.take = self.bucket.take
+
+    def store(self) -> Store:
+        return store_on(self.bucket)
 
 
-def test_a_continuing_writer_sends_one_put_a_save() -> None:
-    """And a LIST and a DELETE when it moves its tail into a segment: it never reads."""
-    bucket = CountingBucket()
-    scope = store_on(bucket).scope("chat")
-    for n, state in enumerate(states()):
-        bucket.take()
-        scope.save(state)
-        counted = bucket.take()
-        if n:
-            assert counted in (
-                {"PUT": 1},
-                {"PUT": 2, "LIST": 1},
-                {"PUT": 2, "LIST": 1, "DELETE": 1},
-            )
-        else:
-            assert counted == {"GET": 1, "LIST": 1, "PUT": 3}
-    assert len([key for key in bucket.objects if "/segments/" in key]) == 1
+class OnSeaweedFS:
+    """The same chat in a real service; all requests pass through a proxy."""
+
+    def __init__(self, service: Service, chat: Chat, proxy: Proxy) -> None:
+        self.ids = chat.ids
+        self._objects = chat.objects
+        self._proxy = proxy
+        self._bucket = service.open(uuid4().hex, endpoint_url=proxy.url)
+        self._bucket.mark(["first"])
+        self._bucket.delete(["first"])
+        self.restore()
+
+    def restore(self) -> None:
+        """Undo what was done to the objects."""
+        found = {each.key: each.size for each in self._bucket.list("", limit=1000)}
+        self._bucket.delete([key for key in found if key not in self._objects])
+        for key, (data, _) in self._objects.items():
+            if found.get(key) != len(data) or "/chat/" in key:
+                self._bucket.put(key, data, expect=ANY)
+        self.take()
+
+    def store(self) -> Store:
+        return store_on(self._bucket)
+
+    def take(self) -> dict[str, int]:
+        counted = self._proxy.counts()
+        self._proxy.forget()
+        return counted
+
+    def close(self) -> None:
+        self._bucket.close()
 
 
-COLD: dict[str, tuple[Callable[[Scope, list[str]], object], dict[str, int]]] = {
-    "head": (lambda s, ids: s.load(), {"GET": 2}),
-    "info": (lambda s, ids: s.info(), {"GET": 1}),
-    "old": (lambda s, ids: s.load(ids[40]), {"GET": 2}),
-    "history": (lambda s, ids: list(s.history(limit=20)), {"GET": 2}),
-    "ids": (lambda s, ids: list(s.ids()), {"GET": 2}),
-    "save": (lambda s, ids: s.save({"messages": []}), {"GET": 2, "PUT": 1}),
-    "save with an id": (lambda s, ids: s.save({"messages": []}, id="x"), {"GET": 2, "PUT": 2}),
-    "draft": (lambda s, ids: s.save({"messages": []}, keep=False), {"GET": 2, "PUT": 1}),
-    "aside": (lambda s, ids: s.save({"messages": []}, head=False), {"GET": 2, "PUT": 1}),
-    "labels": (
-        lambda s, ids: s.save({"messages": []}, labels={"a": "1", "b": "2"}),
-        {"GET": 2, "PUT": 3},
-    ),
-    "append": (lambda s, ids: s.append("messages", ["x"]), {"GET": 1, "PUT": 1}),
-    "update of the head": (
-        lambda s, ids: s.update(ids[-1], lambda x: x.with_(status="x")),
-        {"GET": 3, "PUT": 1, "LIST": 1},
-    ),
-    "update below": (
-        lambda s, ids: s.update(ids[40], lambda x: x.with_(status="x")),
-        {"GET": 3, "PUT": 2, "LIST": 1, "DELETE": 1},
-    ),
-    "delete": (
-        lambda s, ids: s.delete_snapshot(ids[40]),
-        {"GET": 2, "PUT": 2, "LIST": 2, "DELETE": 1},
-    ),
-    "prune": (
-        lambda s, ids: s.prune(keep_last=20),
-        {"GET": 3, "PUT": 2, "LIST": 2, "DELETE": 1},
-    ),
-    "claim": (lambda s, ids: _claimed(s), {"GET": 2, "PUT": 2}),
-    "nothing there": (lambda s, ids: s.load("no"), {"GET": 2}),
-}
+# The verbs, by the words of the guide
+
+Verb = Callable[[Place], dict[str, int]]
 
 
-def _claimed(scope: Scope) -> None:
+def counted(place: Place, call: Callable[[], object]) -> dict[str, int]:
+    place.take()
+    call()
+    return place.take()
+
+
+def cold(call: Callable[[Scope, list[str]], object]) -> Verb:
+    """A verb of the long chat, by a process that has read nothing of it yet."""
+    return lambda place: counted(place, lambda: call(place.store().scope("chat"), place.ids))
+
+
+def whole(call: Callable[[Store], object]) -> Verb:
+    return lambda place: counted(place, lambda: call(place.store()))
+
+
+def begun(place: Place) -> tuple[Scope, list[str]]:
+    """Return the long chat in a process that has just saved in it, and its messages."""
+    scope = place.store().scope("chat")
+    head = scope.load()
+    assert head is not None
+    messages: list[str] = [*head.state["messages"], "before"]
+    scope.save({"messages": messages})
+    return scope, messages
+
+
+def warm(call: Callable[[Scope, list[str]], object]) -> Verb:
+    def verb(place: Place) -> dict[str, int]:
+        scope, messages = begun(place)
+        return counted(place, lambda: call(scope, [*messages, "after"]))
+
+    return verb
+
+
+def flush(place: Place) -> dict[str, int]:
+    """Save until a save moves its tail into a segment."""
+    (scope, messages), chance = begun(place), random.Random(2)
+    for _ in range(TURNS):
+        messages.append(chance.randbytes(200).hex())
+        found = counted(place, lambda: scope.save({"messages": messages}))
+        if found != {"PUT": 1}:
+            return found
+    raise AssertionError("no save has written a segment")
+
+
+def same_labels(place: Place) -> dict[str, int]:
+    scope, messages = begun(place)
+
+    def save() -> None:
+        messages.append("x")
+        scope.save({"messages": messages}, labels={"a": "1"})
+
+    found = [counted(place, save) for _ in range(3)]
+    return min(found[1:], key=lambda each: each["PUT"])  # a minute may have begun
+
+
+def claim(scope: Scope) -> None:
     with scope.claim(owner="a"):
         pass
 
 
-@pytest.mark.parametrize("verb", COLD)
-def test_a_process_that_begins(chat: tuple[CountingBucket, list[str]], verb: str) -> None:
-    """With an empty memory, on a chat whose base is in its only segment."""
-    bucket, ids = copied(chat[0]), chat[1]
-    scope = store_on(bucket).scope("chat")
-    call, expected = COLD[verb]
-    call(scope, ids)
-    assert bucket.take() == expected
+def idle(place: Place) -> dict[str, int]:
+    """Count one poll of a watch on a scope in which nothing happens."""
+    backend = place.store().driver.opened.backend
+    targets = [Target(limpet.ScopeKey("chat"))]
+    backend.read_revisions(targets)
+    return counted(place, lambda: backend.read_revisions(targets))
 
 
-def test_a_save_with_the_labels_of_the_same_minute_is_one_put() -> None:
+def state(messages: list[str]) -> dict[str, list[str]]:
+    return {"messages": messages}
+
+
+LABELS = {"a": "1", "b": "2"}
+VERBS: dict[str, Verb] = {
+    "the first save in a scope": whole(lambda s: s.scope("new").save({})),
+    "`save`": warm(lambda s, m: s.save(state(m))),
+    "`save` that writes a segment (in a chat one in 20)": flush,
+    "`save` with 2 labels": warm(lambda s, m: s.save(state(m), labels=LABELS)),
+    "`save` with the labels of another one in the same minute": same_labels,
+    "`save` with an id of your own": warm(lambda s, m: s.save(state(m), id="x")),
+    "`save(…, keep=False)`, `save(…, head=False)`": warm(lambda s, m: s.save(state(m), keep=False)),
+    "`append`": warm(lambda s, m: s.append("messages", ["x"])),
+    "`save` after another process": cold(lambda s, ids: s.save(state([]))),
+    "`append` after another process": cold(lambda s, ids: s.append("messages", ["x"])),
+    "`load()` of a short state, `info()`": whole(lambda s: s.scope("s00", "a").load()),
+    "`load()` of a long state (zstd: more than 32 KB)": cold(lambda s, ids: s.load()),
+    "`load()` by a process that knows the newest segment": warm(lambda s, m: s.load()),
+    "`load(id)` of an old one": cold(lambda s, ids: s.load(ids[40])),
+    "`load_many` of 20 old ones": cold(lambda s, ids: list(s.load_many(ids[100:120]))),
+    "`history(limit=20)`": cold(lambda s, ids: list(s.history(limit=20))),
+    "`update` of the head": cold(lambda s, ids: s.update(ids[-1], lambda x: x.with_(status="x"))),
+    "`update` of an old one": cold(lambda s, ids: s.update(ids[40], lambda x: x.with_(status="x"))),
+    "`fork` in the session": cold(lambda s, ids: s.fork(ids[40])),
+    "`fork` to another session": cold(lambda s, ids: s.fork(ids[40], to="other")),
+    "`delete_snapshot` of an old one": cold(lambda s, ids: s.delete_snapshot(ids[40])),
+    "`prune`, 500 to 50": cold(lambda s, ids: s.prune(keep_last=50)),
+    "`scope.delete()`, `store.delete_session`": whole(lambda s: s.delete_session("chat")),
+    "`note`": whole(lambda s: s.scope("labelled").note("n")),
+    "`notes`, one there": whole(lambda s: list(s.scope("labelled").notes())),
+    "`set_note`": whole(lambda s: s.scope("labelled").set_note("m", 1)),
+    "`claim` and its end": cold(lambda s, ids: claim(s)),
+    "`watch` of a scope, one poll": idle,
+    "`store.find(id)`, minted by Limpet": lambda place: counted(
+        place, lambda: place.store().find(place.ids[40])
+    ),
+    "`store.find(id)`, an id of your own": whole(lambda s: s.find("own")),
+    "`store.history(labels=…)`, in one scope": whole(
+        lambda s: list(s.history(labels={"colour": "red"}))
+    ),
+    "`store.history(limit=10)`": whole(lambda s: list(s.history(limit=10))),
+    "`store.sessions()`": whole(lambda s: list(s.sessions())),
+    "`store.scopes()`": whole(lambda s: list(s.scopes())),
+    "`store.check()`": whole(lambda s: list(s.check())),
+}
+
+
+def table() -> dict[str, str]:
+    """Return the rows of the guide: a verb and its requests."""
+    section = GUIDE.read_text().partition("## Cost of each method\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:2] == "| "]
+    return dict(rows[1:])
+
+
+def agrees(cost: str, found: dict[str, int]) -> bool:
+    """Return whether requests are those of a row, such as `2 LIST, at most 1 GET a scope`."""
+    told = dict.fromkeys(found, range(1))  # of each method
+    for most, number, method, each in re.findall(
+        r"(at most )?(\d+) (GET|PUT|LIST|DELETE)( a scope)?", cost
+    ):
+        count = int(number) * (SCOPES + 2 if each else 1)
+        known = told.get(method, range(1))
+        told[method] = range(known.start + (0 if most else count), known.stop + count)
+    return all(found.get(method, 0) in allowed for method, allowed in told.items())
+
+
+def test_the_guide_has_all_verbs() -> None:
+    assert list(table()) == list(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_costs_what_the_guide_says(chat: Chat, verb: str) -> None:
+    found = VERBS[verb](InMemory(chat))
+    assert agrees(table()[verb], found), f"{verb}: {table()[verb]}, counted: {found}"
+
+
+@pytest.mark.timeout(300)
+def test_a_service_counts_the_same(chat: Chat, seaweedfs: Service) -> None:
+    differ = []
+    with Proxy(seaweedfs.port) as proxy:
+        place = OnSeaweedFS(seaweedfs, chat, proxy)
+        for verb, call in VERBS.items():
+            found = call(place)
+            if not agrees(table()[verb], found):
+                differ.append(f"{verb}: {table()[verb]}, counted: {found}")
+            place.restore()
+        place.close()
+    assert not differ
+
+
+def test_the_chat_is_as_compact_as_it_should_be(chat: Chat) -> None:
+    """At most 1.1 PUTs a save, in all; one segment."""
     bucket = CountingBucket()
-    scope = store_on(bucket).scope("chat")
-    labels = {"run": "7", "node": "a"}
-    counts = []
-    for n in range(4):
-        scope.save({"n": n}, labels=labels)
-        counts.append(bucket.take()["PUT"])
-    assert counts[0] == 5
-    assert sorted(counts[1:])[:2] == [1, 1]  # unless a minute has just begun
-
-
-def test_listing_everything_reads_each_head_once() -> None:
-    bucket = CountingBucket()
-    store = store_on(bucket)
-    for n in range(30):
-        store.scope(f"s{n}", "a").save(n)
-        store.scope(f"s{n}", "b").save(n)
-    bucket.take()
-    assert len(list(store.scopes())) == 60
-    assert bucket.take() == {"LIST": 1, "GET": 60}
-    assert len(list(store.sessions())) == 30
-    assert bucket.take()["GET"] <= 60
-    assert len(list(store.history(limit=10))) == 10
-    counted = bucket.take()
-    assert counted["LIST"] == 1
-    assert counted["GET"] <= 60
-
-
-def test_deleting_a_session(chat: tuple[CountingBucket, list[str]]) -> None:
-    bucket = copied(chat[0])
-    assert store_on(bucket).delete_session("chat") == TURNS
-    assert bucket.take() == {"LIST": 2, "GET": 2, "DELETE": 4}
-    assert bucket.objects == {}
+    scope, text = store_on(bucket).scope("chat"), 0
+    for each in states():
+        text = len(orjson.dumps(each))
+        scope.save(each)
+    assert bucket.take()["PUT"] <= 1.1 * TURNS
+    assert bucket.sent <= 40 * text  # of turns that do not compress, and are short
+    assert sum("/segments/" in key for key in bucket.objects) <= 2

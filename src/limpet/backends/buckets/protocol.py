@@ -96,10 +96,11 @@ class Bucket(Protocol):
         """Remove objects. When this returns none of them exists, unless put again since."""
         ...
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """Return a page of keys that begin with a prefix and come after `after`, in order.
 
-        Fewer than `limit` means the end. `after` need not exist. Keys are in the order of their
+        Fewer than `limit` means the end; but after the key `until`, if it is listed, keys may be
+        missing, which saves a request. `after` need not exist. Keys are in the order of their
         bytes, or (some services keep trees) of the names along their paths. In both orders the keys
         of one folder are together, and `<folder>/~` comes after all of them that begin with ASCII.
         """

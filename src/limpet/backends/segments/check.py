@@ -139,7 +139,7 @@ class Checking(Part):
         names = list(wanted)
         for start in range(0, len(names), _CHUNK):
             some = names[start : start + _CHUNK]
-            there = self._bucket.get(some, first=1)
+            there = self._bucket.get(some)
             lost = [key for key, each in zip(some, there, strict=True) if each is None]
             if not lost or not self._is_current(head):
                 continue

@@ -112,8 +112,10 @@ class Notes(Part):
 
     def _clear_notes(self, scope: ScopeKey, on: Sequence[str]) -> None:
         """Delete the notes on some ids."""
-        # One listing shows that no snapshot has notes, which is the common case.
-        if not self._bucket.list(LAYOUT.noted_prefix(scope), limit=1):
+        # The key that follows shows that no snapshot has notes, which is the common case.
+        below, noted = LAYOUT.scope_prefix(scope), LAYOUT.noted_prefix(scope)
+        following = self._bucket.list(below, after=noted, limit=1)
+        if not any(each.key.startswith(noted) for each in following):
             return
         for id in on:
             while page := self._bucket.list(LAYOUT.notes_prefix(scope, id), limit=PAGE):

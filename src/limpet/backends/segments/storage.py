@@ -85,10 +85,10 @@ class Held(NamedTuple):
 NoncesOf: TypeAlias = Callable[[bytes], tuple[str, ...]]
 
 
-def walk(bucket: Bucket, prefix: str, after: str = "") -> Iterator[Listed]:
-    """Iterate over all keys with a prefix, a page at a time."""
+def walk(bucket: Bucket, prefix: str, after: str = "", until: str = "") -> Iterator[Listed]:
+    """Iterate over all keys with a prefix, a page at a time; `until` as in `Bucket.list`."""
     while True:
-        listed = bucket.list(prefix, after=after, limit=PAGE)
+        listed = bucket.list(prefix, after=after, limit=PAGE, until=until)
         yield from listed
         if len(listed) < PAGE:
             return
@@ -181,7 +181,7 @@ class Storage:
             return False
         try:
             line = unpack("segment", segment.data).about["line"]
-            return self.bucket.get([keys.alive_key(scope, line)], first=1) != [None]
+            return self.bucket.get([keys.alive_key(scope, line)]) != [None]
         except (Corrupt, KeyError, ValueError):
             return True
 
@@ -410,7 +410,10 @@ class Storage:
         A segment that is not named by this head is named by no later one if the head before named
         it, or if it was written to replace a head before this one.
         """
-        listed = list(walk(self.bucket, keys.segments_prefix(head.scope)))
+        names = [each.name for each in head.segments]
+        # Only what a killed writer has left can come after the newest segment.
+        newest = keys.segment_key(head.scope, names[-1]) if names else ""
+        listed = list(walk(self.bucket, keys.segments_prefix(head.scope), until=newest))
         others = unnamed(head, listed)
         past = tuple(f".after-{w}" for w in head.trail)
         if before is not None:

@@ -127,7 +127,7 @@ class DirectoryBucket:
             return DirectoryListener(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
         return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         start, slash, begin = prefix.rpartition("/")
         page = Page(after, limit)
         try:

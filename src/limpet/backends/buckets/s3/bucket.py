@@ -2,16 +2,21 @@
 
 Before its first write a bucket proves that the service honours conditional writes: one that ignores
 the conditions answers `200` to everything, and would lose concurrent writes.
+
+obstore takes any XML for a listing, a login page for an empty one, and one that is truncated
+without a token for a complete one. So the end of a listing is only believed when a key after it was
+seen. The object that proved the conditions stays, as the last key of the bucket.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.buckets.s3 import order
-from limpet.backends.buckets.s3.requests import Kind, Refusal, Service
+from limpet.backends.buckets.s3.requests import Garbled, Kind, Refusal, Service
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable, Unsupported
 from limpet.model import ANY, Expect
@@ -22,7 +27,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
-_PROBE = ".limpet/probe"
+_END = "~limpet"  # the last key
+_END_TEXT = b"limpet: by this object listings are known to be complete\n"
+_FEW = 8  # keys after the end of a listing: one is enough
 _LIVELY = 8  # polls in the time of one, while something happens
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -32,8 +39,8 @@ class ObjectStoreBucket:
     """The objects below a prefix of a bucket. Opening makes no request.
 
     Costs, in requests: `get`, `fingerprints` and `mark` one per key (two for the first bytes of an
-    empty object); `put` one; `list` one per 1,000 keys; `delete` one per 1,000 keys (with Google
-    one per key); the first write four more, or two while another process proves the same.
+    empty object); `put` one; `list` one per 1,000 keys, and one more to see that the last of them
+    is the last; `delete` one per 1,000 keys (with Google one per key); the first write two more.
     """
 
     def __init__(
@@ -46,10 +53,12 @@ class ObjectStoreBucket:
         retry_s: float,
         parallel: int,
         version: Literal["e_tag", "version"] = "e_tag",
+        seeks: bool = True,
     ) -> None:
         """`name` is for messages; `prefix` is "" or ends with `/`.
 
-        `version` is what the service compares: the ETag, or (Google) the generation.
+        `version` is what the service compares: the ETag, or (Google) the generation. A service that
+        `seeks` begins a listing after any key; with others (Azure) the end is not verified.
         """
         self._service = Service(
             open_store, name=name, clock=clock, retry_s=retry_s, parallel=parallel
@@ -57,6 +66,7 @@ class ObjectStoreBucket:
         self._name = name
         self._root = prefix
         self._version = version
+        self._seeks = seeks
         self._proving = threading.Lock()
         self._proven = False
         self._unfit: str | None = None
@@ -94,6 +104,8 @@ class ObjectStoreBucket:
         reply = store.get(self._root + key, options=asked)
         meta = reply.meta
         data = reply.bytes().to_bytes()
+        if meta[self._version] is None:
+            raise Garbled("an object without a version")
         return Stored(data[:first], meta["size"], meta[self._version], _modified(meta))
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -125,7 +137,7 @@ class ObjectStoreBucket:
         """Poll: object stores send no notifications."""
         return Poller(first_s=poll_s / _LIVELY, poll_s=poll_s, clock=clock)
 
-    def list(self, prefix: str, *, after: str = "", limit: int) -> list[Listed]:
+    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """As `Bucket.list`; `after` is a key, or ends with `~`.
 
         A service that keeps trees would skip a whole folder after its name.
@@ -134,28 +146,58 @@ class ObjectStoreBucket:
         offset = order.start_of(whole, last)
         if limit < 1 or offset is None:
             return []
-        start = len(self._root)
 
         def request(store: "ObjectStore") -> list[Listed]:
-            found: list[Listed] = []
-            pages = store.list(
-                order.folder_of(whole) or None,
-                offset=offset or None,
-                chunk_size=min(limit, PAGE_KEYS_MAX),
-            )
-            for page in pages:
-                for each in page:
-                    key = each["path"]
-                    if not key.startswith(whole):
-                        if key > whole:
-                            return found
-                    elif key != last:
-                        found.append(Listed(key[start:], each["size"], _modified(each)))
-                        if len(found) == limit:
-                            return found
-            return found
+            found: dict[str, Listed] = {}
+            for each in self._keys(store, whole, offset, limit, self._root + until):
+                key = each["path"]
+                if key in found or (offset == last and order.is_before(key, last)):
+                    raise Garbled("a listing that repeats itself")
+                if key != last:
+                    found[key] = Listed(key[len(self._root) :], each["size"], _modified(each))
+                    if len(found) == limit:
+                        break
+            return list(found.values())
 
         return self._service.answer(request)
+
+    def _keys(
+        self, store: "ObjectStore", whole: str, offset: str, limit: int, until: str
+    ) -> "Iterator[ObjectMeta]":
+        """Iterate over the keys that begin with a text, and verify that the last is the last."""
+        folder, end = order.folder_of(whole), self._root + _END
+        at = offset or f"{folder} "  # where the listing has arrived
+        is_enough = False
+        for each in _walk(store, folder, offset, min(limit, PAGE_KEYS_MAX)):
+            key = each["path"]
+            is_enough = is_enough or key == until
+            if key == end or (key > whole and not key.startswith(whole)):
+                return
+            if key.startswith(whole):
+                yield each
+                at = key
+        if is_enough or not self._seeks:
+            return
+        before = ""
+        while at != before:
+            before = at
+            for each in _walk(store, self._root, at, _FEW):
+                key = each["path"]
+                is_inside = key.startswith(whole)
+                if key == end or (not is_inside and (at.startswith(whole) or key > whole)):
+                    return
+                if is_inside and key != at:
+                    yield each
+                    at = key
+        if self._has_end(store):
+            raise Garbled("a listing without its last key")
+
+    def _has_end(self, store: "ObjectStore") -> bool:
+        try:
+            self._read(store, _END, {}, None)
+        except FileNotFoundError:
+            return False  # nothing was ever written here
+        return True
 
     # Writing
 
@@ -235,16 +277,14 @@ class ObjectStoreBucket:
             if self._proven:
                 return
             try:
-                made = self._made_probe(None)
-                # Only the process that created the probe removes it. Until then it exists, and one
-                # of the two conditions must refuse a write. It is tried twice, as a delayed delete
-                # of another process may have removed our probe.
-                twice = made and self._made_probe(None) and self._made_probe(None)
-                ignored = "If-None-Match" if twice else ""
-                if not ignored and self._made_probe(self._wrong_version()):
+                # Nobody deletes it, so that now it exists, and each condition must refuse a write.
+                ignored = ""
+                if self._put_end(None) and self._put_end(None):
+                    ignored = "If-None-Match"
+                elif self._put_end(self._wrong_version()):
                     ignored = "If-Match"
-                if made or ignored:
-                    self._delete([_PROBE])
+                if ignored:
+                    self._delete([_END])
             except Unavailable as cause:
                 raise Unavailable(*cause.args) from None  # the caller's data was not sent
             if ignored:
@@ -255,10 +295,10 @@ class ObjectStoreBucket:
                 raise Unsupported(self._unfit)
             self._proven = True
 
-    def _made_probe(self, expect: str | None) -> bool:
+    def _put_end(self, expect: str | None) -> bool:
         try:
             # If it was stored and is sent again it is refused, which proves the same.
-            self._put(_PROBE, b"limpet", expect, again=True)
+            self._put(_END, _END_TEXT, expect, again=True)
         except Refusal as refusal:
             if refusal.kind in (Kind.MOVED, Kind.MISSING):
                 return False
@@ -267,6 +307,11 @@ class ObjectStoreBucket:
 
     def _wrong_version(self) -> str:
         return '"00000000000000000000000000000000"' if self._version == "e_tag" else "1"
+
+
+def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "Iterator[ObjectMeta]":
+    pages = store.list(folder or None, offset=offset or None, chunk_size=at_a_time)
+    return chain.from_iterable(pages)
 
 
 def _is_json(key: str) -> bool:

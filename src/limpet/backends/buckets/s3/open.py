@@ -167,7 +167,13 @@ def azure_bucket(
         return AzureStore(container, config=config, **_client(timeout_s, None))
 
     return _opened(
-        open_store, container, prefix=prefix, clock=clock, retry_s=retry_s, parallel=parallel
+        open_store,
+        container,
+        prefix=prefix,
+        clock=clock,
+        retry_s=retry_s,
+        parallel=parallel,
+        seeks=False,
     )
 
 

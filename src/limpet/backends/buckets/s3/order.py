@@ -50,6 +50,11 @@ def start_of(prefix: str, after: str) -> str | None:
     return begin if after < prefix else None
 
 
+def is_before(key: str, other: str) -> bool:
+    """Return whether a key comes before another one in both orders."""
+    return key < other and key.split("/") < other.split("/")
+
+
 def _shared(one: str, other: str) -> str:
     for at, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:

@@ -36,6 +36,7 @@ class Kind(Enum):
     INCAPABLE = "the service cannot do this"
     INVALID = "the key is not acceptable"
     REFUSED = "the object store refused the request"
+    GARBLED = "this is no answer of an object store: is a proxy or a login page in between?"
 
 
 class Failure(NamedTuple):
@@ -51,6 +52,10 @@ class Refusal(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
         self.kind = failure.kind
+
+
+class Garbled(Exception):
+    """A reply with status 200 that is not what was asked for. Only reads raise it."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
@@ -249,11 +254,13 @@ class Service:
                 return request(store)
             except driver_errors() as cause:
                 failure = read_failure(cause)
+            except Garbled as cause:
+                failure = Failure(Kind.GARBLED, str(cause))
             if failure.kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
                 raise Refusal(failure)
             unclear = failure.kind is Kind.UNCLEAR
             sent = sent or (write and unclear)
-            harmless = failure.kind is Kind.BUSY or (unclear and again)
+            harmless = failure.kind in (Kind.BUSY, Kind.GARBLED) or (unclear and again)
             if not harmless or not backoff.sleep():
                 raise error_of(failure, self._name, sent=sent)
 
