@@ -268,13 +268,16 @@ class Saving(Part):
         head = stored.head
         if head is None or stored.version is None:
             return
-        alive = self._storage.is_alive(head)
         nonce = self._storage.draw().nonce
-        new = head.rewritten(nonce) if alive else self._writer.emptied(head, nonce, ()).head
         try:
+            alive = self._storage.is_alive(head)
+            new = head.rewritten(nonce) if alive else self._writer.emptied(head, nonce, ()).head
             self._storage.swap_head(stored, new, stored.newest if alive else None)
         except Beaten:
             self._storage.forget(head.scope)  # another writer has replaced it
+        except Unavailable as error:
+            # It is stored, and it will vanish if its source is deleted before another write.
+            raise unknown(keys.head_key(head.scope)) from error
         if not alive:
             raise NotFound("the snapshot to fork from was deleted meanwhile")
 
