@@ -8,7 +8,7 @@ from limpet import opening
 from limpet.core.layout import listing_order
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync, Transactional
+from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync
 
 
 class OnDirectory(conformance.Kit):
@@ -31,11 +31,3 @@ class TestDirectoryAsync(Async, OnDirectory, InBoth):
 @pytest.mark.slow
 class TestAboveDirectory(Sync, OnDirectory, AboveEngine):
     pass
-
-
-@pytest.mark.slow
-class TestStrandsRoot(Sync, OnDirectory, Transactional):
-    """The root of the Strands storages: no folder above the sessions, and no index."""
-
-    def open_backend(self, place: Path) -> Backend:
-        return opening.open_backend(f"file://{place}/store", sync=False, root="")

@@ -28,10 +28,10 @@ _FIRST_FORMAT = re.compile(r"\.limpet/index/(?:snapshots|order)/.+")
 
 
 class Foreign(NamedTuple):
-    """What was recognised, and the folder below which `limpet import strands` finds it."""
+    """What was recognised, and where `limpet import strands` finds it."""
 
     what: str
-    folder: str = ""
+    below: str = ""
 
 
 def layout_of(key: str) -> LayoutName | None:
@@ -45,10 +45,10 @@ def recognise(keys: Iterable[str]) -> Foreign | None:
         if _OURS.fullmatch(key):
             return None
         if _FIRST_FORMAT.fullmatch(key):
-            return Foreign("a store of an early version, before the first release", _BELOW)
+            return Foreign("a store of an early version, before the first release", "/sessions")
         found = layout_of(key)
         if found is not None:
             return Foreign(f"sessions of the Strands SDK (layout {found})")
         if key.startswith(_BELOW) and layout_of(key.removeprefix(_BELOW)) == "classic":
-            return Foreign("sessions of the Strands SDK (layout classic)", _BELOW)
+            return Foreign("sessions of the Strands SDK (layout classic)", "/sessions")
     return None
