@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from limpet.backends.buckets import Bucket
 
 DEFAULT_URL = "sqlite:///limpet.db"
-ROOT = "sessions/"
 DEFAULT_SCHEMA = "limpet"
 CLOCK = Clock(time.monotonic, time.sleep, random.random)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -51,11 +50,11 @@ def open(url: str | None = None, **options: Any) -> Store:
             `workers` (threads of the async API), `default` (a function that makes JSON of each
             value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
             `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
-            `cache_bytes_max`. Folders: `root`, `poll_s`, `compress` (`zstd` or `none`), `sync`,
-            `lock_wait_s`. Object stores: `root`, `poll_s`, `compress`, `timeout_s`, `retry_s`,
-            `parallel`, and for S3 `endpoint_url`, `region`, `profile`, `path_style` and keys.
-            PostgreSQL: `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The guide
-            "Opening a store" explains all of them.
+            `cache_bytes_max`. Folders: `poll_s`, `compress` (`zstd` or `none`), `sync`,
+            `lock_wait_s`. Object stores: `poll_s`, `compress`, `timeout_s`, `retry_s`, `parallel`,
+            and for S3 `endpoint_url`, `region`, `profile`, `path_style` and keys. PostgreSQL:
+            `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The guide "Opening a
+            store" explains all of them.
 
     Raises:
         InvalidInput: the URL or an option is not valid, or the file is not Limpet's.
@@ -84,27 +83,27 @@ def open_async(url: str | None = None, **options: Any) -> AsyncStore:
     return Store(Driver(_opened(url, options))).aio
 
 
-def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> AsyncStore:
-    """Return the async API of a store in a bucket of S3, by its name instead of a URL."""
+def open_folder(path: str) -> "Bucket":
+    """Open a folder as keys and bytes."""
+    return _directory_bucket(path, {})()
+
+
+def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> "Bucket":
+    """Return a bucket of S3 as keys and bytes, by its name instead of a URL. Sends no request."""
     for name, value in (("bucket", bucket), ("prefix", prefix)):
         if not isinstance(value, str):
             raise InvalidInput(f"the {name} must be text. type=`{type(value).__name__}`")
     if "/" in bucket:
         raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
-    common, own = _split(options, _COMMON)
-    scheme = _SCHEMES["s3"]
-    opener = scheme.opener(f"//{bucket}/{prefix}", checked(own, scheme.options))
-    opened = Opened(opener, _tools(common), f"s3://{bucket}/{prefix}")
-    return Store(Driver(opened)).aio
+    _, known = _split(_SCHEMES["s3"].options, _OBJECTS)
+    return _S3(f"//{bucket}/{prefix}", checked(options, known))()
 
 
-def open_client(client: Any, *, name: str, prefix: str = "", root: str) -> AsyncStore:
-    """Return the async API of a store over an object store of `obstore` that the caller made."""
+def open_client(client: Any, *, name: str, prefix: str = "") -> "Bucket":
+    """Return a bucket over an object store of `obstore` that the caller made."""
     from limpet.backends.buckets.s3.open import client_bucket
 
-    bucket = client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
-    opened = Opened(lambda: _object_backend(bucket, root=root), _tools({}), f"{name}/{prefix}")
-    return Store(Driver(opened)).aio
+    return client_bucket(client, name=name, prefix=prefix, clock=CLOCK)
 
 
 def store_over(backend: Backend, **options: Any) -> Store:
@@ -400,21 +399,10 @@ def _over(open_bucket: "_BucketOpener", *, compress: str) -> "_Opener":
     return opener
 
 
-def _object_backend(
-    bucket: "Bucket", *, root: str = ROOT, compress: str = "zstd", **options: Any
-) -> Backend:
-    from limpet.backends.objects.backend import ObjectBackend
+def _object_backend(bucket: "Bucket", *, compress: str, **options: Any) -> Backend:
     from limpet.backends.segments.backend import SegmentBackend
-    from limpet.core.layout import Layout
 
-    if root == ROOT:
-        return SegmentBackend(
-            bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options
-        )
-    # The other roots belong to other tools, which know no index.
-    return ObjectBackend(
-        bucket, layout=Layout(root), index=False, clock=CLOCK, draw=draw, **options
-    )
+    return SegmentBackend(bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options)
 
 
 # Options: each check returns the value as the engine takes it, or raises ValueError.
@@ -538,7 +526,6 @@ _COMMON: _Options = {
     "default": function,
 }
 _OBJECTS: _Options = {
-    "root": one_of(ROOT, "", "session/"),
     "poll_s": interval,
     "compress": one_of("zstd", "none"),
 }

@@ -1,5 +1,6 @@
 """Which store a verb opens: --url on either side, the environment, or the only one here."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,26 @@ def test_what_is_not_understood_is_followed_by_what_would_be(
     done = command(*words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert hint in done.stderr.splitlines()[-1]
+
+
+STRANDS = Path(__file__).parent.parent / "interop" / "fixtures" / "ts_filestorage"
+READING = ["ls", "show demo-trigger", "show @", "log demo-trigger", "grep hello", "diff @ @~1"]
+READING += ["stats", "check", "export", "tail demo-trigger", "runs"]
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_a_folder_of_the_strands_sdk_is_named_with_the_way_to_import_it(
+    command: Command, tmp_path: Path, verb: str
+) -> None:
+    shutil.copytree(STRANDS, tmp_path / "agents")
+    done = command(*verb.split(), "--url", "./agents")
+    assert done.returncode not in (0, 1)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("limpet: this is no store but sessions of the Strands SDK")
+    assert "`limpet import strands <this folder or URL> --url <store>`" in line
+
+
+def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
+    shutil.copytree(STRANDS, tmp_path / "agents")
+    assert command("import", "strands", "./agents", "--url", "sqlite:///a.db").returncode == 0
+    assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout

@@ -15,6 +15,7 @@ class Files(Protocol):
     def list_keys(self) -> list[str]: ...
     def read(self, key: str) -> bytes: ...
     def write(self, key: str, data: bytes) -> None: ...
+    def remove(self, key: str) -> None: ...
 
 
 class Folder:
@@ -33,6 +34,9 @@ class Folder:
     def write(self, key: str, data: bytes) -> None:
         (self.path / key).parent.mkdir(parents=True, exist_ok=True)
         (self.path / key).write_bytes(data)
+
+    def remove(self, key: str) -> None:
+        (self.path / key).unlink()
 
 
 class Below(NamedTuple):
@@ -65,6 +69,9 @@ class Objects:
 
     def write(self, key: str, data: bytes) -> None:
         obstore.put(self._store, key, data)
+
+    def remove(self, key: str) -> None:
+        obstore.delete(self._store, key)
 
 
 Place: TypeAlias = Path | Below

@@ -500,12 +500,6 @@ def test_a_folder_may_be_relative(url: str) -> None:
     assert os.listdir() == ["a"]
 
 
-@pytest.mark.parametrize("root", ["", "session/"])
-def test_a_strands_root_has_no_index(root: str) -> None:
-    use(limpet.open("./a", root=root))
-    assert os.listdir("a") == [root.rstrip("/") or "s"]
-
-
 @pytest.mark.parametrize("url", ["file:", "file://", "file://host/a", "file://host", "s3:", "s3:x"])
 def test_a_place_that_is_none_is_refused(url: str) -> None:
     refusal(url)

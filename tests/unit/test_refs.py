@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet.errors import InvalidInput, NotFound, Unsupported
+from limpet.errors import InvalidInput, NotFound
 from limpet.views import refs
 
 A = "0190ab12-1111-7000-8000-00000000aaaa"
@@ -119,18 +119,6 @@ def test_an_empty_store_says_so() -> None:
         store.scope("s").set_note("n", 1)
         with pytest.raises(NotFound, match="has no head"):
             name(store, "s")
-
-
-def test_without_an_index_the_session_is_said(tmp_path: Path) -> None:
-    with limpet.open(str(tmp_path), root="") as store:
-        store.scope("chat").save(1, id="abc")
-        store.scope("chat").save(2, id="abd")
-        assert name(store, "abc", session="chat") == "abc"
-        assert name(store, "chat@abc") == "abc"
-        assert name(store, "abd", session="ch") == "abd"
-        assert name(store, "chat") == "abd"
-        with pytest.raises(Unsupported):
-            name(store, "abc")
 
 
 def test_very_many_ids_with_the_same_beginning(

@@ -42,12 +42,15 @@ def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
     return files.get(keys, first=FILE_BYTES_MAX)
 
 
-def links_below(folder: str) -> Iterator[Finding]:
-    """Name each link below a folder. Links are not followed: they may lead out of it."""
+def links_below(folder: str, prefix: str = "") -> Iterator[Finding]:
+    """Name each link below a folder whose key begins with a prefix.
+
+    Links are not followed: they may lead out of the folder.
+    """
     for above, folders, files in os.walk(folder):
         for name in sorted([*folders, *files]):
             path = os.path.join(above, name)
-            if os.path.islink(path):
+            if os.path.islink(path) and os.path.relpath(path, folder).startswith(prefix):
                 yield finding("error", "link_skipped", "a link is not followed", path=path)
 
 

@@ -21,6 +21,7 @@ it, `address_body` adds a checksum. `unpack` is their exact inverse.
 import gc
 import json
 import operator
+import re
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import accumulate, islice, starmap
@@ -54,6 +55,7 @@ _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
 _UNBOUNDED = 2**62
 _WIDE = b" "
+_MAYBE_WIDE = re.compile(rb"\d{19}")
 _SHORT_CHARS = 1024
 _TRIMMED_BYTES_MAX = 64 * 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
@@ -276,6 +278,16 @@ def decode(encoded: bytes) -> JSON:
         return orjson.loads(encoded)
     except (ValueError, RecursionError) as cause:
         raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
+
+
+def decode_foreign(encoded: bytes) -> JSON:
+    """Return the value of JSON of other tools, which do not mark integers beyond 64 bits.
+
+    Raises:
+        Corrupt: the bytes are not JSON.
+    """
+    # The fast parser would round such integers.
+    return decode(_WIDE + encoded if _MAYBE_WIDE.search(encoded) else encoded)
 
 
 def _refuse_constant(name: str) -> None:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 from xxhash import xxh3_64
 
 from limpet.core import codec, limits
-from limpet.core.document import decode_foreign
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
 
@@ -219,7 +218,7 @@ class LineReader:
 
     def _parsed(self, line: bytes, *, is_first: bool) -> dict[str, Any]:
         try:
-            found: Any = decode_foreign(line)
+            found: Any = codec.decode_foreign(line)
         except Corrupt as damage:
             if is_first and self.number == 1:
                 raise InvalidInput(_NO_EXPORT) from None

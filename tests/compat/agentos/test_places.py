@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store, Unsupported
+from limpet import InvalidInput, Store
 from limpet.compat.agentos import CheckpointStore
 from limpet.compat.strands import StoreStorage
 from limpet.opening import open_backend, store_over
@@ -218,16 +218,6 @@ async def test_what_goes_away_before_it_is_read_is_not_the_latest(
     assert await checkpoints.latest(saved[0].run_id) == saved[0]
     backend.before["read_snapshots"] = lambda: home.delete()
     assert await checkpoints.latest(saved[0].run_id) is None
-
-
-async def test_a_layout_without_an_index_is_refused(tmp_path: Path) -> None:
-    """That of the Strands tools: nothing can be found by its id there."""
-    with limpet.open(f"file://{tmp_path}", root="") as store:
-        checkpoints = CheckpointStore(store)
-        for call in (checkpoints.save(make_checkpoint()), checkpoints.latest("r")):
-            with pytest.raises(Unsupported):
-                await call
-        assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_store_that_first_use_opens(tmp_path: Path) -> None:

@@ -11,17 +11,14 @@ from typing import Any
 
 import pytest
 
-import limpet
 from limpet import ScopeKey, SnapshotRef, Store
 from limpet.compat.agentos import CheckpointStore
 from limpet.compat.genkit import SessionStore
 from limpet.compat.runs import Checkpoint, RunStore
 from limpet.compat.strands import (
-    FileStorage,
     Snapshot,
     SnapshotLocation,
     StoreStorage,
-    to_python,
 )
 from tests.runs.conftest import place_of
 
@@ -139,17 +136,3 @@ def test_each_goes_on_where_another_stopped(store: Store) -> None:
     runs.save(Checkpoint(run_id, messages=found.state["messages"]))
     assert runs.load(run_id).messages == ["one", "two"]
     assert {info.key.kind for info in store.scopes(run_id)} == {"agent", "run"}
-
-
-def test_a_folder_that_the_sdk_reads_holds_what_the_others_saved(tmp_path: Path) -> None:
-    with limpet.open(f"file://{tmp_path}") as store:
-        asyncio.run(
-            SessionStore[Any](store).save_snapshot(
-                "turn-1", lambda row: {"sessionId": "trip", "state": {"messages": []}}
-            )
-        )
-    place = SnapshotLocation("trip", "agent", "main")
-    told = asyncio.run(FileStorage(tmp_path / "sessions").load_snapshot(place, "turn-1"))
-    assert told is not None
-    assert told.data == {"messages": []}
-    assert to_python(told.to_json())["schema_version"] == "1.0"

@@ -27,12 +27,14 @@ from limpet.compat.strands import (
     SnapshotStorage,
     StoreStorage,
 )
+from limpet.compat.strands.documents import DocumentStorage
+from limpet.compat.strands.storage import BaseStorage
 from tests.interop.places import Below, Files, Folder, Objects
 from tests.servers.service import Service
 
 OURS = "sessions/"
 ENGINES = ["memory", "sqlite", "directory", "postgres", "s3", "FileStorage", "S3Storage"]
-FILED = ["directory", "s3", "FileStorage", "S3Storage"]
+FILED = ["FileStorage", "S3Storage"]
 
 
 def uuid7(number: int) -> str:
@@ -74,8 +76,8 @@ class Ground:
     `files` is what is stored, if it is files or objects, and `root` what stands before a session.
     """
 
-    storage: StoreStorage
-    open: Callable[[], StoreStorage]
+    storage: BaseStorage
+    open: Callable[[], BaseStorage]
     files: Files | None = None
     root: str = ""
 
@@ -96,8 +98,13 @@ def opened(engine: str, request: pytest.FixtureRequest) -> Iterator[Ground]:
         close(ground.storage)
 
 
-def close(storage: StoreStorage) -> None:
-    storage._store.sync.close()
+def close(storage: BaseStorage) -> None:
+    if isinstance(storage, StoreStorage):
+        storage._store.sync.close()
+    else:
+        assert isinstance(storage, DocumentStorage)
+        if storage._bucket is not None:
+            storage._bucket.close()
 
 
 @contextmanager

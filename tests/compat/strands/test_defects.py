@@ -256,23 +256,56 @@ async def test_a_corrupt_latest_is_an_error_and_stays_alone(
     assert filed.keys(location.session_id) == []
 
 
-async def test_a_corrupt_latest_is_set_aside_by_the_next_one(
-    filed: Ground, location: SnapshotLocation, caplog: pytest.LogCaptureFixture
+async def test_what_is_damaged_is_replaced_by_the_next_save(
+    filed: Ground, location: SnapshotLocation
 ) -> None:
-    """There it is gone; here it lies beside, until the session is deleted."""
-    key = f"{documents(location)}/snapshot_latest.json"
-    write(filed, key, b'{"scope": "agent"')
-    await filed.storage.save_snapshot(location, "latest", True, make_snapshot())
-    assert await filed.storage.load_snapshot(location) == make_snapshot()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    latest, damaged = filed.keys(location.session_id)
-    assert latest == key
-    assert damaged.startswith(f"{key}.damaged-")
+    """As there: each document is independent, and a save does not read what it replaces."""
+    history, latest, manifest = (
+        f"{documents(location)}/{name}.json"
+        for name in ("immutable_history/snapshot_x", "snapshot_latest", "manifest")
+    )
+    for key in (history, latest, manifest):
+        write(filed, key, b'{"scope": "agent"')
+    calls = all_calls(filed.storage, location)
+    for name in ("save latest", "save history", "save manifest"):
+        await calls[name]()
+    assert filed.keys(location.session_id) == sorted((history, latest, manifest))
+    for id in (None, "x"):
+        assert await filed.storage.load_snapshot(location, id) == make_snapshot()
+    assert (await filed.storage.load_manifest(location)).updated_at == "then"
+
+
+async def test_removing_the_latest_hides_nothing(filed: Ground, location: SnapshotLocation) -> None:
     assert filed.files is not None
-    assert filed.files.read(damaged) == b'{"scope": "agent"'
-    assert await filed.storage.list_snapshot_ids(location) == []
-    await filed.storage.delete_session(location.session_id)
-    assert filed.keys(location.session_id) == []
+    await filed.storage.save_snapshot(location, "x", False, make_snapshot(1))
+    await filed.storage.save_snapshot(location, "latest", True, make_snapshot(2))
+    filed.files.remove(f"{documents(location)}/snapshot_latest.json")
+    assert await filed.storage.load_snapshot(location) is None
+    assert await filed.storage.list_snapshot_ids(location) == ["x"]
+    assert await filed.storage.load_snapshot(location, "x") == make_snapshot(1)
+    await filed.storage.save_snapshot(location, "latest", True, make_snapshot(3))
+    assert await filed.storage.list_snapshot_ids(location) == ["x"]
+
+
+async def test_documents_can_be_copied_and_edited(
+    filed: Ground, location: SnapshotLocation
+) -> None:
+    """By hand, to another id and to another session."""
+    assert filed.files is not None
+    await filed.storage.save_snapshot(location, "x", False, make_snapshot(1))
+    document = filed.files.read(f"{documents(location)}/immutable_history/snapshot_x.json")
+    edited = document.replace(b"hello 1", b"hello 2")
+    other = make_location(f"{location.session_id}-2")
+    for key in (
+        f"{documents(location)}/snapshot_latest.json",
+        f"{documents(location)}/immutable_history/snapshot_x-copy.json",
+        f"{documents(other)}/immutable_history/snapshot_x.json",
+    ):
+        write(filed, key, edited)
+    expected = make_snapshot(1, data=make_snapshot(2).data)
+    for where, id in ((location, None), (location, "x-copy"), (other, "x")):
+        assert await filed.storage.load_snapshot(where, id) == expected
+    assert await filed.storage.list_snapshot_ids(location) == ["x", "x-copy"]
 
 
 async def test_of_saves_over_a_damaged_latest_none_is_rejected(
@@ -288,24 +321,6 @@ async def test_of_saves_over_a_damaged_latest_none_is_rejected(
     )
     assert await filed.storage.load_snapshot(location) in [make_snapshot(n) for n in range(10)]
     close(storages[1])
-
-
-@pytest.mark.parametrize("name", ["immutable_history/snapshot_x", "manifest"])
-async def test_what_is_damaged_is_not_overwritten_unseen(
-    filed: Ground, location: SnapshotLocation, name: str
-) -> None:
-    """Only a latest gives way to the next one. A delete of the session removes the rest."""
-    key = f"{documents(location)}/{name}.json"
-    await filed.storage.save_snapshot(location, "x", False, make_snapshot())
-    write(filed, key, b"{")
-    calls = all_calls(filed.storage, location)
-    with pytest.raises(SessionError) as caught:
-        await calls["save manifest" if name == "manifest" else "save history"]()
-    assert isinstance(caught.value.__cause__, Corrupt)
-    assert filed.files is not None
-    assert filed.files.read(key) == b"{"
-    await filed.storage.delete_session(location.session_id)
-    assert filed.keys(location.session_id) == []
 
 
 async def test_an_empty_file_is_an_error(filed: Ground, location: SnapshotLocation) -> None:

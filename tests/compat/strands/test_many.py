@@ -8,6 +8,8 @@ import pytest
 
 import limpet
 from limpet.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage, StoreStorage
+from limpet.compat.strands.documents import DocumentStorage
+from tests.buckets.counting import CountingBucket
 from tests.compat.strands.kit import close, documents, fill, make_snapshot, uuid7
 from tests.compat.strands.watched import Watched
 from tests.servers.proxy import Proxy
@@ -94,7 +96,7 @@ async def test_a_save_costs_the_same_whatever_the_history(
         await watched.storage.save_snapshot(location, uuid7(number), False, make_snapshot())
         await watched.storage.save_snapshot(location, "latest", True, make_snapshot(number))
         costs.append(watched.proxy.counts())
-    assert costs == [{"GET": 2, "PUT": 2}] * 6
+    assert costs == [{"PUT": 2}] * 6
 
 
 async def test_a_page_is_one_list_whatever_comes_behind_it(
@@ -109,7 +111,46 @@ async def test_a_page_is_one_list_whatever_comes_behind_it(
         found = await watched.storage.list_snapshot_ids(location, limit=limit, start_after=after)
         start = 0 if after is None else IDS.index(after) + 1
         assert found == IDS[start : start + limit]
-        assert watched.proxy.counts() == {"GET": 1, "LIST": 1}
+        assert watched.proxy.counts() == {"LIST": 1}
+
+
+@pytest.mark.parametrize(
+    ("limit", "after", "lists"),
+    [
+        (None, None, 3),
+        (1_000, None, 1),
+        (1_001, None, 2),
+        (3, IDS[2_000], 1),
+        (None, IDS[2_000], 1),
+    ],
+)
+async def test_a_list_of_2105_ids_reads_no_document(
+    location: SnapshotLocation, limit: int | None, after: str | None, lists: int
+) -> None:
+    """One LIST for each 1,000 keys that are asked for. It once was 2,619 GETs."""
+    bucket, ids = CountingBucket(), IDS[:2_105]
+    history = f"{documents(location)}/immutable_history"
+    for id in ids:
+        bucket.put(f"{history}/snapshot_{id}.json", b"not JSON", expect=None)
+    bucket.take()
+    async with DocumentStorage(lambda: bucket) as storage:
+        found = await storage.list_snapshot_ids(location, limit, after)
+    assert found == [id for id in ids if after is None or id > after][:limit]
+    assert bucket.take() == {"LIST": lists}
+
+
+async def test_a_list_of_other_ids_reads_no_document(location: SnapshotLocation) -> None:
+    """Their files have another order than they have, so all are listed for each page."""
+    bucket, ids = CountingBucket(), ["a", "a-", "a-b", "a-b-c", "a0", "a_b", "b", uuid7(1)]
+    for id in ids:
+        bucket.put(f"{documents(location)}/immutable_history/snapshot_{id}.json", b"", expect=None)
+    bucket.take()
+    async with DocumentStorage(lambda: bucket) as storage:
+        for after in (None, *ids):
+            for limit in (None, 1, 2, 5):
+                found = await storage.list_snapshot_ids(location, limit, after)
+                assert found == sorted(id for id in ids if after is None or id > after)[:limit]
+                assert bucket.take().keys() == {"LIST"}
 
 
 async def test_a_list_of_a_folder_reads_no_document(

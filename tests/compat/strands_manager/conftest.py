@@ -16,7 +16,7 @@ ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks
 
 @pytest.fixture(params=ENGINES)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty store of each engine; a folder and a bucket lie as those of the tools do."""
+    """An empty store of each engine."""
     folder: Path = request.getfixturevalue("tmp_path")
     match request.param:
         case "memory":
@@ -24,13 +24,13 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
         case "sqlite":
             opened = limpet.open(f"sqlite:///{folder}/store.db", synchronous="off")
         case "directory":
-            opened = limpet.open(f"file://{folder}/store", root="", sync=False)
+            opened = limpet.open(f"file://{folder}/store", sync=False)
         case "postgres":
             opened = limpet.open(request.getfixturevalue("postgres_url"))
         case _:
             service = request.getfixturevalue("seaweedfs")
             url = f"s3://{service.name}/{secrets.token_hex(8)}"
-            opened = limpet.open(url, root="", **service.options)
+            opened = limpet.open(url, **service.options)
     with opened:
         yield opened
 

@@ -13,11 +13,12 @@ from psycopg import sql
 
 import limpet
 from limpet import Corrupt, Store, Unavailable
-from limpet.compat.strands import FileStorage, SessionError, Snapshot, StoreStorage
+from limpet.compat.strands import FileStorage, S3Storage, SessionError, Snapshot, StoreStorage
 from limpet.compat.strands import manager as reading
 from limpet.compat.strands.manager import SessionManager
-from limpet.compat.strands.storage import AnyLocation
+from limpet.compat.strands.storage import AnyLocation, BaseStorage
 from limpet.model import ANY
+from tests.compat.strands.kit import close
 from tests.compat.strands_manager.hands import (
     AGENT,
     PLACE,
@@ -33,9 +34,9 @@ LATEST = f"{SNAPSHOTS}/snapshot_latest.json"
 
 
 class Place(NamedTuple):
-    """A store, and how a snapshot in it is damaged (None: the latest)."""
+    """A storage, and how a snapshot in it is damaged (None: the latest)."""
 
-    store: Store
+    storage: BaseStorage
     harm: Callable[[str | None], None]
 
 
@@ -47,7 +48,7 @@ def in_folder(folder: Path) -> Place:
     def harm(id: str | None) -> None:
         (folder / key_of(id)).write_bytes(b"{")
 
-    return Place(limpet.open(f"file://{folder}", root="", sync=False), harm)
+    return Place(FileStorage(folder), harm)
 
 
 def in_bucket(service: Any) -> Place:
@@ -57,8 +58,7 @@ def in_bucket(service: Any) -> Place:
         with closing(service.open(prefix)) as bucket:
             bucket.put(key_of(id), b"{", expect=ANY)
 
-    url = f"s3://{service.name}/{prefix}"
-    return Place(limpet.open(url, root="", **service.options), harm)
+    return Place(S3Storage(service.name, prefix, **service.options), harm)
 
 
 FACTS = "snapshots SET status = 'other'"
@@ -72,7 +72,7 @@ def in_tables(store: Store, connect: Callable[[], Any], change: str) -> Place:
             assert conn.execute(query).rowcount == 1
             conn.commit()
 
-    return Place(store, harm)
+    return Place(StoreStorage(store), harm)
 
 
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("s3", "postgres", "postgres facts")]
@@ -101,8 +101,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
         change = FACTS if facts else "bodies SET body = '*'"
         place = in_tables(limpet.open(schemas.url()), connect, change)
-    with place.store:
-        yield place
+    yield place
+    close(place.storage)
 
 
 def text(letter: str) -> str:
@@ -110,7 +110,7 @@ def text(letter: str) -> str:
     return letter + secrets.token_hex(200)
 
 
-async def fill(storage: StoreStorage) -> tuple[list[str], list[str]]:
+async def fill(storage: BaseStorage) -> tuple[list[str], list[str]]:
     """Save three states to history and a fourth as the latest; return the ids and the messages."""
     manager, agent, ids = SessionManager(storage, SESSION), Plain(), []
     texts = [text(letter) for letter in "abcd"]
@@ -126,7 +126,7 @@ async def fill(storage: StoreStorage) -> tuple[list[str], list[str]]:
 async def test_a_damaged_latest_falls_back_to_the_newest_good_snapshot(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    storage, told = StoreStorage(place.store), list[Exception]()
+    storage, told = place.storage, list[Exception]()
     ids, texts = await fill(storage)
     place.harm(None)
     place.harm(ids[2])
@@ -155,7 +155,7 @@ async def test_a_damaged_latest_falls_back_to_the_newest_good_snapshot(
 async def test_without_a_good_snapshot_nothing_begins_and_nothing_is_overwritten(
     place: Place,
 ) -> None:
-    storage = StoreStorage(place.store)
+    storage = place.storage
     manager, agent = SessionManager(storage, SESSION), Plain()
     agent.hear(text("a"))
     await manager.save_latest(agent)
@@ -176,7 +176,7 @@ async def test_without_a_good_snapshot_nothing_begins_and_nothing_is_overwritten
 
 @in_a_loop
 async def test_a_damaged_snapshot_that_is_asked_for_by_its_id_is_an_error(place: Place) -> None:
-    storage = StoreStorage(place.store)
+    storage = place.storage
     ids, texts = await fill(storage)
     place.harm(ids[1])
     manager, agent = SessionManager(storage, SESSION), Plain()

@@ -14,7 +14,6 @@ from limpet import Store
 from limpet.compat.strands import export_sessions, import_sessions
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import ScopeKey
-from tests.portable.stores import LOSSES, lose
 from tests.runs.conftest import place_of
 from tests.servers.service import Service
 
@@ -220,19 +219,6 @@ def test_an_export_goes_on_after_a_name_that_is_too_long(memory: Store, tmp_path
     assert (went.count, len(went.skipped)) == (2, 2)
 
 
-def test_parents_are_not_invented(memory: Store, tmp_path: Path) -> None:
-    with limpet.open(f"file://{tmp_path}/in", root="") as folder:
-        folder.scope("s").save({"n": 1}, id="root", parent=None)
-        folder.scope("s").save({"n": 2}, id="b", parent=None)
-        last = folder.scope("s").save({"n": 3}, id="a", parent="root", metadata={"more": 1})
-    import_sessions(memory, tmp_path / "in")
-    parents = {info.id: info.parent_id for info in memory.scope("s").history()}
-    assert parents == {"root": None, "b": None, "a": "root"}
-    found = memory.scope("s").info("a")
-    assert found is not None
-    assert (found.created_at, found.metadata["more"]) == (last.created_at, 1)
-
-
 def test_a_prefix_chooses_sessions(memory: Store, tmp_path: Path) -> None:
     came = import_sessions(memory, FIXTURES / "ts_filestorage", prefix="demo-m")
     assert came.count == 2
@@ -254,16 +240,12 @@ def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_pa
     assert files_below(tmp_path / "out") == files_below(FIXTURES / "ts_raw_storage")
 
 
-def test_a_kept_head_stays_the_head(memory: Store, tmp_path: Path) -> None:
-    with limpet.open(f"file://{tmp_path}/in", root="") as folder:
-        folder.scope("s").save({"n": 1}, id="a", labels={"k": "v"})
-        folder.scope("s").save({"n": 2}, id="b", status="failed")
-        folder.scope("s").save({"n": 3}, id="c", head=False)
-    assert import_sessions(memory, tmp_path / "in").count == 3
-    shown = memory.scope("s").load()
+def test_the_latest_is_a_head_that_is_not_kept(memory: Store) -> None:
+    import_sessions(memory, FIXTURES / "ts_raw_storage")
+    shown = memory.scope("raw-session", "a-1").load()
     assert shown is not None
-    assert (shown.id, shown.status, shown.parent_id) == ("b", "failed", "a")
-    assert next(memory.scope("s").history(labels={"k": "v"})).id == "a"
+    assert not shown.kept
+    assert len(list(memory.scope("raw-session", "a-1").history())) == 3
 
 
 @pytest.mark.parametrize("layout", ["classic", "unified", "messages"])
@@ -295,21 +277,34 @@ def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None
             function(store, source, **wrong)
 
 
-@pytest.mark.parametrize("what", LOSSES)
-def test_what_no_listing_shows_is_named(memory: Store, tmp_path: Path, what: str) -> None:
-    root = tmp_path / "store"
-    with limpet.open(str(root)) as store:
-        for number in range(3):
-            store.scope("a", "p").save({"n": number}, id=f"i{number}")
-        store.scope("b").save({})
-    assert import_sessions(memory, root / "sessions").skipped == ()
-    lose(root, what)
-    codes = [each.code for each in import_sessions(memory, root / "sessions").skipped]
-    assert codes == {
-        "head lost": ["head_missing"],
-        "head link": ["head_missing", "link_skipped"],
-    }.get(what, ["link_skipped"])
-    assert import_sessions(memory, root / "sessions", prefix="b").skipped == ()
+LINKS = ["snapshots/snapshot_latest.json", "snapshots", "", ".."]
+HISTORY = "snapshots/immutable_history/snapshot_019c9bf1-14e5-7eef-96fb-cc07ae54210f.json"
+
+
+@pytest.mark.parametrize("what", [*LINKS, HISTORY])
+@pytest.mark.parametrize("root", ["", "session/"])
+def test_links_are_named_and_not_followed(
+    memory: Store, tmp_path: Path, what: str, root: str
+) -> None:
+    layout: Any = "unified" if root else "classic"
+    shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in" / root)
+    path = Path(os.path.normpath(tmp_path / "in" / root / "raw-session/scopes/agent/a-1" / what))
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    came = import_sessions(memory, tmp_path / "in", layout=layout)
+    assert came.count == (3 if what.endswith(".json") else 0)
+    assert [each.code for each in came.skipped] == ["link_skipped"]
+    assert str(path) in came.skipped[0].message
+    named = import_sessions(memory, tmp_path / "in", layout=layout, prefix="raw")
+    assert [each.code for each in named.skipped] == ["link_skipped"]
+    assert import_sessions(memory, tmp_path / "in", layout=layout, prefix="b").skipped == ()
+
+
+def test_removing_the_latest_hides_nothing(memory: Store, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
+    (tmp_path / "in/raw-session/scopes/agent/a-1/snapshots/snapshot_latest.json").unlink()
+    came = import_sessions(memory, tmp_path / "in")
+    assert (came.count, came.skipped) == (3, ())
 
 
 def test_files_are_bounded_and_links_are_named(memory: Store, tmp_path: Path) -> None:
@@ -325,5 +320,11 @@ def test_files_are_bounded_and_links_are_named(memory: Store, tmp_path: Path) ->
     done = import_sessions(memory, folder, layout="messages")
     assert done.count == good
     assert [each.code for each in done.skipped] == ["link_skipped", "corrupt"]
-    with pytest.raises(InvalidInput, match="a file is too large"):
-        import_sessions(memory, folder)
+    large = folder / "s/scopes/agent/a/snapshots/snapshot_latest.json"
+    large.parent.mkdir(parents=True)
+    sparse.rename(large)
+    done = import_sessions(memory, folder)
+    assert [(each.code, each.scope) for each in done.skipped] == [
+        ("link_skipped", None),
+        ("corrupt", ScopeKey("s", "a")),
+    ]

@@ -49,6 +49,8 @@ _LEFTOVERS_MAX = 10_000
 
 class Checking(Part):
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        if not after:
+            self._storage.check_ours()
         part, _, key = after.partition(":")
         steps: dict[str, Callable[[str, bool, int], tuple[list[Finding], str | None]]] = {
             "": self._objects,

@@ -50,7 +50,7 @@ class Scopes:
         return (each for each in found if each.scope.session_id.startswith(prefix))
 
     def _walk(self, prefix: str, after: str, *, one_each: bool) -> Iterator[Listing]:
-        done = ""  # keys with this prefix are skipped
+        done, start = "", after  # keys that begin with `done` are skipped
         while True:
             page = self._storage.bucket.list(prefix, after=after, limit=PAGE)
             pairs = ((each, key) for each in page if (key := keys.parse(each.key)) is not None)
@@ -62,6 +62,8 @@ class Scopes:
                         yield found
                         done = _session_folder(folder) if one_each else folder
             if len(page) < PAGE:
+                if not done and not start:
+                    self._storage.check_ours()
                 return
             last = page[-1].key
             # Names that sort after `~` are foreign: then nothing is skipped.

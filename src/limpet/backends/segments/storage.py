@@ -30,6 +30,7 @@ from limpet.backends.segments.objects import (
 )
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.recent import Recent
+from limpet.core.foreign import recognise
 from limpet.core.limits import CACHE_BYTES_MAX, CONTENTION_WAIT_S_MAX
 from limpet.core.rows import unpack_ref
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
@@ -39,6 +40,7 @@ from limpet.protocol import Clock, Stamp
 T = TypeVar("T")
 
 PAGE = 1000  # what one request lists
+_TOP_KEYS = 100  # that show whose folder it is
 _LISTED_BYTES = 16 * 1024  # of a head in a listing: mostly all of its facts
 _ABOUT_BYTES = 8 * 1024  # of a segment: its description
 _SMALL_BYTES = 512 * 1024  # a segment of this size is read whole, though only facts are needed
@@ -101,6 +103,7 @@ class Storage:
     ) -> None:
         self._bucket = bucket
         self._closed = False
+        self._is_ours = False
         self.clock = clock
         self.draw = draw
         self._compress = compress
@@ -136,6 +139,7 @@ class Storage:
 
     def parsed_head(self, stored: Stored, scope: ScopeKey | None = None) -> Held:
         found = parse_head(stored.data, scope)
+        self._is_ours = True
         head = found.facts_only
         if head.pending is not None and not self.is_alive(head):
             return Held(None, stored.version)
@@ -157,7 +161,20 @@ class Storage:
                 heads.append(error)
         return heads
 
+    def check_ours(self) -> None:
+        """Refuse the folder of another tool. Asked once, when a store seems to be empty."""
+        if self._is_ours:
+            return
+        found = recognise(each.key for each in self.bucket.list("", limit=_TOP_KEYS))
+        if found is not None:
+            raise Unsupported(
+                f"this is no store but {found.what}: import it into one with `limpet import strands"
+                f" <this folder or URL>{found.below} --url <store>`"
+            )
+        self._is_ours = True
+
     def _check_absent(self, scope: ScopeKey) -> None:
+        self.check_ours()
         prefix = keys.LAYOUT.scope_prefix(scope)
         for listed in self.bucket.list(prefix, after=f"{prefix}notes/~", limit=1):
             if listed.key.endswith("/snapshot_latest.json"):

@@ -28,6 +28,7 @@ How the terms translate, so that each interface sees what the others save:
 """
 
 from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
+from limpet.compat.strands.documents import FileStorage, S3Storage
 from limpet.compat.strands.manager import Agent, Restored, SessionManager, Turn
 from limpet.compat.strands.python import ByteStorage
 from limpet.compat.strands.records import (
@@ -36,14 +37,9 @@ from limpet.compat.strands.records import (
     SnapshotManifest,
     SnapshotPage,
 )
-from limpet.compat.strands.storage import (
-    FileStorage,
-    S3Storage,
-    SessionError,
-    SnapshotStorage,
-    StoreStorage,
-)
-from limpet.compat.strands.transfer import LayoutName, export_sessions, find_layout, import_sessions
+from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
+from limpet.compat.strands.transfer import export_sessions, find_layout, import_sessions
+from limpet.core.foreign import LayoutName
 
 __all__ = [
     "Agent",

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
 from limpet.api.store import AsyncStore, Store
+from limpet.compat.strands.documents import FileStorage
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
@@ -30,7 +31,7 @@ from limpet.compat.strands.records import (
     check_identifier,
     is_uuid7,
 )
-from limpet.compat.strands.storage import FileStorage, SessionError, SnapshotStorage, StoreStorage
+from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.wire import wire_time
 from limpet.core import ids, times
 from limpet.core.limits import PAGE_ITEMS_MAX

@@ -35,10 +35,9 @@ from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
 from limpet.compat.json_files import load_strict
 from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
-from limpet.compat.strands.records import SCHEMA_VERSION, SCOPES
+from limpet.compat.strands.records import FACADE, SCHEMA_VERSION, SCOPES
 from limpet.compat.strands.storage import FORM, GONE, moment_of, parent_in
 from limpet.compat.wire import check_store
-from limpet.core.document import FACADE
 from limpet.errors import Conflict, InvalidInput, LimpetError, Unsupported
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 

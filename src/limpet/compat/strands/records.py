@@ -6,12 +6,15 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final, Self, TypeAlias
 
 from limpet.compat.wire import WireRecord, shown
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
+Wire: TypeAlias = dict[str, JSON]
+
+FACADE: Final = "strands"  # in metadata: the document of a snapshot without its `data`
 SCOPES = ("agent", "multiAgent")
 SCHEMA_VERSION = "1.0"
 IDENTIFIER_CHARS_MAX = 200  # longer ones cannot be file names as they are

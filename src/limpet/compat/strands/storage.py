@@ -1,4 +1,4 @@
-"""`SnapshotStorage` on every engine: in any store, in a folder, in a bucket.
+"""`SnapshotStorage`, and `StoreStorage`: it on any store.
 
 A location is a scope: session, scope id and kind. The latest snapshot is a head that is not kept;
 history is kept without becoming the head. So the two are independent. The state is `data`; the
@@ -6,37 +6,37 @@ other fields are in `metadata["strands"]`; the manifest is a note.
 """
 
 import logging
-import os
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from limpet import opening
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.opened import Opened
 from limpet.api.store import AsyncStore, Store
 from limpet.compat.strands.records import (
+    FACADE,
     SCHEMA_VERSION,
     Snapshot,
     SnapshotLocation,
     SnapshotManifest,
     SnapshotPage,
+    Wire,
     check_identifier,
     is_identifier,
     is_uuid7,
 )
-from limpet.compat.wire import check_store, folder_of, wire_time
-from limpet.core import document, prepare, times
-from limpet.core.document import FACADE
+from limpet.compat.wire import check_store, wire_time
+from limpet.core import prepare, times
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.model import HEAD, JSON, Parent
 from limpet.model import Snapshot as Stored
+from limpet.opening import draw
 
 MANIFEST = "manifest"
 FORM = "form"  # in metadata: how `ByteStorage` formats the bytes
 GONE = "gone"  # this form marks a deleted latest: without it the newest of history would show
-_ROOT = ""  # sessions are directly below the folder or the prefix
 
 _log = logging.getLogger(__name__)
 
@@ -95,11 +95,8 @@ class SnapshotStorage(Protocol):
         """Delete a session. Idempotent."""
 
 
-class StoreStorage(SnapshotStorage):
-    """A `SnapshotStorage` in an opened store, sync or async. The caller closes the store."""
-
-    def __init__(self, store: Store | AsyncStore) -> None:
-        self._store = check_store(store).aio
+class BaseStorage(SnapshotStorage):
+    """Checks arguments and translates errors. What is stored, and where, is up to a subclass."""
 
     async def save_snapshot(
         self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
@@ -107,27 +104,10 @@ class StoreStorage(SnapshotStorage):
         address = SnapshotLocation.of(location).check()
         if not isinstance(is_latest, bool):
             raise InvalidInput(f"is_latest must be a bool. type=`{type(is_latest).__name__}`")
-        if not is_latest:
-            check_identifier("snapshot_id", snapshot_id)
-        envelope = Snapshot.of(snapshot).to_json()
-        state = envelope.pop("data")
-        facts: dict[str, Any] = {
-            "metadata": {FACADE: envelope},
-            "created_at": moment_of(envelope),
-        }
-        if is_latest:
-            facts["keep"] = False
-        else:
-            facts |= {"id": snapshot_id, "head": False, "overwrite": True}
+        id = None if is_latest else check_identifier("snapshot_id", snapshot_id)
+        wire = Snapshot.of(snapshot).to_json()
         async with self._errors("the snapshot was not saved", address):
-            scope = self._scope(address)
-            facts["parent"] = parent_in(self._store.driver.opened)
-            try:
-                await scope.save(state, **facts)
-            except Corrupt as damage:
-                if not is_latest:
-                    raise
-                await self._replace_damaged(scope, state, facts, damage)
+            await self._save(address, id, wire)
 
     async def load_snapshot(
         self, location: AnyLocation, snapshot_id: str | None = None
@@ -136,11 +116,7 @@ class StoreStorage(SnapshotStorage):
         if snapshot_id is not None:
             check_identifier("snapshot_id", snapshot_id)
         async with self._errors("the snapshot cannot be read", address, snapshot_id):
-            found = await self._scope(address).load(snapshot_id)
-        # A head that is not kept has an id too, but is not in history.
-        if found is None or is_gone(found) or (snapshot_id is not None and not found.kept):
-            return None
-        return snapshot_of(found)
+            return await self._load(address, snapshot_id)
 
     async def list_snapshot_ids(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
@@ -148,8 +124,9 @@ class StoreStorage(SnapshotStorage):
         if limit is not None and _check_limit(limit) <= 0:
             return []
         address = SnapshotLocation.of(location).check()
+        is_first = start_after is None or start_after == ""
+        after = None if is_first else check_identifier("start_after", start_after)
         async with self._errors("the snapshots cannot be listed", address):
-            after = await self._cursor(address, start_after)
             return await self._ids(address, limit, after)
 
     async def list_snapshots(
@@ -163,26 +140,113 @@ class StoreStorage(SnapshotStorage):
 
     async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
         address = SnapshotLocation.of(location).check()
-        now = times.from_us(self._store.driver.tools.draw().now)
-        default = {"schemaVersion": SCHEMA_VERSION, "updatedAt": wire_time(now)}
+        now = wire_time(times.from_us(draw().now))
+        default = {"schemaVersion": SCHEMA_VERSION, "updatedAt": now}
         async with self._errors("the manifest cannot be read", address):
-            found = await self._scope(address).note(MANIFEST)
-            if found is None or found.value is None:
-                return SnapshotManifest.from_json(default)
-            if not isinstance(found.value, dict):
+            found = await self._manifest(address)
+            if found is not None and not isinstance(found, dict):
                 raise Corrupt(f"the manifest is not an object. session_id=`{address.session_id}`")
-        return SnapshotManifest.from_json({**default, **found.value})
+        return SnapshotManifest.from_json({**default, **(found or {})})
 
     async def save_manifest(self, location: AnyLocation, manifest: AnyManifest) -> None:
         address = SnapshotLocation.of(location).check()
-        value = SnapshotManifest.of(manifest).to_json()
+        wire = SnapshotManifest.of(manifest).to_json()
         async with self._errors("the manifest was not saved", address):
-            await self._scope(address).set_note(MANIFEST, value)
+            await self._save_manifest(address, wire)
 
     async def delete_session(self, session_id: str) -> None:
         check_identifier("session_id", session_id)
         async with self._errors(f"the session was not deleted. session_id=`{session_id}`"):
-            await self._store.delete_session(session_id)
+            await self._delete(session_id)
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Open what is not open yet: a place that cannot be opened is not bad input of a call."""
+
+    @abstractmethod
+    async def _save(self, address: SnapshotLocation, id: str | None, wire: Wire) -> None: ...
+
+    @abstractmethod
+    async def _load(self, address: SnapshotLocation, id: str | None) -> Snapshot | None: ...
+
+    @abstractmethod
+    async def _ids(
+        self, address: SnapshotLocation, limit: int | None, after: str | None
+    ) -> list[str]: ...
+
+    @abstractmethod
+    async def _manifest(self, address: SnapshotLocation) -> JSON: ...
+
+    @abstractmethod
+    async def _save_manifest(self, address: SnapshotLocation, wire: Wire) -> None: ...
+
+    @abstractmethod
+    async def _delete(self, session_id: str) -> None: ...
+
+    @asynccontextmanager
+    async def _errors(
+        self, fact: str, address: SnapshotLocation | None = None, id: str | None = None
+    ) -> AsyncIterator[None]:
+        """Translate errors of the storage into SessionError; InvalidInput passes through."""
+        if address is not None:
+            fact += f". session_id=`{address.session_id}` scope_id=`{address.scope_id}`"
+        if id is not None:
+            fact += f" snapshot_id=`{id}`"
+        try:
+            await self._open()
+        except LimpetError as cause:
+            raise SessionError(fact) from cause
+        try:
+            yield
+        except InvalidInput:
+            raise
+        except LimpetError as cause:
+            raise SessionError(fact) from cause
+
+
+class StoreStorage(BaseStorage):
+    """A `SnapshotStorage` in an opened store, sync or async. The caller closes the store."""
+
+    def __init__(self, store: Store | AsyncStore) -> None:
+        self._store = check_store(store).aio
+
+    async def _open(self) -> None:
+        opened = self._store.driver.opened
+        if not opened.is_open and not opened.closed:
+            await self._store.__aenter__()
+
+    async def _save(self, address: SnapshotLocation, id: str | None, wire: Wire) -> None:
+        state = wire.pop("data")
+        facts: dict[str, Any] = {
+            "metadata": {FACADE: wire},
+            "created_at": moment_of(wire),
+            "parent": parent_in(self._store.driver.opened),
+        }
+        scope = self._scope(address)
+        if id is not None:
+            await scope.save(state, id=id, head=False, overwrite=True, **facts)
+            return
+        try:
+            await scope.save(state, keep=False, **facts)
+        except Corrupt as damage:
+            await self._replace_damaged(scope, state, facts, damage)
+
+    async def _load(self, address: SnapshotLocation, id: str | None) -> Snapshot | None:
+        found = await self._scope(address).load(id)
+        # A head that is not kept has an id too, but is not in history.
+        if found is None or is_gone(found) or (id is not None and not found.kept):
+            return None
+        return snapshot_of(found)
+
+    async def _manifest(self, address: SnapshotLocation) -> JSON:
+        found = await self._scope(address).note(MANIFEST)
+        return None if found is None else found.value
+
+    async def _save_manifest(self, address: SnapshotLocation, wire: Wire) -> None:
+        await self._scope(address).set_note(MANIFEST, wire)
+
+    async def _delete(self, session_id: str) -> None:
+        await self._store.delete_session(session_id)
 
     async def _replace_damaged(
         self, scope: AsyncScope, state: JSON, facts: Mapping[str, Any], damage: Corrupt
@@ -215,6 +279,8 @@ class StoreStorage(SnapshotStorage):
     ) -> list[str]:
         """Return ids that Strands accepts: other programs may have saved other ones."""
         scope, found = self._scope(address), list[str]()
+        if after is not None:
+            await self._check_cursor(scope, after)
         start = after
         while True:
             wanted = None if limit is None else limit - len(found)
@@ -226,114 +292,19 @@ class StoreStorage(SnapshotStorage):
         uuids = all(map(is_uuid7, found)) and (after is None or is_uuid7(after))
         if uuids or is_database(self._store.driver.opened):
             return found
-        # Files are listed by name, where `a-b.json` comes before `a.json`. For UUIDs that is the
-        # same order; other ids are all read and sorted.
+        # Object engines list by name, where `a-b` comes before `a`. For UUIDs that is the same
+        # order; other ids are all read and sorted.
         ids = sorted([each async for each in scope.ids() if is_identifier(each)])
         return [each for each in ids if after is None or each > after][:limit]
 
-    async def _cursor(self, address: SnapshotLocation, start_after: str | None) -> str | None:
-        if start_after is None or start_after == "":
-            return None
-        check_identifier("start_after", start_after)
+    async def _check_cursor(self, scope: AsyncScope, after: str) -> None:
         with suppress(Corrupt):  # a page may end with a damaged snapshot
-            if not is_uuid7(start_after) and await self._scope(address).info(start_after) is None:
-                raise InvalidInput(
-                    f"start_after is neither a UUID 7 nor an id in history. id=`{start_after}`"
-                )
-        return start_after
-
-    @asynccontextmanager
-    async def _errors(
-        self, fact: str, address: SnapshotLocation | None = None, id: str | None = None
-    ) -> AsyncIterator[None]:
-        """Translate errors of the storage into SessionError; InvalidInput passes through."""
-        if address is not None:
-            fact += f". session_id=`{address.session_id}` scope_id=`{address.scope_id}`"
-        if id is not None:
-            fact += f" snapshot_id=`{id}`"
-        opened = self._store.driver.opened
-        try:
-            # Opened first, so that a URL that cannot be opened is not taken for bad input.
-            if not opened.is_open and not opened.closed:
-                await self._store.__aenter__()
-        except LimpetError as cause:
-            raise SessionError(fact) from cause
-        try:
-            yield
-        except InvalidInput:
-            raise
-        except LimpetError as cause:
-            raise SessionError(fact) from cause
+            if not is_uuid7(after) and await scope.info(after) is None:
+                raise no_cursor(after)
 
 
-class _OwnStoreStorage(StoreStorage):
-    """A storage that opened its store itself. An async context manager."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
-
-    @property
-    def store(self) -> AsyncStore:
-        """The store, with all that `SnapshotStorage` does not offer."""
-        return self._store
-
-    async def close(self) -> None:
-        """Close the store. May be repeated."""
-        await self._store.close()
-
-
-class FileStorage(_OwnStoreStorage):
-    """A `SnapshotStorage` that keeps its files below a folder.
-
-    `<base_dir>/<session_id>/scopes/<scope>/<scope_id>/snapshots/` holds `snapshot_latest.json`,
-    `immutable_history/snapshot_<id>.json` and `manifest.json`. The folder is created by the first
-    save. A relative path is resolved at once.
-    """
-
-    def __init__(self, base_dir: str | os.PathLike[str]) -> None:
-        super().__init__(opening.open_async(folder_of(base_dir), root=_ROOT))
-
-
-class S3Storage(_OwnStoreStorage):
-    """A `SnapshotStorage` that keeps its objects in a bucket, below a prefix if one is given.
-
-    The keys are `[<prefix>/]<session_id>/scopes/…` as in `FileStorage`. `client` is an opened
-    obstore store with its own region and credentials; otherwise these come from the environment,
-    or from the options that `limpet.open` takes for S3.
-
-    Raises:
-        InvalidInput: neither a bucket nor a client is given, or a client together with options.
-        Unsupported: obstore is not installed.
-    """
-
-    def __init__(
-        self,
-        bucket: str | None = None,
-        prefix: str | None = None,
-        region: str | None = None,
-        endpoint_url: str | None = None,
-        client: Any = None,
-        **options: Any,
-    ) -> None:
-        given = {"region": region, "endpoint_url": endpoint_url, **options}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        below = "" if prefix is None else prefix
-        if "root" in chosen:
-            raise InvalidInput("an S3Storage takes no root: its layout is fixed")
-        if client is not None:
-            if chosen:
-                names = ", ".join(sorted(chosen))
-                raise InvalidInput(f"a client has its own settings. given=`{names}`")
-            name = bucket or "the client's"
-            store = opening.open_client(client, name=name, prefix=below, root=_ROOT)
-        elif bucket is None:
-            raise InvalidInput("an S3Storage needs a bucket or a client")
-        else:
-            store = opening.open_bucket(bucket, prefix=below, root=_ROOT, **chosen)
-        super().__init__(store)
+def no_cursor(after: str) -> InvalidInput:
+    return InvalidInput(f"start_after is neither a UUID 7 nor an id in history. id=`{after}`")
 
 
 def is_database(opened: Opened) -> bool:
@@ -359,7 +330,7 @@ def snapshot_of(found: Stored) -> Snapshot:
     return Snapshot.from_json({**default, **_envelope(found), "data": found.state})
 
 
-def wire_of(found: Stored) -> dict[str, JSON]:
+def wire_of(found: Stored) -> Wire:
     """Return a stored snapshot as the document that was given: TypeScript's, or Python's."""
     envelope = _envelope(found)
     if "schema_version" not in envelope:
@@ -368,7 +339,7 @@ def wire_of(found: Stored) -> dict[str, JSON]:
     return {**envelope, "data": found.state, **app_data}
 
 
-def _envelope(found: Stored) -> dict[str, JSON]:
+def _envelope(found: Stored) -> Wire:
     envelope = found.metadata.get(FACADE)
     return dict(envelope) if isinstance(envelope, dict) else {}
 
@@ -379,8 +350,16 @@ def is_gone(found: Stored) -> bool:
 
 
 def moment_of(envelope: Mapping[str, JSON]) -> datetime | None:
-    created = document.created_us(envelope)
-    return None if created is None else times.from_us(created)
+    """Return the time of creation in an envelope, which the two SDKs spell differently."""
+    text = envelope.get("createdAt", envelope.get("created_at"))
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
+        return times.from_us(times.to_us("createdAt", aware))
+    except (ValueError, OverflowError, InvalidInput):
+        return None
 
 
 def _check_limit(limit: object) -> int:

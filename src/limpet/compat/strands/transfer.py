@@ -15,35 +15,25 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from limpet import opening
 from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets import Bucket, Listed
-from limpet.compat.json_files import (
-    FILE_BYTES_MAX,
-    check_size,
-    is_file_name,
-    links_below,
-    read_files,
-)
+from limpet.backends.buckets import Bucket
+from limpet.compat.json_files import is_file_name, links_below, read_files
+from limpet.compat.strands import documents
 from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
-from limpet.compat.strands.records import SCOPES, is_identifier
+from limpet.compat.strands.records import FACADE, SCOPES, Wire, is_identifier
 from limpet.compat.strands.storage import MANIFEST, is_gone, moment_of, wire_of
 from limpet.compat.wire import Transfer, address_of, check_store, shown
-from limpet.core import codec, document, limits
-from limpet.core.document import FACADE
-from limpet.core.layout import Layout
+from limpet.core.foreign import LayoutName, layout_of
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
 from limpet.model import ANY, JSON, Finding, ScopeKey, Snapshot
 
-LayoutName: TypeAlias = Literal["classic", "unified", "messages"]
 Payload: TypeAlias = Literal["typescript", "python"]
-Wire: TypeAlias = dict[str, JSON]
 _Converter: TypeAlias = Callable[[Wire], Wire]
 
 _ROOTS = {"classic": "", "unified": "session/"}
@@ -75,31 +65,27 @@ def import_sessions(
 
     `source` is a folder, or the URL of a bucket with its options. With `payload` the snapshots are
     translated to those of one SDK; otherwise they are kept as they are. History is imported in the
-    order of the ids; if no snapshot has a parent, each one follows the one before it. Snapshots
-    whose head is lost, and links in a folder, are skipped and reported.
+    order of the file names, and each snapshot follows the one before it. Damaged documents, and
+    links in a folder, are skipped and reported.
 
     Raises:
-        InvalidInput: the source, the layout or the payload is not valid, or a file is too large.
+        InvalidInput: the source, the layout or the payload is not valid.
         NotFound: there is no such folder.
     """
     root, convert = _root(layout, ("messages",)), _converter(payload)
     target = check_store(store).sync
-    url, folder = _address(source, options)
+    url, folder = address_of(source)
     folder = folder or opening.file_of(url)
     if folder is not None and not os.path.isdir(folder):
         raise NotFound(f"there is no such folder. path=`{folder}`")
     files = opening.open_files(url, **options)
     try:
         importing = _SessionImport(target, convert)
-        if layout == "messages":
-            if folder is not None and not prefix:
-                importing.save(links_below(folder))
-            importing.save(_message_logs(files, prefix))
-        else:
-            _check_sizes(files, root)
-            with opening.open(url, root=root, **options) as origin:
-                importing.save(_snapshots_in_store(origin, prefix))
-            importing.save(_other_names(files, root, prefix))
+        is_log = layout == "messages"
+        start = f"session_{prefix}" if is_log else f"{root}{prefix}"
+        if folder is not None:
+            importing.save(links_below(folder, start))
+        importing.save(_message_logs(files, start) if is_log else _snapshots_in(files, root, start))
         return importing.result()
     finally:
         files.close()
@@ -111,15 +97,16 @@ def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
     Raises:
         InvalidInput: the source is not valid.
     """
-    url, _ = _address(source, options)
+    url, _ = address_of(source)
     files = opening.open_files(url, **options)
     try:
         # A session of the classic layout may be called `session`, or begin with that.
-        if any("/scopes/" not in each.key for each in files.list("session_", limit=1)):
-            return "messages"
-        listed = files.list("session/", limit=1)
-        unified = any(not each.key.startswith("session/scopes/") for each in listed)
-        return "unified" if unified else "classic"
+        for start in ("session_", "session/"):
+            for each in files.list(start, limit=1):
+                found = layout_of(each.key)
+                if found is not None:
+                    return found
+        return "classic"
     finally:
         files.close()
 
@@ -143,19 +130,13 @@ def export_sessions(
     """
     root, convert = _root(layout), _converter(payload)
     origin = check_store(store).sync
-    url, _ = _address(to, options)
+    url, _ = address_of(to)
     files = opening.open_files(url, **options)
     try:
         exporting = _SessionExport(files, root, convert, indent=layout == "classic")
         return exporting.run(origin, prefix)
     finally:
         files.close()
-
-
-def _address(address: object, options: Mapping[str, Any]) -> tuple[str, str | None]:
-    if "root" in options:
-        raise InvalidInput("root is not an option: the layout says where the sessions are")
-    return address_of(address)
 
 
 def _root(layout: object, others: tuple[str, ...] = ()) -> str:
@@ -209,12 +190,7 @@ class _ImportedSnapshot:
     scope: ScopeKey
     id: str | None
     wire: Wire
-    created_at: datetime | None
     parent: str | None = None
-    is_head: bool = False
-    status: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
 class _ImportedNote(NamedTuple):
@@ -255,14 +231,12 @@ class _SessionImport:
         envelope = self._convert(found.wire)
         state = envelope.pop("data")
         options: dict[str, Any] = {
-            "metadata": {**found.metadata, FACADE: envelope},
-            "created_at": found.created_at,
+            "metadata": {FACADE: envelope},
+            "created_at": moment_of(found.wire),
             "parent": found.parent,
-            "status": found.status,
-            "labels": found.labels,
         }
         if found.id is not None:
-            scope.save(state, id=found.id, head=found.is_head, overwrite=True, **options)
+            scope.save(state, id=found.id, head=False, overwrite=True, **options)
         else:
             present = scope.load()
             # A repeated import must not move the head.
@@ -271,80 +245,12 @@ class _SessionImport:
         self._count += 1
 
 
-def _snapshots_in_store(origin: Store, prefix: str) -> _Source:
-    """Yield what a store over the files reads."""
-    # All of it is checked, since a small damaged file is not even listed.
-    damage = (each for each in origin.check() if each.severity == "error")
-    for finding in chain(damage, origin.driver.run(lambda backend: backend.list_unlisted())):
-        if _has_prefix(finding.scope, prefix):
-            yield finding
-    for scope in _scopes(origin, prefix):
-        yield from _snapshots_in_scope(scope)
-        for note in scope.notes():
-            yield _ImportedNote(scope.key, note.name, note.value)
+def _snapshots_in(files: Bucket, root: str, start: str) -> _Source:
+    """Yield what is in the keys of the layout, whatever the names of sessions and agents are.
 
-
-def _has_prefix(scope: ScopeKey | None, prefix: str) -> bool:
-    if scope is None:
-        return not prefix
-    return scope.kind in SCOPES and scope.session_id.startswith(prefix)
-
-
-def _snapshots_in_scope(scope: Scope) -> Iterator[_ImportedSnapshot]:
-    without_parents = all(info.parent_id is None for info in scope.history())
-    try:
-        head = scope.info()
-    except Corrupt:
-        head = None  # reported by `check`
-    before: str | None = None
-    for id, found in _snapshots(scope):
-        if isinstance(found, Corrupt):
-            continue  # reported by `check`
-        if id is None and found.kept:
-            continue  # it came as a part of history
-        yield _ImportedSnapshot(
-            scope.key,
-            id,
-            wire_of(found),
-            found.created_at,
-            parent=before if without_parents else found.parent_id,
-            is_head=id is not None and head is not None and id == head.id,
-            status=found.status,
-            labels=found.labels,
-            metadata=found.metadata,
-        )
-        before = id
-
-
-def _check_sizes(files: Bucket, root: str) -> None:
-    """Raise InvalidInput if a file is too large: the store over the files reads them all."""
-    for each in _listed(files, root):
-        if each.size > FILE_BYTES_MAX:
-            where = f"key=`{each.key!a}` bytes=`{each.size}` max=`{FILE_BYTES_MAX}`"
-            raise InvalidInput(f"a file is too large: move it elsewhere. {where}")
-
-
-def _keys(files: Bucket, prefix: str) -> Iterator[str]:
-    return (each.key for each in _listed(files, prefix))
-
-
-def _listed(files: Bucket, prefix: str) -> Iterator[Listed]:
-    after = ""
-    while True:
-        page = files.list(prefix, after=after, limit=limits.PAGE_ITEMS_MAX)
-        yield from page
-        if len(page) < limits.PAGE_ITEMS_MAX:
-            return
-        after = page[-1].key
-
-
-def _other_names(files: Bucket, root: str, prefix: str) -> _Source:
-    """Yield snapshots under names that a store over the files does not take for its own.
-
-    The SDK for Python accepts nearly any name for a session or an agent, and writes it unescaped.
+    The SDK for Python accepts nearly any name, and writes it unescaped.
     """
-    layout = Layout(root)
-    keys = (key for key in _keys(files, f"{root}{prefix}") if layout.parse(key) is None)
+    keys = (each.key for each in documents.listed(files, start))
     matches = filter(None, (_SNAPSHOT_KEY.fullmatch(key, len(root)) for key in keys))
     for scope, group in groupby(
         matches, key=lambda match: ScopeKey(match["session"], match["scope"], match["kind"])
@@ -362,21 +268,17 @@ def _read_snapshot(
     files: Bucket, scope: ScopeKey, match: re.Match[str], before: str | None
 ) -> _ImportedSnapshot | _ImportedNote:
     key = match.string
-    (stored,) = files.get([key])  # its size was checked
     if scope.kind not in SCOPES:
         raise InvalidInput(f"scope must be agent or multiAgent. key=`{key!a}`")
+    (stored,) = read_files(files, [key])
     if stored is None:
         raise Corrupt(f"the file was deleted meanwhile. key=`{key!a}`")
     if match["manifest"]:
-        return _ImportedNote(scope, MANIFEST, codec.decode(b" " + stored.data))
-    found = document.read(stored.data)
-    if found.header is not None:
-        raise Corrupt(f"the file holds the document of another snapshot. key=`{key!a}`")
-    wire = {**found.envelope, "data": codec.decode(found.body)}
-    return _ImportedSnapshot(scope, match["id"], wire, moment_of(found.envelope), parent=before)
+        return _ImportedNote(scope, MANIFEST, documents.read_json(stored))
+    return _ImportedSnapshot(scope, match["id"], documents.read_document(stored), before)
 
 
-def _message_logs(files: Bucket, prefix: str) -> _Source:
+def _message_logs(files: Bucket, start: str) -> _Source:
     """Yield each agent of the older Python session managers as a Python snapshot.
 
     They keep one file for each message and one for the agent::
@@ -389,11 +291,11 @@ def _message_logs(files: Bucket, prefix: str) -> _Source:
     without those that the conversation manager removed. These are in `app_data`, under
     `removed_messages`.
     """
-    matches = filter(None, map(_MESSAGE_KEY.fullmatch, _keys(files, f"session_{prefix}")))
+    keys = (each.key for each in documents.listed(files, start))
+    matches = filter(None, map(_MESSAGE_KEY.fullmatch, keys))
     for scope, group in groupby(matches, key=_scope_of_log):
         try:
-            wire = _snapshot_of_log(files, scope, list(group))
-            yield _ImportedSnapshot(scope, None, wire, moment_of(wire))
+            yield _ImportedSnapshot(scope, None, _snapshot_of_log(files, scope, list(group)))
         except LimpetError as cause:
             yield _refused("corrupt", cause, scope)
 
@@ -447,9 +349,7 @@ def _read_objects(files: Bucket, keys: list[str]) -> Iterator[dict[str, Any]]:
     for at in range(0, len(keys), _PAGE_FILES):
         page = keys[at : at + _PAGE_FILES]
         for key, stored in zip(page, read_files(files, page), strict=True):
-            check_size(0 if stored is None else stored.size)
-            # The leading space makes the codec read integers of any length exactly.
-            value = None if stored is None else codec.decode(b" " + stored.data)
+            value = None if stored is None else documents.read_json(stored)
             if not isinstance(value, dict):
                 raise Corrupt(f"the file is not a JSON object. key=`{key}`")
             yield value
@@ -489,8 +389,7 @@ class _SessionExport:
             is_file = is_python and is_file_name(name, bytes_max=_NAME_BYTES_MAX)
             if not is_file and not is_identifier(name):
                 raise InvalidInput(f"the SDK would refuse this name. name=`{shown(name)}`")
-        file = "snapshot_latest" if id is None else f"immutable_history/snapshot_{id}"
-        self._put(scope, file, wire, {} if is_python else self._form)
+        self._put(scope, documents.document_name(id), wire, {} if is_python else self._form)
 
     def _write_manifest(self, scope: Scope) -> None:
         if is_identifier(scope.session_id) and is_identifier(scope.scope_id):
@@ -500,9 +399,9 @@ class _SessionExport:
                 self._skipped.append(_refused("refused", damage, scope.key))
                 return
             if note is not None:
-                self._put(scope.key, MANIFEST, note.value, self._form)
+                self._put(scope.key, documents.MANIFEST, note.value, self._form)
 
-    def _put(self, scope: ScopeKey, file: str, value: JSON, form: dict[str, Any]) -> None:
-        folder = f"{scope.session_id}/scopes/{scope.kind}/{scope.scope_id}"
+    def _put(self, scope: ScopeKey, name: str, value: JSON, form: dict[str, Any]) -> None:
+        folder = documents.folder_key(scope.session_id, scope.kind, scope.scope_id)
         data = json.dumps(value, ensure_ascii=False, **form).encode()
-        self._files.put(f"{self._root}{folder}/snapshots/{file}.json", data, expect=ANY)
+        self._files.put(f"{self._root}{folder}{name}", data, expect=ANY)
