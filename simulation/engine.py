@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limpet.backends.buckets.protocol import Bucket, Stored
-from limpet.backends.segments import edits, keys
-from limpet.backends.segments.backend import SegmentBackend
-from limpet.backends.segments.history import tail_states
-from limpet.backends.segments.objects import Head, parse_head, parse_segment, unpack
+from limpet.backends.objects import edits, keys
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.history import tail_states
+from limpet.backends.objects.objects import Head, parse_head, parse_segment, unpack
 from limpet.core import codec
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import Backend, Clock, Stamp
@@ -20,7 +20,7 @@ edits.SEGMENT_ITEMS_MAX = 4
 edits.BASE_BYTES_MAX = 60
 
 
-class Inspected(SegmentBackend):
+class Inspected(ObjectBackend):
     """The engine; after a deletion the storage itself is searched for what was deleted."""
 
     def delete_snapshots(

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved
-from limpet.backends.segments import keys
-from limpet.backends.segments.chain import Chain
-from limpet.backends.segments.objects import Head, Segment
-from limpet.backends.segments.storage import Beaten, Held, NoncesOf, Storage
-from limpet.backends.segments.writer import Change, Writer
+from limpet.backends.objects import keys
+from limpet.backends.objects.chain import Chain
+from limpet.backends.objects.objects import Head, Segment
+from limpet.backends.objects.storage import Beaten, Held, NoncesOf, Storage
+from limpet.backends.objects.writer import Change, Writer
 from limpet.errors import Unavailable
 from limpet.model import ANY
 from limpet.protocol import Backend, Clock, Stamp

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from limpet.backends.segments.objects import Fact, parse_head, parse_segment, unpack
+from limpet.backends.objects.objects import Fact, parse_head, parse_segment, unpack
 from limpet.errors import LimpetError
 from limpet.model import ANY, Note, SnapshotInfo
 from limpet.protocol import Append, Claim, Commit, NoteWrite, Query

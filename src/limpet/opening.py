@@ -400,9 +400,9 @@ def _over(open_bucket: "_BucketOpener", *, compress: str) -> "_Opener":
 
 
 def _object_backend(bucket: "Bucket", *, compress: str, **options: Any) -> Backend:
-    from limpet.backends.segments.backend import SegmentBackend
+    from limpet.backends.objects.backend import ObjectBackend
 
-    return SegmentBackend(bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options)
+    return ObjectBackend(bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options)
 
 
 # Options: each check returns the value as the engine takes it, or raises ValueError.

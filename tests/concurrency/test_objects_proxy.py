@@ -16,7 +16,7 @@ import pytest
 
 import limpet
 from limpet import Conflict, Scope, ScopeKey, Snapshot, Store, Unavailable
-from limpet.backends.segments.backend import SegmentBackend
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Commit
 from tests.crash.mortal_objects import sealed, shown_id
@@ -212,8 +212,8 @@ def go_on(scope: Scope, verb: str, after: list[Any]) -> None:
 class Site(NamedTuple):
     """A scope of the engine behind the proxy, and the same past it."""
 
-    behind: SegmentBackend
-    past: SegmentBackend
+    behind: ObjectBackend
+    past: ObjectBackend
     scope: ScopeKey
 
     def claim(self, key: str = "mine") -> Claim:
@@ -262,7 +262,7 @@ def test_a_lease_survives_a_loss_at_any_request(
     bucket = seaweedfs.open(prefix)
     lossy = seaweedfs.open(prefix, endpoint_url=proxy.url, retry_s=retry_s)
     behind, past = (
-        SegmentBackend(each, clock=CLOCK, draw=draw, compress=True) for each in (lossy, bucket)
+        ObjectBackend(each, clock=CLOCK, draw=draw, compress=True) for each in (lossy, bucket)
     )
     behind.commit(Commit(ScopeKey("warm"), b"{}", "", b"{}", b"{}", draw()))
     for at in range(1, REQUESTS_MAX):

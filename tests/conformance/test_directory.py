@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from limpet import opening
-from limpet.core.layout import listing_order
+from limpet.core.names import listing_order
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from limpet import opening
-from limpet.core.layout import listing_order
+from limpet.core.names import listing_order
 from limpet.model import ANY
 from limpet.protocol import Backend
 from limpet.testing import conformance

@@ -22,7 +22,7 @@ from zlib import crc32
 
 import limpet
 from limpet import Scope, Snapshot, SnapshotInfo, Store
-from limpet.backends.segments import keys
+from limpet.backends.objects import keys
 
 Write: TypeAlias = list[Any]
 Dump: TypeAlias = dict[str, dict[str, Any]]

@@ -18,8 +18,8 @@ import pytest
 
 from limpet import Corrupt, Scope, Store
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
-from limpet.backends.segments.backend import SegmentBackend
-from limpet.backends.segments.check import SEVERITIES
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.check import SEVERITIES
 from limpet.cli._app import run
 from limpet.model import Finding
 from limpet.opening import CLOCK, draw, store_over
@@ -38,7 +38,7 @@ REBUILT = rf"{FOLDER}/(head|damaged/.*)|{INDEX}/.*"
 LEFT = f"{FOLDER}/segments/{1:016x}.{2:016x}.after-{3:016x}"
 
 
-def engine(root: Path) -> SegmentBackend:
+def engine(root: Path) -> ObjectBackend:
     bucket = DirectoryBucket(
         str(root),
         token=lambda: os.urandom(8).hex(),
@@ -46,7 +46,7 @@ def engine(root: Path) -> SegmentBackend:
         clock=CLOCK,
         sync=False,
     )
-    return SegmentBackend(bucket, clock=CLOCK, draw=draw)
+    return ObjectBackend(bucket, clock=CLOCK, draw=draw)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -91,12 +91,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def backend(root: Path) -> SegmentBackend:
+def backend(root: Path) -> ObjectBackend:
     return engine(root)
 
 
 @pytest.fixture
-def store(backend: SegmentBackend, root: Path) -> Iterator[Store]:
+def store(backend: ObjectBackend, root: Path) -> Iterator[Store]:
     store = store_over(backend)
     fill(store)
     assert segment_in(root)
@@ -246,7 +246,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_damage(backend: SegmentBackend, store: Store, root: Path, case: Case) -> None:
+def test_damage(backend: ObjectBackend, store: Store, root: Path, case: Case) -> None:
     case.damage(store.scope("s"), root)
     age(root)
     before, states = files(root), readable(root)

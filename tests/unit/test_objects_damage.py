@@ -11,7 +11,7 @@ import zstandard
 
 import limpet
 from limpet import Scope, Snapshot, Store, Unavailable, opening
-from limpet.backends.segments.backend import SegmentBackend
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.errors import Corrupt, NotFound, Unsupported
 from limpet.model import ANY
 from tests.buckets.counting import CountingBucket
@@ -19,7 +19,7 @@ from tests.crash.mortal_objects import dump, sealed, strangers
 
 
 def store_on(bucket: CountingBucket, *, compress: bool = False) -> Store:
-    backend = SegmentBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=compress)
+    backend = ObjectBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=compress)
     return opening.store_over(backend)
 
 

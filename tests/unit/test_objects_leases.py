@@ -11,9 +11,9 @@ import pytest
 from limpet import Conflict, Corrupt, ScopeKey, Unavailable
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Bucket, Stored
-from limpet.backends.segments.backend import SegmentBackend
-from limpet.backends.segments.keys import head_key
-from limpet.backends.segments.objects import parse_head
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.keys import head_key
+from limpet.backends.objects.objects import parse_head
 from limpet.errors import AlreadyExists
 from limpet.model import ANY, Expect
 from limpet.opening import CLOCK, draw
@@ -46,8 +46,8 @@ class Site:
         self.bucket = bucket
         self.hands = Hands()
 
-    def engine(self, bucket: Bucket | None = None) -> SegmentBackend:
-        return SegmentBackend(bucket or self.bucket, clock=self.hands.clock, draw=draw)
+    def engine(self, bucket: Bucket | None = None) -> ObjectBackend:
+        return ObjectBackend(bucket or self.bucket, clock=self.hands.clock, draw=draw)
 
     def document(self, key: str) -> bytes:
         (stored,) = self.bucket.get([key])
@@ -256,7 +256,7 @@ def test_notes_need_the_lease_that_they_name(site: Site) -> None:
 # Which scopes there are
 
 
-def scopes(engine: SegmentBackend) -> list[ScopeKey]:
+def scopes(engine: ObjectBackend) -> list[ScopeKey]:
     page = engine.list_scopes(session_id=None, kind=None, prefix="", after=None, limit=99)
     assert all(info.head is None for info in page)
     return [info.key for info in page]
@@ -354,7 +354,7 @@ class Meddled:
         return version
 
 
-def meddled(site: Site) -> tuple[Meddled, SegmentBackend]:
+def meddled(site: Site) -> tuple[Meddled, ObjectBackend]:
     bucket: Any = Meddled(site.bucket)
     return bucket, site.engine(bucket)
 

@@ -20,9 +20,9 @@ from limpet.backends.buckets.directory import listen
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.directory.listen import DirectoryListener
 from limpet.backends.buckets.protocol import Bucket, KeyPrefix
-from limpet.backends.segments.backend import SegmentBackend
-from limpet.backends.segments.keys import LAYOUT, head_key, segment_key
-from limpet.backends.segments.listen import ObjectListener
+from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.keys import head_key, note_key, segment_key, session_prefix
+from limpet.backends.objects.listen import ObjectListener
 from limpet.backends.support.polling import Poller
 from limpet.model import ANY
 from limpet.opening import CLOCK, draw
@@ -46,8 +46,8 @@ def folder(path: Path) -> DirectoryBucket:
     )
 
 
-def engine(bucket: Bucket, *, poll_s: float = POLL_S) -> SegmentBackend:
-    return SegmentBackend(bucket, clock=CLOCK, draw=draw, poll_s=poll_s)
+def engine(bucket: Bucket, *, poll_s: float = POLL_S) -> ObjectBackend:
+    return ObjectBackend(bucket, clock=CLOCK, draw=draw, poll_s=poll_s)
 
 
 @pytest.fixture(params=["told", "polled", pytest.param("seaweedfs", marks=pytest.mark.slow)])
@@ -75,7 +75,7 @@ def commit(scope: ScopeKey = SCOPE, **facts: Any) -> Commit:
 class Watcher:
     """Follows topics as whoever watches does: hear, then look, again and again."""
 
-    def __init__(self, backend: SegmentBackend, *topics: Topic) -> None:
+    def __init__(self, backend: ObjectBackend, *topics: Topic) -> None:
         self.listener = backend.listen()
         self.listener.follow(topics)
 
@@ -210,9 +210,9 @@ class Said:
 def test_sessions_are_recognized_by_their_keys() -> None:
     long = ScopeKey("É" * 400)
     said = Said(
-        frozenset({segment_key(SCOPE, "1.2.after-3"), LAYOUT.note_key(SCOPE, "n")}),
+        frozenset({segment_key(SCOPE, "1.2.after-3"), note_key(SCOPE, "n", None)}),
         frozenset({head_key(SCOPE), head_key(ScopeKey("t"))}),
-        frozenset({LAYOUT.session_prefix("s") + "scopes"}),
+        frozenset({session_prefix("s") + "scopes"}),
         frozenset({head_key(long)}),
         frozenset({head_key(ScopeKey("Ä" * 400))}),
         frozenset({"sessions"}),
@@ -421,7 +421,7 @@ def test_a_closed_watcher_says_so(tmp_path: Path) -> None:
 # What a look costs, and tells
 
 
-def marks(backend: SegmentBackend, *targets: Target) -> list[str | None]:
+def marks(backend: ObjectBackend, *targets: Target) -> list[str | None]:
     return backend.read_revisions(targets)
 
 
@@ -462,7 +462,7 @@ def test_marks_are_revisions(bucket: Bucket) -> None:
     assert len({mark for row in seen for mark in row}) > 8
 
 
-def delete_head(writer: SegmentBackend) -> None:
+def delete_head(writer: ObjectBackend) -> None:
     info = writer.read_info(SCOPE, None)
     assert info is not None
     writer.delete_snapshots(SCOPE, [info.id])

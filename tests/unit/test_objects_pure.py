@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limpet.backends.segments import edits
-from limpet.backends.segments.chain import Chain, composed, link
-from limpet.backends.segments.objects import (
+from limpet.backends.objects import edits
+from limpet.backends.objects.chain import Chain, composed, link
+from limpet.backends.objects.objects import (
     Entry,
     Fact,
     Head,

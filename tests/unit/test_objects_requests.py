@@ -19,7 +19,7 @@ from limpet import opening
 from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.backends.buckets.protocol import Bucket
-from limpet.backends.segments.backend import SegmentBackend
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.model import ANY
 from limpet.protocol import Target
 from tests.buckets.counting import CountingBucket
@@ -54,7 +54,7 @@ class Chat(NamedTuple):
 
 
 def store_on(bucket: Bucket) -> Store:
-    backend = SegmentBackend(
+    backend = ObjectBackend(
         bucket, clock=opening.CLOCK, draw=opening.draw, compress=True, poll_s=POLL_S
     )
     return opening.store_over(backend)

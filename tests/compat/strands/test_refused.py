@@ -8,7 +8,7 @@ import pytest
 
 import limpet
 from limpet import Store, Unsupported, opening
-from limpet.backends.segments.backend import SegmentBackend
+from limpet.backends.objects.backend import ObjectBackend
 from limpet.compat.strands import import_sessions
 from limpet.core.foreign import layout_of, recognise
 from tests.buckets.counting import CountingBucket
@@ -34,7 +34,7 @@ VERBS: dict[str, Callable[[Store], object]] = {
 
 
 def store_on(bucket: CountingBucket) -> Store:
-    backend = SegmentBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=True)
+    backend = ObjectBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=True)
     return opening.store_over(backend)
 
 

@@ -1,1 +1,1 @@
-"""The parts of the engine over buckets: `objects.py` puts them together."""
+"""The engine over buckets: one head for each scope, and segments of its history."""

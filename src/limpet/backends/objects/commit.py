@@ -1,193 +1,62 @@
-"""Commits: the head first, then the pointers and the copy.
+"""Commits: new snapshots, and new versions of existing ones.
 
-A save reads the head, then the copy with the caller's id. An update reads the copy, then the head:
-a snapshot that is the head is changed there and copied afterwards, any other in its copy alone.
-Every attempt applies the rules of core/commits.py again; what they depend on is compared when it is
-written.
+Every attempt applies the rules of core/commits.py to the head that it replaces. A process that
+wrote the head last need not read it: if it has moved, the compare-and-set fails.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import blake2b
 
-from limpet.backends.buckets.protocol import Moved
-from limpet.backends.objects.documents import Beaten, Doc, Found, Grave, trail_after, unknown
-from limpet.backends.objects.heads import Head, Life, as_committed, new_header, replaced_header
-from limpet.backends.objects.leases import is_held
-from limpet.backends.objects.roll_forward import Writer
-from limpet.core import commits, document, ids
+import orjson
+
+from limpet.backends.objects import edits, keys
+from limpet.backends.objects.chain import composed
+from limpet.backends.objects.history import Place
+from limpet.backends.objects.index import pointers_of, stamped
+from limpet.backends.objects.objects import Fact, Head
+from limpet.backends.objects.storage import Beaten, Held, unknown
+from limpet.backends.objects.writer import Change, Part
+from limpet.core import commits, ids
 from limpet.core.commits import ScopeState, Verdict
-from limpet.core.document import Header
-from limpet.core.layout import clipped_ids
-from limpet.core.rows import info_of, unpack_ref
+from limpet.core.deltas import delta
+from limpet.core.deltas.chain import extended
+from limpet.core.rows import Row, info_of
 from limpet.errors import (
     AlreadyExists,
     Conflict,
-    Corrupt,
     InvalidInput,
     LimpetError,
     NotFound,
     Unavailable,
 )
-from limpet.model import ANY, ScopeKey, SnapshotInfo
-from limpet.protocol import Append, Commit, Copy
+from limpet.model import ScopeKey, SnapshotInfo
+from limpet.protocol import Append, AppendOffsets, Commit, Copy
 
-_RESENDS_MAX = 8
-
-
-class Replacer:
-    """Changes snapshots in place: an update, or a save that overwrites."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._files = writer.files
-        self._heads = writer.heads
-        self._history = writer.history
-
-    def replace(self, commit: Commit) -> SnapshotInfo:
-        scope, id = commit.scope, commit.id
-        if id is None:
-            raise InvalidInput("an update needs the id of its snapshot")
-        copy = self._files.read_one(self._files.copy_place(scope, id), whole=True, versions=True)
-        head = self._heads.read(scope, versions=True)
-        shown = head.shown
-        if head.is_void:
-            if commit.expect is not ANY:
-                self._writer.restore(scope, head)
-            shown = self._history.newest(scope, head)
-        is_head = head.shown is not None and head.shown.header.id == id
-        if isinstance(copy, Corrupt) and not is_head:
-            raise copy
-        existing = head.shown if is_head else None
-        if not is_head and isinstance(copy, Doc) and head.counts(copy.header):
-            existing = copy
-        life = self._writer.life(scope, head, commit.stamp.now) if head.is_foreign else None
-        line = ScopeState(None if shown is None else shown.row, fence=head.fence)
-        try:
-            verdict = commits.judge(
-                commit,
-                line,
-                None if existing is None else existing.row,
-                lambda: self._writer.body_of(scope, head, existing) == commit.body,
-            )
-        except (AlreadyExists, Conflict, NotFound):
-            if not is_head and self._has_changed(scope, id, copy):
-                raise Beaten from None
-            raise
-        if existing is None or verdict is Verdict.INSERT or not isinstance(commit.body, bytes):
-            raise Beaten  # what a save was to overwrite has just been deleted
-        if verdict is Verdict.UNCHANGED:
-            return info_of(scope, existing.row)
-        row = commits.replaced_row(commit, existing.row, size=len(commit.body))
-        header = replaced_header(existing.header, row)
-        if life is not None and is_head:
-            session_id, scope_id = clipped_ids(scope)
-            header = replace(
-                header,
-                line=life.line,
-                last=life.last,
-                floor=life.floor,
-                mixed=life.mixed,
-                foreign=life.foreign,
-                session_id=session_id,
-                scope_id=scope_id,
-            )
-        if is_head:
-            self._replace_head(scope, head, header, copy, commit.body)
-        else:
-            self._replace_copy(scope, head, existing, header, commit.body)
-        return info_of(scope, row)
-
-    def _has_changed(self, scope: ScopeKey, id: str, copy: Found) -> bool:
-        """Return whether a copy has changed since before the head was read.
-
-        It may have been the head then, and have been copied since. A change is protected by its
-        compare-and-set; a refusal needs this second read.
-        """
-        now = self._files.read_one(self._files.copy_place(scope, id), versions=True)
-        versions = [each.version if isinstance(each, Doc | Grave) else None for each in (copy, now)]
-        return versions[0] != versions[1]
-
-    def _replace_head(
-        self, scope: ScopeKey, head: Head, header: Header, copy: Found, body: bytes
-    ) -> None:
-        doc = self._writer.swap_head(scope, head, header, body)
-        if header.kept:
-            try:
-                self._writer.copy(scope, header, doc.stored or b"", known=copy)
-            except Unavailable as error:
-                raise Unavailable(
-                    f"the snapshot is changed, but not yet in history. id=`{header.id}`",
-                    outcome_known=False,
-                ) from error
-        known = Head(doc._replace(stored=None), doc.version, copied=header.kept)
-        self._heads.remember(scope, known if doc.version is not None else None)
-
-    def _replace_copy(
-        self, scope: ScopeKey, head: Head, copy: Doc, header: Header, body: bytes
-    ) -> None:
-        self._writer.bump(scope, head)
-        self._writer.index.point(scope, header, beside=None if copy.foreign else copy.header)
-        self._files.swap(
-            self._files.layout.copy_key(scope, header.id),
-            document.write(header, scope.kind, body),
-            expect=copy.version,
-            nonce=header.w,
-            base=copy.header.w,
-        )
+_OFFSETS_BYTES_MAX = 2048
 
 
-class Saver:
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._files = writer.files
-        self._heads = writer.heads
-        self._history = writer.history
-        self._replacer = Replacer(writer)
+class _Outdated(Exception):
+    """What this process remembers is not enough for an answer."""
 
+
+class Saving(Part):
     def commit(self, commit: Commit) -> SnapshotInfo:
-        """As `Backend.commit`."""
-        attempts = 0
-        lost = False
+        lost, attempts = False, 0
 
         def attempt() -> SnapshotInfo:
-            nonlocal attempts, lost
+            nonlocal lost, attempts
             attempts += 1
             try:
-                return once()
-            except Beaten as error:
-                lost = lost or error.lost
+                return self._attempt(commit, is_first=attempts == 1)
+            except Beaten as beaten:
+                lost = lost or beaten.lost
                 raise
 
-        def once() -> SnapshotInfo:
-            if commit.again and attempts == 1:
-                stored = self._stored_before(commit)
-                if stored is not None:
-                    return stored
-            if commit.replaces is not None:
-                return self._replacer.replace(commit)
-            # The remembered head may be outdated; then its compare-and-set fails. So it serves only
-            # a save that replaces the head, and never refuses one or finds it unchanged.
-            if attempts == 1 and commit.head and not commit.again:
-                remembered = self._heads.remembered(commit.scope)
-                if remembered is not None:
-                    try:
-                        return self._save(commit, remembered, fresh=False)
-                    except (AlreadyExists, Conflict):
-                        pass
-            head = self._read(commit)
-            if (commit.again or attempts > 1) and commit.stamp.nonce in nonces(head):
-                # An answer was lost, and a write that seemed lost was stored after all.
-                stored = self._stored_before(commit)
-                if stored is not None:
-                    return stored
-            return self._save(commit, head)
-
         try:
-            return self._writer.contend(commit.scope, attempt)
+            return self._storage.contend(commit.scope, attempt)
         except LimpetError as error:
             if lost and self._is_doubtful(commit, error):
-                raise unknown(self._files.layout.head_key(commit.scope)) from error
+                raise unknown(keys.head_key(commit.scope)) from error
             raise
 
     def _is_doubtful(self, commit: Commit, error: LimpetError) -> bool:
@@ -195,299 +64,276 @@ class Saver:
         if isinstance(error, Unavailable):
             return True
         try:
-            head = self._heads.read(commit.scope)
+            head = self._storage.read_head(commit.scope).head
         except LimpetError:
             return True
-        return head.header is None or commit.stamp.nonce in nonces(head)
+        return head is None or commit.stamp.nonce in head.nonces
 
-    def _read(self, commit: Commit) -> Head:
-        whole = isinstance(commit.body, Append)
-        try:
-            return self._heads.read(commit.scope, whole=whole, versions=True)
-        except Corrupt as damage:
-            if commits.needs_head(commit):
-                raise
-            return self._set_aside(commit, damage) if commit.head else Head(damage=damage)
+    def _attempt(self, commit: Commit, *, is_first: bool) -> SnapshotInfo:
+        if is_first and not commit.again:
+            remembered = self._storage.remembered(commit.scope)
+            if remembered is not None:
+                try:
+                    return self._save(commit, remembered, is_fresh=False)
+                except (AlreadyExists, Conflict, InvalidInput, NotFound, _Outdated):
+                    pass
+        held = self._storage.read_head(commit.scope)
+        head = held.head
+        if (commit.again or not is_first) and head and commit.stamp.nonce in head.nonces:
+            # An answer was lost, and a write that seemed lost was stored after all.
+            stored = self._stored_before(commit, head)
+            if stored is not None:
+                return stored
+        return self._save(commit, held, is_fresh=True)
 
-    def _set_aside(self, commit: Commit, damage: Corrupt) -> Head:
-        """Return a damaged head to be replaced, after copying its bytes to a key next to it."""
-        place = self._files.head_place(commit.scope)
-        (stored,) = self._files.bucket.get([place.key])
-        if stored is None or not isinstance(self._files.parsed(place, stored), Corrupt):
-            raise Beaten  # another writer has replaced it
-        digest = blake2b(stored.data, digest_size=8).hexdigest()
-        with suppress(Moved):  # another writer has copied it
-            self._files.bucket.put(f"{place.key}.damaged-{digest}", stored.data, expect=None)
-        return Head(None, stored.version, damage=damage)
-
-    # A save
-
-    def _save(self, commit: Commit, head: Head, *, fresh: bool = True) -> SnapshotInfo:
-        scope, shown = commit.scope, head.shown
-        source, pending = self._source(commit)
-        if head.is_void:
-            if commit.expect is not ANY or isinstance(commit.body, Append):
-                self._writer.restore(scope, head)
-            shown = self._history.newest(scope, head)
-        found: Found = None
-        if commit.id is not None:
-            found = self._existing(scope, commit.id, head)
-        existing = found if isinstance(found, Doc) and self._is_there(found, head) else None
-        life = self._writer.life(scope, head, commit.stamp.now, is_kept_only=not commit.head)
-        line = self._line(commit, head, life, shown)
-        verdict = commits.judge(
-            commit,
-            line,
-            None if existing is None else existing.row,
-            lambda: self._writer.body_of(scope, head, existing) == commit.body,
-        )
-        if existing is not None:
-            if verdict is Verdict.UNCHANGED and not fresh:
-                return self._save(commit, self._read(commit))
-            if verdict is Verdict.UNCHANGED:
-                return info_of(scope, existing.row)
-            return self._replacer.replace(commit)
-        body = self._body(commit, head, shown, source)
-        if not commit.head:
-            return self._aside(commit, head, life, line, found, body)
-        return self._advance(commit, head, life, line, body, pending)
-
-    def _existing(self, scope: ScopeKey, id: str, head: Head) -> Found:
-        if head.shown is not None and head.shown.header.id == id:
-            return head.shown
-        found = self._files.read_one(self._files.copy_place(scope, id), whole=True, versions=True)
-        if isinstance(found, Corrupt):
-            raise found
-        return found
-
-    def _is_there(self, found: Doc, head: Head) -> bool:
-        return found is head.shown or head.counts(found.header)
-
-    def _line(self, commit: Commit, head: Head, life: Life, shown: Doc | None) -> ScopeState:
-        now, _, bits = commit.stamp
-        taken = commit.new_scope and self._is_taken(commit.scope, head, shown)
-        return ScopeState(
-            head=None if shown is None else shown.row,
-            floor=life.floor,
-            fence=life.fence,
-            next_seq=ids.place(now, life.last, bits, aside=not commit.head),
-            taken=taken,
-        )
-
-    def _is_taken(self, scope: ScopeKey, head: Head, shown: Doc | None) -> bool:
-        if shown is not None:
-            return True
-        if not self._files.bucket.list(self._files.layout.scope_prefix(scope), limit=1):
-            return False
-        if self._history.newest_kept(scope, head) is not None:
-            return True
-        layout = self._files.layout
-        prefixes = (f"{layout.scope_prefix(scope)}notes/", layout.manifest_key(scope))
-        if any(self._files.bucket.list(prefix, limit=1) for prefix in prefixes):
-            return True
-        (stored,) = self._files.bucket.get([layout.lease_key(scope)])
-        return is_held(stored)
-
-    def _source(self, commit: Commit) -> tuple[Doc | None, str | None]:
-        """Read the source of a fork, which must not have changed.
-
-        Return also the line that the source must still have when the fork is stored, if it is in
-        the same session.
-        """
-        ref = commit.forked_from
-        if ref is None or (commit.source is None and not isinstance(commit.body, Copy)):
-            return None, None
-        head = self._heads.read(ref.scope)
-        shown = self._history.shown(ref.scope, head)
-        place = self._files.copy_place(ref.scope, ref.id)
-        if shown is not None and shown.header.id == ref.id and not head.is_void:
-            place = self._files.head_place(ref.scope)
-        found = self._files.read_one(place, whole=True)
-        if isinstance(found, Corrupt):
-            raise found
-        if isinstance(found, Doc) and (found.header.id != ref.id or found.header.void):
-            raise Beaten  # the head has moved
-        there = isinstance(found, Doc) and (place.id is None or head.counts(found.header))
-        doc = found if there and isinstance(found, Doc) else None
-        commits.check_source(commit, None if doc is None else doc.row)
-        here = ref.scope.session_id == commit.scope.session_id and head.header is not None
-        return doc, head.header.line if here and head.header is not None else None
-
-    def _body(self, commit: Commit, head: Head, shown: Doc | None, source: Doc | None) -> bytes:
-        body = commit.body
-        if isinstance(body, Append):
-            before = None
-            if shown is not None and head.shown is not None:
-                before = self._writer.whole(commit.scope, head).body
-            elif shown is not None:
-                before = self._read_copy(commit.scope, shown.header.id).body
-            encoded, _ = commits.appended(body, before)
-            return encoded
-        if isinstance(body, Copy):
-            if source is None:
-                raise InvalidInput("a copy needs the snapshot that it is forked from")
-            return source.body
-        return body
-
-    def _read_copy(self, scope: ScopeKey, id: str) -> Doc:
-        found = self._files.read_one(self._files.copy_place(scope, id), whole=True)
-        if isinstance(found, Corrupt):
-            raise found
-        if not isinstance(found, Doc):
-            raise Beaten
-        return found
-
-    def _advance(
-        self,
-        commit: Commit,
-        head: Head,
-        life: Life,
-        line: ScopeState,
-        body: bytes,
-        pending: str | None,
-    ) -> SnapshotInfo:
-        scope = commit.scope
-        self._writer.roll_forward(scope, head)
-        newest: list[str | None] = []
-
-        def newest_kept() -> str | None:
-            # Another process may have kept something next to a bare head. A draft does not check
-            # that, so that a series of drafts costs one request each.
-            known = (head.bare and not commit.keep) or (life.is_new and not life.foreign)
-            newest.append(None if known else self._history.newest_kept(scope, head))
-            return newest[0]
-
-        row = commits.new_row(commit, line, size=len(body), newest_kept=newest_kept)
-        header = replace(new_header(commit, row, life, line=life.line), pending=pending)
-        if head.header is not None:
-            header = replace(header, trail=trail_after(head.header))
-        doc = self._writer.swap_head(scope, head, header, body)
-        try:
-            if pending is not None:
-                doc = self._settle(scope, doc, body)
-            begun = life.is_new or not (head.header and head.header.id)
-            self._put_into_history(scope, doc, begun=begun)
-        except Unavailable as error:
-            raise Unavailable(
-                f"the snapshot is stored, but not yet in history. id=`{header.id}`",
-                outcome_known=False,
-            ) from error
-        bare = newest == [None] and not row.kept
-        known = Head(doc._replace(stored=None), doc.version, copied=row.kept, bare=bare)
-        floor = "" if commit.id is not None else row.id
-        self._heads.remember(
-            scope, known if doc.version is not None else None, floor=floor, last=row.seq
-        )
-        return info_of(scope, row)
-
-    def _put_into_history(self, scope: ScopeKey, doc: Doc, *, begun: bool) -> None:
-        if not doc.header.kept:
-            return
-        self._writer.copy(scope, doc.header, doc.stored or b"")
-        now = self._files.read_head(scope) if begun else None
-        if now is not None and now.header.line not in (None, doc.header.line):
-            # A foreign tool overwrote the first head of this line, and another line has begun.
-            raise Beaten
-
-    def _settle(self, scope: ScopeKey, doc: Doc, body: bytes) -> Doc:
-        """Finish a fork. If the line of its source has ended, the whole session was deleted."""
-        head = self._heads.resolved(doc)
-        if head.doc is None:
-            if doc.version is not None:
-                gone = Head(doc, doc.version)
-                with suppress(Beaten):  # another writer has replaced it
-                    self._writer.swap_head(scope, gone, self._writer.void(doc.header), b"{}")
-            ref = unpack_ref(doc.header.forked_from)
-            raise NotFound(f"there is no such snapshot. id=`{None if ref is None else ref.id}`")
-        if doc.version is None:
-            return doc
-        header = self._writer.rewritten(doc.header)
-        try:
-            return self._writer.swap_head(scope, head, header, body)
-        except Beaten:
-            return doc._replace(version=None)  # another writer has replaced it
-
-    # A save with head=False
-
-    def _aside(
-        self, commit: Commit, head: Head, life: Life, line: ScopeState, found: Found, body: bytes
-    ) -> SnapshotInfo:
-        """Keep a snapshot without making it the head: writing its copy is the commit."""
-        scope = commit.scope
-        row = commits.new_row(
-            commit,
-            line,
-            size=len(body),
-            newest_kept=lambda: self._history.newest_kept(scope, head),
-        )
-        strange = head.is_foreign or head.damage is not None
-        own = None if life.is_new or strange else life.line
-        header = new_header(commit, row, life, line=own)
-        self._writer.index.point(scope, header)
-        data = document.write(header, scope.kind, body)
-        expect = found.version if isinstance(found, Doc | Grave) else None
-        self._create(scope, header, data, expect)
-        self._heads.remember(
-            scope,
-            None if head.bare else self._heads.remembered(scope),
-            floor="" if commit.id is not None else row.id,
-            last=row.seq,
-        )
-        return info_of(scope, row)
-
-    def _create(self, scope: ScopeKey, header: Header, data: bytes, expect: str | None) -> None:
-        place, lost = self._files.copy_place(scope, header.id), False
-        for _ in range(_RESENDS_MAX):
-            try:
-                self._files.bucket.put(place.key, data, expect=expect)
-                return
-            except Moved:
-                pass
-            except Unavailable as error:
-                if error.outcome_known and not lost:
-                    raise
-                lost = True
-            try:
-                found = self._files.read_one(place, versions=True)
-            except Unavailable as error:
-                raise unknown(place.key) from error
-            if isinstance(found, Doc | Grave):
-                born = found.header.born if isinstance(found, Doc) else found.tombstone.born
-                if born == header.born:
-                    return
-            if not lost:
-                raise Beaten
-            if isinstance(found, Corrupt) or (found and found.version) != expect:
-                break
-        raise unknown(place.key)
-
-    # A commit that may be stored already
-
-    def _stored_before(self, commit: Commit) -> SnapshotInfo | None:
+    def _stored_before(self, commit: Commit, head: Head) -> SnapshotInfo | None:
         """Find a commit by its nonce; None if it is certainly not stored."""
-        scope, nonce = commit.scope, commit.stamp.nonce
-        head = self._heads.read(scope)
-        header = head.header
-        shown = head.shown
-        if shown is not None and nonce in (shown.header.nonce, shown.header.born):
-            self._writer.roll_forward(scope, self._heads.read(scope, versions=True))
-            return info_of(scope, as_committed(commit, shown.row))
-        if commit.id is not None:
-            for doc in self._history.copies(scope, head, [commit.id]):
-                if nonce in (doc.header.nonce, doc.header.born, *doc.header.trail):
-                    return info_of(scope, as_committed(commit, doc.row))
-        else:
-            for doc in self._history.walk(scope, head):
-                if doc.header.born == nonce:
-                    return info_of(scope, as_committed(commit, doc.row))
-                if ids.place_us(doc.header.seq) < commit.stamp.now:
-                    break
-        if header is not None and nonce in header.trail and commit.replaces is None:
+        nonce = commit.stamp.nonce
+        for fact in self._since(commit, head):
+            if nonce in (fact.row.nonce, fact.born) or commit.id == fact.row.id:
+                return info_of(commit.scope, _as_committed(commit, fact.row))
+        if commit.replaces is None:
             raise Unavailable(
                 f"the snapshot was stored, and deleted since. nonce=`{nonce}`", outcome_known=False
             )
         return None
 
+    def _since(self, commit: Commit, head: Head) -> Iterator[Fact]:
+        """Yield the snapshots among which a commit is, if it was stored."""
+        yield from (entry.fact for entry in head.entries)
+        for fact in self._history.newest_first(head):
+            if commit.id is None and ids.place_us(fact.row.seq) < commit.stamp.now:
+                return
+            yield fact
 
-def nonces(head: Head) -> tuple[str, ...]:
-    return () if head.header is None else (head.header.w, *head.header.trail)
+    def _save(self, commit: Commit, held: Held, *, is_fresh: bool) -> SnapshotInfo:
+        scope = commit.scope
+        body, pending = self._source(commit)
+        head, place = self._writer.begin(scope, held, commit.stamp)
+        shown = self._history.find(held.head, None)
+        existing = None if commit.id is None else self._history.find(held.head, commit.id)
+        line = ScopeState(
+            head=None if shown is None else shown.row,
+            floor=head.floor,
+            fence=head.fence,
+            next_seq=place,
+            taken=commit.new_scope and self._is_taken(scope, held.head),
+            tag=keys.tag_of(head.line),
+        )
+        verdict = commits.judge(
+            commit,
+            line,
+            None if existing is None else existing.row,
+            lambda: existing is not None and self._state(held, existing) == commit.body,
+        )
+        if existing is not None:
+            if verdict is Verdict.UNCHANGED and not is_fresh:
+                raise _Outdated
+            if verdict is Verdict.UNCHANGED:
+                return info_of(scope, existing.row)
+            return self._replace(commit, held, existing, place)
+        return self._insert(commit, held, head, line, shown, body, pending)
+
+    def _state(self, held: Held, place: Place) -> bytes:
+        return self._history.states(held, [place])[place.row.seq]
+
+    def _is_taken(self, scope: ScopeKey, head: Head | None) -> bool:
+        if head is not None and (head.count or head.lease is not None):
+            return True
+        prefix = keys.all_notes_prefix(scope)
+        return bool(self._storage.bucket.list(prefix, limit=1))
+
+    def _source(self, commit: Commit) -> tuple[bytes | None, str | None]:
+        """Return the state of a commit, and the line of a fork's source in the same session."""
+        body, ref = commit.body, commit.forked_from
+        if ref is None or (commit.source is None and not isinstance(body, Copy)):
+            return (body if isinstance(body, bytes) else None), None
+
+        def read(held: Held) -> tuple[bytes | None, str | None]:
+            place = self._history.find(held.head, ref.id)
+            commits.check_source(commit, None if place is None else place.row)
+            if isinstance(body, Copy) and place is None:
+                raise NotFound(f"there is no such snapshot. id=`{ref.id}`")
+            text = body if isinstance(body, bytes) else None
+            if isinstance(body, Copy) and place is not None:
+                text = self._state(held, place)
+            is_here = ref.scope.session_id == commit.scope.session_id and held.head is not None
+            return text, held.head.line if is_here and held.head is not None else None
+
+        return self._storage.reading(ref.scope, read)
+
+    # New snapshots
+
+    def _insert(
+        self,
+        commit: Commit,
+        held: Held,
+        head: Head,
+        line: ScopeState,
+        shown: Place | None,
+        body: bytes | None,
+        pending: str | None,
+    ) -> SnapshotInfo:
+        whole = held.whole()
+        whole = head if whole is None else replace(whole, floor=head.floor, last=head.last)
+        offsets = commit.append_offsets
+        known = None
+        if isinstance(commit.body, Append):
+            known = self._extended(commit.body, whole, shown)
+            if known is None:
+                before = None if shown is None else self._state(held, shown)
+                body, offsets = commits.appended(commit.body, before)
+        size = len(body or b"") if known is None else delta.size_of(known[0])
+        newest_kept = self._history.newest_kept
+        row = commits.new_row(
+            commit, line, size=size, newest_kept=lambda: _id_of(newest_kept(whole))
+        )
+        fact = stamped(Fact(row, row.nonce, own=commit.id is not None), whole, row.seq)
+        newest = held.newest
+        if known is not None:
+            new = edits.appended(whole, fact, known[0], _bounded(known[1]))
+            if newest is not None and row.kept:
+                newest = delta.apply(newest, known[0])
+        else:
+            new = self._added(commit, held, whole, fact, body or b"", offsets)
+            newest = body if row.kept else newest
+        new = new.rewritten(row.nonce, last=row.seq, floor=commits.floor_after(commit, line, row))
+        pointers = [
+            key
+            for key in pointers_of(commit.scope, fact)
+            if key not in {k for e in whole.kept for k in pointers_of(commit.scope, e.fact)}
+        ]
+        new = replace(new, pending=pending)
+        stored = self._writer.store(held, Change(new, newest, pointers))
+        if pending is not None:
+            self._settle(stored)
+        return info_of(commit.scope, row)
+
+    def _added(
+        self,
+        commit: Commit,
+        held: Held,
+        head: Head,
+        fact: Fact,
+        body: bytes,
+        offsets: AppendOffsets | None,
+    ) -> Head:
+        numbers = edits.numbered(head)[: len(head.kept)]
+        last = numbers[-1][1] if numbers else 0
+        known = {}
+        if held.newest is not None and isinstance(last, int):
+            known[last] = held.newest
+        # The base is not needed if the state before is known, unless a draft is linked again.
+        is_enough = known and not head.is_rooted and (commit.head or head.draft is None)
+        base = b"" if is_enough else self._storage.base_of(head)
+        return edits.added(
+            head,
+            base,
+            fact,
+            body,
+            is_shown=commit.head,
+            offsets=_bounded(offsets),
+            known=known,
+        )
+
+    def _extended(
+        self, append: Append, head: Head, shown: Place | None
+    ) -> tuple[delta.Delta, AppendOffsets] | None:
+        """Return the delta of an append against the last kept snapshot, without its state.
+
+        None if the state is needed.
+        """
+        if shown is None or head.offsets is None:
+            return None
+        kept = head.kept[-1].row if head.kept else None
+        draft = head.draft
+        if draft is not None and draft.delta is None:
+            return None
+        found = extended(head.offsets, shown.row.size, append)
+        if found is None:
+            return None
+        commits.check_size(delta.size_of(found[0]), append)
+        if draft is not None and draft.delta is not None:
+            if kept is None:
+                return None
+            return composed(kept.size, [draft.delta, found[0]]), found[1]
+        if kept is not None and kept.seq != shown.row.seq:
+            return None
+        if kept is None and (head.is_rooted or head.segments[-1].last != shown.row.seq):
+            return None
+        return found
+
+    def _settle(self, stored: Held) -> None:
+        """Finish a fork. If the line of its source has ended, the whole session was deleted."""
+        head = stored.head
+        if head is None or stored.version is None:
+            return
+        nonce = self._storage.draw().nonce
+        try:
+            alive = self._storage.is_alive(head)
+            new = head.rewritten(nonce) if alive else self._writer.emptied(head, nonce, ()).head
+            self._storage.swap_head(stored, new, stored.newest if alive else None)
+        except Beaten:
+            self._storage.forget(head.scope)  # another writer has replaced it
+        except Unavailable as error:
+            # It is stored, and it will vanish if its source is deleted before another write.
+            raise unknown(keys.head_key(head.scope)) from error
+        if not alive:
+            raise NotFound("the snapshot to fork from was deleted meanwhile")
+
+    # New versions
+
+    def _replace(self, commit: Commit, held: Held, existing: Place, place: int) -> SnapshotInfo:
+        if not isinstance(commit.body, bytes) or held.head is None:
+            raise InvalidInput("a new version needs its state")
+        scope, body = commit.scope, commit.body
+        row = commits.replaced_row(commit, existing.row, size=len(body))
+        fact = existing.fact._replace(row=row)
+        is_same = self._state(held, existing) == body
+        fact = self._stamped_again(fact, existing.fact, held.head, place)
+        change = self._writer.edit(
+            held, row.nonce, doomed={}, changed={row.seq: (fact, None if is_same else body)}
+        )
+        new = replace(change.head, last=place)
+        if new.shown is not None and new.shown[1] == row.seq:
+            new = replace(new, offsets=_bounded(commit.append_offsets))
+        self._writer.store(held, change._replace(head=new))
+        return info_of(scope, row)
+
+    def _stamped_again(self, fact: Fact, before: Fact, head: Head, stamp: int) -> Fact:
+        """Return a new version covered by pointers: those it had, and new ones."""
+        if not fact.row.kept or (before.row.kept and fact.row.labels == before.row.labels):
+            return fact
+        had = dict(zip(before.labels.items(), before.pointers, strict=False))
+        pointers = tuple(had.get(pair, stamp) for pair in fact.labels.items())
+        return fact._replace(pointers=pointers)
+
+
+def _id_of(row: Row | None) -> str | None:
+    return None if row is None else row.id
+
+
+def _bounded(offsets: AppendOffsets | None) -> AppendOffsets | None:
+    if offsets is None or len(orjson.dumps(offsets)) > _OFFSETS_BYTES_MAX:
+        return None
+    return offsets
+
+
+def _as_committed(commit: Commit, row: Row) -> Row:
+    """Return a snapshot as this commit left it.
+
+    With a later revision the caller would overwrite changes that it has never seen.
+    """
+    if row.nonce == commit.stamp.nonce:
+        return row
+    rev = 0 if commit.replaces is None else ids.rev_of(commit.replaces) + 1
+    size = len(commit.body) if isinstance(commit.body, bytes) else row.size
+    return row._replace(
+        rev=rev,
+        nonce=commit.stamp.nonce,
+        status=row.status if commit.status is None else commit.status,
+        labels=commit.labels,
+        metadata=commit.metadata,
+        updated_at=commit.stamp.now,
+        size=size,
+    )

@@ -1,244 +1,158 @@
-"""The kept snapshots of a scope, the newest first.
+"""Finding snapshots in a scope: in the tail of its head, or in one of its segments."""
 
-With an index its pointers give the order, and only the copies of a page are read. Below a foreign
-head, or without an index, all headers are read: other tools write no pointers.
-"""
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
-import heapq
-from collections.abc import Iterator, Sequence
-from hashlib import blake2b
-from itertools import islice
+from limpet.backends.objects import edits
+from limpet.backends.objects.objects import Fact, Head, Named
+from limpet.backends.objects.storage import Held, Storage
+from limpet.core import ids
+from limpet.core.rows import Row
+from limpet.errors import Corrupt
+from limpet.protocol import Query
 
-from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, walk
-from limpet.backends.objects.heads import Head, Heads
-from limpet.backends.objects.index import Index, Pointed
-from limpet.backends.support.recent import Recent
-from limpet.core.document import TOMBSTONE_BYTES_MAX, is_tombstone_size
-from limpet.core.layout import File
-from limpet.errors import Unavailable
-from limpet.model import ScopeKey
+_LEAVES_MAX = 4096  # candidates compared at a time
 
-_CHUNK = 64  # headers read at a time
-_READS_MAX = 8  # of a head that moves while it is read
-_ORDERS_MAX = 8  # scans under way at the same time
-_ORDERED_MAX = 8192  # places remembered of one
-_SPARE = 16  # pointers beyond a page, in case some are dangling
+
+class Place(NamedTuple):
+    """A snapshot, and the segment that it is in; None: in the tail."""
+
+    fact: Fact
+    segment: Named | None
+
+    @property
+    def row(self) -> Row:
+        return self.fact.row
 
 
 class History:
-    def __init__(self, files: Files, index: Index, heads: Heads) -> None:
-        self._files = files
-        self._index = index
-        self._heads = heads
-        # By scope and the place of the last one seen: the rest of the order, and the fingerprint
-        # of the listing that it was made of.
-        self._orders: Recent[tuple[ScopeKey, int | None], tuple[list[tuple[int, str]], bytes]] = (
-            Recent(_ORDERS_MAX)
-        )
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
-    def newest(self, scope: ScopeKey, head: Head) -> Doc | None:
-        """Return the newest kept snapshot; for a void head the one that the scope shows.
+    def find(self, head: Head | None, id: str | None) -> Place | None:
+        """Return a snapshot by its id; None asks for the one shown."""
+        if head is None or (id is None and head.shown is None):
+            return None
+        if id is None or (head.shown is not None and head.shown[0] == id):
+            return self._shown(head)
+        return self.find_all(head, [id]).get(id)
 
-        That is the snapshot for which it was made void, while it exists. Snapshots saved since with
-        head=False are not shown: they never were the head.
+    def _shown(self, head: Head) -> Place | None:
+        if head.shown is None:
+            return None
+        id, seq = head.shown
+        for entry in head.entries:
+            if entry.row.seq == seq:
+                return Place(entry.fact, None)
+        for named in head.segments:
+            if named.first <= seq <= named.last:
+                (facts,) = self._storage.read_facts(head.scope, [named])
+                for fact in facts:
+                    if fact.row.seq == seq:
+                        return Place(fact, named)
+        raise Corrupt(f"the head shows a snapshot that is missing: run `limpet check`. id=`{id}`")
+
+    def find_all(
+        self, head: Head, wanted: Iterable[str], *, with_states: bool = False
+    ) -> dict[str, Place]:
+        """Return the snapshots that exist, by id. Facts are read of no more segments than needed.
+
+        The time in an id that we minted says which segment to read first. With `with_states` that
+        one is read whole, since its states will be needed.
         """
-        if head.header is None or not head.is_void:
-            return next(iter(self.page(scope, head, after=None, limit=1)), None)
-        if not head.header.id:
-            return None  # it was made for a lease, and never showed anything
-        for doc in self.copies(scope, head, [head.header.id]):
-            if doc.header.seq == head.header.seq:
-                return doc
-        return next(iter(self.page(scope, head, after=head.header.last + 1, limit=1)), None)
+        left = set(wanted)
+        found: dict[str, Place] = {}
+        for entry in head.entries:
+            if entry.row.id in left:
+                found[entry.row.id] = Place(entry.fact, None)
+        left -= found.keys()
+        times = {ms for id in left if (ms := ids.time_ms_of(id)) is not None}
+        likely = [each for each in head.segments if any(_covers(each, ms) for ms in times)]
+        others = [each for each in reversed(head.segments) if each not in likely]
+        for group in (likely, others):
+            if not left or not group:
+                continue
+            if with_states and len(group) == 1:
+                self._storage.read_segments(head.scope, group)
+            for named, facts in zip(
+                group, self._storage.read_facts(head.scope, group), strict=True
+            ):
+                for fact in facts:
+                    if fact.row.id in left:
+                        found[fact.row.id] = Place(fact, named)
+            left -= found.keys()
+        return found
 
-    def newest_kept(self, scope: ScopeKey, head: Head) -> str | None:
-        page = self.page(scope, head, after=None, limit=1)
-        return page[0].header.id if page else None
+    def newest_kept(self, head: Head) -> Row | None:
+        return next((fact.row for fact in self.newest_first(head)), None)
 
-    def shown(self, scope: ScopeKey, head: Head) -> Doc | None:
-        for _ in range(_READS_MAX):
-            if not head.is_void:
-                return head.shown
-            newest, now = self.newest(scope, head), self._heads.read(scope)
-            if now.header is not None and now.header.w == (head.header or now.header).w:
-                return newest
-            head = now
-        raise Unavailable(f"the head keeps changing: try again. session=`{scope.session_id}`")
+    def newest_first(self, head: Head | None, after: int | None = None) -> Iterator[Fact]:
+        """Yield kept snapshots, the last saved first, those before the `seq` `after`."""
+        if head is None:
+            return
+        for entry in reversed(head.kept):
+            if after is None or entry.row.seq < after:
+                yield entry.fact
+        for named in reversed(head.segments):
+            if after is None or named.first < after:
+                (facts,) = self._storage.read_facts(head.scope, [named])
+                for fact in reversed(facts):
+                    if after is None or fact.row.seq < after:
+                        yield fact
 
-    def walk(self, scope: ScopeKey, head: Head, after: int | None = None) -> Iterator[Doc]:
-        while page := self.page(scope, head, after=after, limit=PAGE):
-            yield from page
-            after = page[-1].header.seq
+    def matching(self, head: Head | None, query: Query) -> Iterator[Fact]:
+        facts = (fact for fact in self.newest_first(head, query.after) if fits(fact, query))
+        return facts if not query.leaves else self._leaves(head, facts)
 
-    def page(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
-        """Return kept snapshots below the `seq` `after`, the newest first."""
-        found = None
-        if self._index.enabled and head.damage is None and not head.is_foreign:
-            prefix = self._files.layout.history_prefix(scope)
-            listed = self._files.bucket.list(prefix, limit=PAGE)
-            if len(listed) < PAGE:
-                found = self._by_place(scope, head, after, limit, listed)
-            elif head.header is not None and not head.header.foreign:
-                found = self._by_place(scope, head, after, limit, None)
-        if found is None:
-            found = self._by_scan(scope, head, after, limit)
-        return heapq.nlargest(limit, found, key=_by_seq)
+    def _leaves(self, head: Head | None, facts: Iterator[Fact]) -> Iterator[Fact]:
+        while chunk := [fact for _, fact in zip(range(_LEAVES_MAX), facts, strict=False)]:
+            names = {fact.row.id for fact in chunk}
+            parents = (fact.row.parent_id for fact in self.newest_first(head))
+            inner = {parent for parent in parents if parent in names}
+            yield from (fact for fact in chunk if fact.row.id not in inner)
 
-    def _by_scan(self, scope: ScopeKey, head: Head, after: int | None, limit: int) -> Iterator[Doc]:
-        """Read all headers once, and remember the order for the pages that follow."""
-        shown, count = head.shown, 0
-        order, listing = self._orders.pop((scope, after)) or ([], b"")
-        if not order or listing != self._fingerprint(scope):
-            listing = self._fingerprint(scope)
-            order, docs = self._ordered(scope, head, after, limit)
-            if docs is not None:
-                yield from docs
-                return
-        while count < limit and order:
-            chunk, order = order[: limit - count], order[limit - count :]
-            if order:
-                self._orders.put((scope, chunk[-1][0]), (order, listing))
-            ids = [id for _, id in chunk if shown is None or id != shown.header.id]
-            found = self.copies(scope, head, ids)
-            if shown is not None and len(ids) < len(chunk):
-                found.append(shown)
-            places = set(chunk)
-            for doc in found:
-                if (doc.header.seq, doc.header.id) in places:
-                    count += 1
-                    yield doc
-
-    def _fingerprint(self, scope: ScopeKey) -> bytes:
-        digest = blake2b(digest_size=16)
-        for each in self.listed(scope):
-            digest.update(f"{each.key} {each.size} {each.modified} ".encode())
-        return digest.digest()
-
-    def _ordered(
-        self, scope: ScopeKey, head: Head, after: int | None, limit: int
-    ) -> tuple[list[tuple[int, str]], list[Doc] | None]:
-        """Return the order below a `seq`, the newest first; the snapshots too, if few."""
-        docs: list[Doc] = []
-
-        def places() -> Iterator[tuple[int, str]]:
-            for doc in self.scan(scope, head):
-                if after is None or doc.header.seq < after:
-                    if len(docs) <= limit:
-                        docs.append(doc)
-                    yield _by_seq(doc)
-
-        order = heapq.nlargest(_ORDERED_MAX, places())
-        return order, docs if len(docs) <= limit else None
-
-    def _by_place(
-        self,
-        scope: ScopeKey,
-        head: Head,
-        after: int | None,
-        limit: int,
-        listed: Sequence[Listed] | None,
-    ) -> Iterator[Doc]:
-        """Follow the pointers until there are enough; the head may be among them or not.
-
-        `listed` are all copies, if they are few: those without a pointer come from other tools.
-        """
-        shown = head.shown
-        if shown is not None and shown.header.kept and (after is None or shown.header.seq < after):
-            yield shown
-        pointers = self._index.history(scope, after=after, limit=limit + _SPARE)
-        if listed is not None:
-            known = list(self._index.history(scope, after=None, limit=PAGE))
-            below = (each for each in known if after is None or (each.seq or 0) < after)
-            pointers = iter(list(below))
-            strangers = self._strangers(scope, head, listed, known)
-            yield from (doc for doc in strangers if after is None or doc.header.seq < after)
-        count = 0
-        while count < limit and (chunk := list(islice(pointers, min(_CHUNK, limit - count)))):
-            places = {(pointed.ref.id, pointed.seq) for pointed in chunk}
-            ids = {id for id, _ in places if shown is None or id != shown.header.id}
-            for doc in self.copies(scope, head, sorted(ids)):
-                # An id that was deleted and saved again has two pointers, one of them outdated.
-                if (doc.header.id, doc.header.seq) in places:
-                    count += 1
-                    yield doc
-
-    def _strangers(
-        self, scope: ScopeKey, head: Head, listed: Sequence[Listed], known: Sequence[Pointed]
-    ) -> list[Doc]:
-        layout = self._files.layout
-        pointed = {layout.copy_key(scope, each.ref.id) for each in known}
-        if head.shown is not None:
-            pointed.add(layout.copy_key(scope, head.shown.header.id))
-        unknown = [
-            each
-            for each in listed
-            if not is_tombstone_size(each.size) and each.key not in pointed
-            if (key := layout.parse(each.key)) is not None and key.file is File.COPY
-        ]
-        return self.at(head, unknown)
-
-    def scan(self, scope: ScopeKey, head: Head, after: str = "") -> Iterator[Doc]:
-        """Iterate over all kept snapshots, the head first, then in the order of their keys."""
-        shown = head.shown
-        if shown is not None and shown.header.kept:
-            yield shown
-        listed, layout = self.listed(scope, after), self._files.layout
-        while chunk := list(islice(listed, _CHUNK)):
-            small = {each.key for each in chunk if each.size <= TOMBSTONE_BYTES_MAX}
-            for doc in self.at(head, chunk):
-                # A copy that was listed as a tombstone was saved after the listing, which may lack
-                # snapshots saved before it.
-                late = layout.copy_key(scope, doc.header.id) in small and not doc.foreign
-                if not late and (shown is None or doc.header.id != shown.header.id):
-                    yield doc
-
-    def listed(self, scope: ScopeKey, after: str = "") -> Iterator[Listed]:
-        """Iterate over the copies of a scope in the order of their keys, with tombstones."""
-        for each in walk(self._files.bucket, self._files.layout.history_prefix(scope), after):
-            key = self._files.layout.parse(each.key)
-            if key is not None and key.file is File.COPY:
-                yield each
-
-    def at(self, head: Head, listed: Sequence[Listed]) -> list[Doc]:
-        """Return the listed copies that count, without their states."""
-        keys = [(each.key, self._files.layout.parse(each.key)) for each in listed]
-        places = [
-            DocumentAddress(key, None if parsed is None else parsed.id) for key, parsed in keys
-        ]
-        return self._counting(head, places)
-
-    def copies(self, scope: ScopeKey, head: Head, ids: Sequence[str]) -> list[Doc]:
-        return self._counting(head, [self._files.copy_place(scope, id) for id in ids])
-
-    def _counting(self, head: Head, places: Sequence[DocumentAddress]) -> list[Doc]:
-        found = self._files.read(places) if places else []
-        return [doc for doc in found if isinstance(doc, Doc) and head.counts(doc.header)]
-
-    def sizes(self, scope: ScopeKey, head: Head) -> list[int]:
-        sizes = [doc.header.size for doc in self.scan(scope, head)]
-        if head.shown is not None and not head.shown.header.kept:
-            sizes.append(head.shown.header.size)
-        return sizes
-
-    def leaves(self, scope: ScopeKey, head: Head, *, after: int | None, limit: int) -> list[Doc]:
-        """Return the kept snapshots that are not the parent of another kept one.
-
-        Only leaves, and parents that were not seen yet, are kept in memory.
-        """
-        awaited: set[str] = set()
-        leaves: dict[str, Doc] = {}
-        for doc in self.walk(scope, head):
-            id, parent = doc.header.id, doc.header.parent
-            if id in awaited:
-                awaited.discard(id)
-            else:
-                leaves[id] = doc
-            if parent is not None and leaves.pop(parent, None) is None:
-                awaited.add(parent)
-        found = [doc for doc in leaves.values() if after is None or doc.header.seq < after]
-        return heapq.nlargest(limit, found, key=_by_seq)
+    def states(self, held: Held, places: Collection[Place]) -> dict[int, bytes]:
+        """Return the encoded states of snapshots, by `seq`; raise Corrupt or Gone."""
+        found: dict[int, bytes] = {}
+        tail = {each.row.seq for each in places if each.segment is None}
+        if tail:
+            whole = held.whole()
+            if whole is None:
+                return {}
+            found |= tail_states(whole, self._storage.base_of(whole), tail)
+        segments = list(dict.fromkeys(each.segment for each in places if each.segment is not None))
+        if segments and held.head is not None:
+            scope = held.head.scope
+            for named, segment in zip(
+                segments, self._storage.read_segments(scope, segments), strict=True
+            ):
+                wanted = {each.row.seq for each in places if each.segment == named}
+                rows = [fact.row.seq for fact in reversed(segment.facts)]
+                numbers = {number: seq for number, seq in enumerate(rows) if seq in wanted}
+                texts = segment.chain.texts(numbers.keys())
+                found |= {seq: texts[number] for number, seq in numbers.items()}
+        return found
 
 
-def _by_seq(doc: Doc) -> tuple[int, str]:
-    return doc.header.seq, doc.header.id
+def tail_states(head: Head, base: bytes, wanted: Collection[int]) -> dict[int, bytes]:
+    numbers = {
+        text: fact.row.seq
+        for fact, text in edits.numbered(head)
+        if fact.row.seq in wanted and isinstance(text, int)
+    }
+    texts = edits.chain_of(head, base).texts(numbers.keys())
+    return {seq: texts[number] for number, seq in numbers.items()}
+
+
+def _covers(named: Named, ms: int) -> bool:
+    return ids.place_us(named.first) // 1000 <= ms <= ids.place_us(named.last) // 1000
+
+
+def fits(fact: Fact, query: Query) -> bool:
+    row = fact.row
+    if query.id not in (None, row.id) or query.status not in (None, row.status):
+        return False
+    if not query.labels:
+        return True
+    labels = fact.labels
+    return all(labels.get(name) == value for name, value in query.labels)

@@ -1,149 +1,129 @@
-"""The index: empty objects whose keys say where a snapshot is.
+"""The index: objects whose keys say in which scope a snapshot is.
 
-They are written before the copy they point to and never reused. A pointer may be dangling, or the
-snapshot may have changed since: readers check the snapshot itself. A pointer with a clipped name in
-its key holds the whole address.
+Pointers are written before the commit and removed after the last snapshot that needs them; their
+keys are never used again. So a pointer may lead nowhere, or to something that has changed since:
+readers look at the scope itself. A pointer with a clipped name in its key holds the whole address;
+the others are empty.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+import orjson
+
 from limpet.backends.buckets.protocol import Bucket, Listed
-from limpet.backends.objects.documents import PAGE, walk
-from limpet.core import codec, ids, layout
-from limpet.core.document import Header
-from limpet.core.layout import Clipped, Pointer
-from limpet.core.rows import pack_ref, unpack_ref
-from limpet.errors import Corrupt, Unsupported
-from limpet.model import ANY, ScopeKey, SnapshotRef
+from limpet.backends.objects import keys
+from limpet.backends.objects.keys import Pointer
+from limpet.backends.objects.objects import Fact, Head
+from limpet.backends.objects.storage import Storage, walk
+from limpet.core.names import Clipped
+from limpet.errors import Unavailable
+from limpet.model import ANY, ScopeKey
+
+_CHUNK = 256
 
 
 class Pointed(NamedTuple):
-    """The snapshot that a pointer points to, and the key of the pointer."""
-
-    ref: SnapshotRef
-    seq: int | None
-    at_ms: int | None
-    born: str
+    scope: ScopeKey
+    pointer: Pointer
     key: str
 
 
 class Index:
-    """Pointers to snapshots: by id, by `seq` in their scope, and by label."""
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
-    def __init__(self, bucket: Bucket, *, enabled: bool) -> None:
-        self._bucket = bucket
-        self.enabled = enabled
+    @property
+    def _bucket(self) -> Bucket:
+        return self._storage.bucket
 
-    def need(self) -> None:
-        if not self.enabled:
-            raise Unsupported("this layout has no index: snapshots cannot be found by id or label")
+    def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
+        """Write pointers to a scope, durably."""
+        clipped = [key for key in pointers if "~" in key]
+        plain = [key for key in pointers if "~" not in key]
+        if plain:
+            self._bucket.mark(plain)
+        for key in clipped:
+            self._bucket.put(key, orjson.dumps(list(scope)), expect=ANY)
 
-    def point(self, scope: ScopeKey, header: Header, *, beside: Header | None = None) -> None:
-        """Write the pointers to a snapshot, except those of its older version `beside`."""
-        if not self.enabled:
-            return
-        keys = keys_of(scope, header)
-        if beside is not None:
-            keys = sorted(set(keys).difference(keys_of(scope, beside)))
-        self._bucket.mark([key for key in keys if "~" not in key])
-        address = pack_ref(SnapshotRef(scope, header.id)) or b""
-        for key in keys:
-            if "~" in key:
-                self._bucket.put(key, address, expect=ANY)
+    def remove(self, pointers: Collection[str]) -> None:
+        """Remove pointers; one that is left leads nowhere, which is harmless."""
+        if pointers:
+            with suppress(Unavailable):
+                self._bucket.delete(sorted(pointers))
 
-    def unpoint(self, scope: ScopeKey, header: Header) -> None:
-        if self.enabled:
-            self._bucket.delete(keys_of(scope, header))
-
-    def history(self, scope: ScopeKey, *, after: int | None, limit: int) -> Iterator[Pointed]:
-        """Follow the pointers of a scope, the newest first, below the `seq` `after`."""
-        prefix = layout.order_prefix(scope)
-        start = "" if after is None else layout.order_start(scope, after)
-        return self._pointed(prefix, start, min(limit, PAGE))
-
-    def named(self, id: str) -> Iterator[Pointed]:
-        return self._pointed(layout.id_prefix(id), "", PAGE)
-
-    def beginning(self, id_prefix: str) -> Iterator[Pointed]:
-        """Follow the pointers to the ids with a prefix, and to some others."""
-        return self._pointed(layout.ids_prefix(id_prefix), "", PAGE)
-
-    def labelled(self, name: str, value: str, *, after: int | None) -> Iterator[Pointed]:
-        """Follow the pointers of a label, the newest first, from the millisecond of `after` on."""
-        prefix = layout.label_prefix(name, value)
-        start = (
-            ""
-            if after is None
-            else layout.label_start(name, value, at_ms=ids.place_us(after) // 1000)
-        )
-        return self._pointed(prefix, start, PAGE)
-
-    def keys_of_session(self, session_id: str, scope: ScopeKey | None, limit: int) -> list[str]:
-        """Return the pointers to the snapshots of a session or scope, except those of labels.
-
-        To be listed before the snapshots are deleted, and deleted afterwards.
-        """
-        if not self.enabled:
-            return []
-        prefix = (
-            layout.session_order_prefix(session_id) if scope is None else layout.order_prefix(scope)
-        )
-        keys: list[str] = []
-        for each in islice(self._pointed(prefix, "", PAGE), limit):
-            keys += [each.key, layout.id_key(each.ref, born=each.born)]
-        return keys
-
-    def everywhere(self, prefix: str) -> Iterator[Pointed]:
-        """Follow all pointers of the sessions with a prefix."""
-        return self._pointed(layout.orders_prefix(prefix), "", PAGE)
-
-    def _pointed(self, prefix: str, after: str, limit: int) -> Iterator[Pointed]:
-        listed = walk(self._bucket, prefix, after, limit)
-        while page := list(islice(listed, limit)):
+    def walk(self, prefix: str, after: str = "") -> Iterator[Pointed]:
+        listed = walk(self._bucket, prefix, after)
+        while page := [each for _, each in zip(range(_CHUNK), listed, strict=False)]:
             yield from self.followed(page)
 
     def followed(self, page: Sequence[Listed]) -> Iterator[Pointed]:
-        """Follow the pointers of a page; skip what is not a pointer."""
+        """Return what pointers point to; skip what is not a pointer."""
         long = [each.key for each in page if each.size]
-        addresses = dict(zip(long, self._bucket.get(long), strict=True)) if long else {}
+        texts = dict(zip(long, self._bucket.get(long), strict=True)) if long else {}
         for each in page:
-            pointer = layout.parse_pointer(each.key)
-            if pointer is None:
-                continue
-            stored = addresses.get(each.key)
-            try:
-                ref = _short_ref(pointer) if stored is None else unpack_ref(stored.data)
-            except Corrupt:
-                continue
-            if ref is not None and _agrees(pointer, ref):
-                yield Pointed(ref, pointer.seq, pointer.at_ms, pointer.born, each.key)
+            pointer = keys.parse_pointer(each.key)
+            stored = texts.get(each.key)
+            if pointer is not None:
+                scope = _scope_of(pointer, None if stored is None else stored.data)
+                if scope is not None and pointer.agrees(scope):
+                    yield Pointed(scope, pointer, each.key)
 
 
-def _agrees(pointer: Pointer, ref: SnapshotRef) -> bool:
-    pairs = (
-        (pointer.session_id, ref.scope.session_id),
-        (pointer.scope_id, ref.scope.scope_id),
-        (pointer.id, ref.id),
-    )
-    return pointer.kind == ref.scope.kind and all(
-        name.matches(id) if isinstance(name, Clipped) else name == id for name, id in pairs
-    )
-
-
-def _short_ref(pointer: Pointer) -> SnapshotRef | None:
-    session_id, scope_id, id = pointer.session_id, pointer.scope_id, pointer.id
-    if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped) or isinstance(id, Clipped):
+def _scope_of(pointer: Pointer, data: bytes | None) -> ScopeKey | None:
+    if data is not None:
+        with suppress(TypeError, ValueError):
+            return ScopeKey(*orjson.loads(data))
         return None
-    return SnapshotRef(ScopeKey(session_id, scope_id, pointer.kind), id)
+    session_id, scope_id = pointer.session_id, pointer.scope_id
+    if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
+        return None
+    return ScopeKey(session_id, scope_id, pointer.kind)
 
 
-def keys_of(scope: ScopeKey, header: Header) -> list[str]:
-    ref, born = SnapshotRef(scope, header.id), header.born
-    keys = [layout.id_key(ref, born=born), layout.order_key(ref, seq=header.seq, born=born)]
-    labels = {} if header.labels == b"{}" else codec.decode(header.labels)
-    return keys + [
-        layout.label_key(ref, name, value, at_ms=header.at, born=born)
-        for name, value in labels.items()
+def pointers_of(scope: ScopeKey, fact: Fact) -> list[str]:
+    """Return the keys of the pointers that cover a kept snapshot, except that of its line."""
+    row = fact.row
+    if not row.kept:
+        return []
+    found = [
+        keys.label_key(scope, name, value, row.seq, stamp)
+        for (name, value), stamp in zip(fact.labels.items(), fact.pointers, strict=True)
     ]
+    return [*found, keys.id_key(scope, row.id, row.seq)] if fact.own else found
+
+
+def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
+    """Return a kept snapshot whose labels are covered by pointers.
+
+    A pointer stands for a minute, so one that another snapshot of the tail has is shared; the
+    others get this stamp.
+    """
+    if not fact.row.kept:
+        return fact._replace(pointers=())
+    minute = keys.minute_of(fact.row.seq)
+    known: dict[tuple[str, str], int] = {}
+    for entry in head.kept:
+        if entry.fact.pointers and keys.minute_of(entry.row.seq) == minute:
+            known |= zip(entry.fact.labels.items(), entry.fact.pointers, strict=True)
+    pointers = tuple(known.get(pair, stamp) for pair in fact.labels.items())
+    return fact._replace(pointers=pointers)
+
+
+def unused(
+    scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact], unread: Iterable[tuple[int, int]]
+) -> set[str]:
+    """Return the pointers of removed snapshots that no other one needs.
+
+    `left` has the others that were read; `unread` the first and last `seq` of the segments that
+    were not. In doubt, because one of those has snapshots of the same minute, a pointer stays.
+    """
+    doomed = {key for fact in gone for key in pointers_of(scope, fact)}
+    doomed.difference_update(key for fact in left for key in pointers_of(scope, fact))
+    minutes = [(keys.minute_of(first), keys.minute_of(last)) for first, last in unread]
+    for fact in gone:
+        minute = keys.minute_of(fact.row.seq)
+        if any(first <= minute <= last for first, last in minutes):
+            doomed.difference_update(pointers_of(scope, fact._replace(own=False)))
+    return doomed

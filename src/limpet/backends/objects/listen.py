@@ -1,141 +1,90 @@
-"""Watching objects: revisions of what is watched, and a listener that reports sessions.
+"""Watching: revisions of what is watched, and a listener that reports sessions.
 
-A document is read again only where its fingerprint has changed.
+A head is read again only where its fingerprint has changed: nothing else can change what is
+watched.
 """
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import KeyPrefix
-from limpet.backends.objects.documents import Doc, Files, Found
-from limpet.backends.objects.heads import Head, Heads
-from limpet.backends.objects.history import History
+from limpet.backends.objects import keys
+from limpet.backends.objects.keys import ROOT
+from limpet.backends.objects.storage import Held
+from limpet.backends.objects.writer import Part, Writer
 from limpet.backends.support.recent import Recent
-from limpet.core.layout import File, Layout, id_prefix, unescape
-from limpet.errors import Corrupt, Unavailable
+from limpet.core import ids
+from limpet.core.names import unescape
+from limpet.errors import LimpetError, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Listener, Target, Topic
 
 _KNOWN_MAX = 16_384  # targets
 _UNREAD = "unread"  # the revision of what cannot be read now: a caller reads it and gets the error
 
-Tokens: TypeAlias = dict[str, str | None]
-
 
 class _Known(NamedTuple):
-    """The revision of a target, and the fingerprints of its documents before they were read."""
+    """The revision of a target, and the fingerprint of its head before that was read."""
 
     revision: str | None
-    tokens: Tokens
+    token: str | None
 
 
-class Revisions:
+class Watching(Part):
     """Reads the revisions of many targets, and caches them."""
 
-    def __init__(self, files: Files, heads: Heads, history: History) -> None:
-        self._files = files
-        self._heads = heads
-        self._history = history
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer)
         self._recent: Recent[Target, _Known] = Recent(_KNOWN_MAX)
 
-    def read(self, targets: Sequence[Target]) -> list[str | None]:
-        """Return the revisions, as `Backend.read_revisions` promises."""
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
         known = {each: found for each in targets if (found := self._recent.get(each)) is not None}
-        asked: Tokens = {key: None for target in targets for key in self._keys(target)}
-        for each in known.values():
-            asked |= {key: token or None for key, token in each.tokens.items()}
-        # Before any document is read: what changes from now on has another fingerprint next time.
-        tokens = self._files.bucket.fingerprints(asked)
-        changed = [
-            target
-            for target in dict.fromkeys(targets)
-            if target not in known
-            or any(tokens[key] != token for key, token in known[target].tokens.items())
-        ]
-        read = self._read_available(changed, tokens)
+        asked: dict[str, str | None] = {keys.head_key(each.scope): None for each in targets}
+        asked |= {keys.head_key(each.scope): found.token or None for each, found in known.items()}
+        # Before any head is read: what changes from now on has another fingerprint next time.
+        tokens = self._storage.bucket.fingerprints(asked)
+        changed: dict[ScopeKey, list[Target]] = {}
+        for each in dict.fromkeys(targets):
+            token = tokens[keys.head_key(each.scope)]
+            if each not in known or known[each].token != token:
+                changed.setdefault(each.scope, []).append(each)
+        read, failed = dict[Target, _Known](), list[Unavailable]()
+        for scope, some in changed.items():
+            try:
+                read |= self._read_targets(scope, some, tokens[keys.head_key(scope)])
+            except Unavailable as error:
+                failed.append(error)
+        if failed and not read:
+            raise failed[0]
         for target, value in read.items():
             self._recent.put(target, value)
-        unread = _Known(_UNREAD, {})
+        unread = _Known(_UNREAD, None)
         return [(read.get(each) or known.get(each) or unread).revision for each in targets]
 
-    def _keys(self, target: Target) -> list[str]:
-        layout = self._files.layout
-        keys = [layout.head_key(target.scope)]
-        if target.id is not None:
-            keys.append(layout.copy_key(target.scope, target.id))
-        return keys
+    def _read_targets(
+        self, scope: ScopeKey, targets: Sequence[Target], token: str | None
+    ) -> dict[Target, _Known]:
+        def read(held: Held) -> dict[Target, _Known]:
+            found = {}
+            # A pending fork depends on another scope for a moment.
+            settled = token if held.head is None or held.head.pending is None else ""
+            for each in targets:
+                place = self._history.find(held.head, each.id)
+                found[each] = _Known(None if place is None else place.row.revision, settled)
+            return found
 
-    def _read_available(self, targets: Sequence[Target], tokens: Tokens) -> dict[Target, _Known]:
-        """Read targets; those that cannot be read are left out, unless that is all of them."""
         try:
-            return self._read(targets, tokens)
+            return self._storage.reading(scope, read)
         except Unavailable:
-            if len(targets) == 1:
-                raise
-        read: dict[Target, _Known] = {}
-        for each in targets:
-            with suppress(Unavailable):
-                read |= self._read([each], tokens)
-        if not read:
-            raise Unavailable(f"none of the watched documents can be read. count=`{len(targets)}`")
-        return read
-
-    def _read(self, targets: Sequence[Target], tokens: Tokens) -> dict[Target, _Known]:
-        """Read all heads together, then all copies."""
-        scopes = list(dict.fromkeys(each.scope for each in targets))
-        docs = self._files.read([self._files.head_place(scope) for scope in scopes])
-        heads = {scope: self._heads.found(doc) for scope, doc in zip(scopes, docs, strict=True)}
-        copied = [
-            (target, self._files.copy_place(target.scope, target.id))
-            for target in targets
-            if target.id is not None and not _shows(heads[target.scope], target.id)
-        ]
-        docs = self._files.read([place for _, place in copied])
-        copies = {target: copy for (target, _), copy in zip(copied, docs, strict=True)}
-        return {
-            target: self._known(target, heads[target.scope], copies, tokens) for target in targets
-        }
-
-    def _known(
-        self, target: Target, head: Head, copies: dict[Target, Found], tokens: Tokens
-    ) -> _Known:
-        keys = self._keys(target)
-        if target in copies:
-            doc = copies[target]
-            if isinstance(doc, Doc) and not head.counts(doc.header):
-                doc = None
-        else:
-            doc = head.damage or self._shown(target.scope, head)
-        if head.is_void and isinstance(doc, Doc) and target.id is None:
-            # What a void head shows may change without it.
-            keys.append(self._files.layout.copy_key(target.scope, doc.header.id))
-        seen = {key: tokens.get(key, "") for key in keys}
-        if head.header is not None and head.header.pending is not None:
-            seen[keys[0]] = ""  # it depends on another scope for a moment
-        if isinstance(doc, Corrupt):
-            return _Known(f"damaged.{'.'.join(map(str, seen.values()))}", seen)
-        return _Known(doc.header.revision if isinstance(doc, Doc) else None, seen)
-
-    def _shown(self, scope: ScopeKey, head: Head) -> Doc | Corrupt | None:
-        try:
-            return self._history.shown(scope, head)
-        except Corrupt as error:
-            return error
-
-
-def _shows(head: Head, id: str) -> bool:
-    return head.shown is not None and head.shown.header.id == id
-
-
-# Not watched; leases are also renewed again and again.
-_UNWATCHED = frozenset({File.LEASE, File.MANIFEST, File.NOTE})
+            raise
+        except LimpetError:
+            return dict.fromkeys(targets, _Known(f"damaged.{token}", token))
 
 
 class _Followed(NamedTuple):
     """The keys to listen for, and the session to report for them."""
 
-    keys: KeyPrefix
+    prefixes: tuple[KeyPrefix, ...]
     session_prefix: str
     session_id: str | None
 
@@ -143,57 +92,37 @@ class _Followed(NamedTuple):
 class ObjectListener:
     """Reports the sessions of the keys that the listener of the bucket reports."""
 
-    def __init__(self, listener: Listener[KeyPrefix], layout: Layout) -> None:
+    def __init__(self, listener: Listener[KeyPrefix]) -> None:
         self._listener = listener
-        self._layout = layout
         self._followed: dict[Topic, _Followed] = {}
         self._sessions: dict[str, str] = {}  # by the prefix of their keys
 
     def follow(self, topics: Collection[Topic]) -> None:
         # Thousands may be followed, one more at a time.
-        self._followed = {each: self._followed.get(each) or self._keys_of(each) for each in topics}
+        self._followed = {each: self._followed.get(each) or _followed(each) for each in topics}
         followed = set(self._followed.values())
         self._sessions = {
             each.session_prefix: each.session_id for each in followed if each.session_id
         }
-        self._listener.follow({each.keys for each in followed})
-
-    def _keys_of(self, topic: Topic) -> _Followed:
-        layout, session_id = self._layout, topic.session_id
-        if topic.target is not None:
-            session_id = topic.target.scope.session_id
-        session = "" if session_id is None else layout.session_prefix(session_id)
-        if topic.target is not None:
-            keys = KeyPrefix(layout.scope_prefix(topic.target.scope))
-        elif topic.id is not None:
-            # Its scope is not known yet, but there will be an index entry for it.
-            keys = KeyPrefix(id_prefix(topic.id))
-        else:
-            keys = KeyPrefix(session or layout.root)
-        return _Followed(keys, session, session_id)
+        self._listener.follow({prefix for each in followed for prefix in each.prefixes})
 
     def wait(self, *, active: bool) -> frozenset[str] | None:
         while True:
-            keys = self._listener.wait(active=active)
-            if not keys:
-                return keys
-            sessions = {self._session_of(key) for key in keys if self._is_watched(key)}
+            reported = self._listener.wait(active=active)
+            if not reported:
+                return reported
+            sessions = {self._session_of(key) for key in reported if _is_watched(key)}
             if None in sessions:
                 return None
             if sessions:
                 return frozenset(each for each in sessions if each is not None)
 
-    def _is_watched(self, key: str) -> bool:
-        found = self._layout.parse(key)
-        return found is None or found.file not in _UNWATCHED
-
     def _session_of(self, key: str) -> str | None:
         """Return the session of a key or a folder; None if it is not known."""
-        root = self._layout.root
-        if not key.startswith(root):
+        if not key.startswith(ROOT):
             return None
-        name = key[len(root) :].partition("/")[0]
-        known = self._sessions.get(f"{root}{name}/")
+        name = key[len(ROOT) :].partition("/")[0]
+        known = self._sessions.get(f"{ROOT}{name}/")
         if known is not None:
             return known
         session_id = unescape(name) if name else None
@@ -204,3 +133,26 @@ class ObjectListener:
 
     def close(self) -> None:
         self._listener.close()
+
+
+def _is_watched(key: str) -> bool:
+    found = keys.parse(key)
+    return found is None or found.is_head
+
+
+def _followed(topic: Topic) -> _Followed:
+    session_id = topic.session_id
+    if topic.target is not None:
+        session_id = topic.target.scope.session_id
+    session = "" if session_id is None else keys.session_prefix(session_id)
+    if topic.target is not None:
+        prefixes = [KeyPrefix(keys.scope_prefix(topic.target.scope))]
+    elif topic.id is not None:
+        # Its scope is not known yet, but there will be a pointer to it.
+        prefixes = [KeyPrefix(keys.id_prefix(topic.id))]
+        tag = ids.tag_of(topic.id)
+        if tag is not None:
+            prefixes.append(KeyPrefix(keys.line_prefix(tag)))
+    else:
+        prefixes = [KeyPrefix(session or ROOT)]
+    return _Followed(tuple(prefixes), session, session_id)

@@ -1,227 +1,251 @@
-"""Queries: kept snapshots of one scope, or of all scopes through the index.
+"""Queries: kept snapshots of one scope, or of all scopes.
 
-A pointer only says where a snapshot may be. Its document and the head of its scope decide.
+An index pointer only says in which scope to look.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
 
-from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import Doc, DocumentAddress, Files
-from limpet.backends.objects.heads import Head, Heads
-from limpet.backends.objects.history import History
-from limpet.backends.objects.index import Index, Pointed
-from limpet.core import codec, ids
-from limpet.core.document import TOMBSTONE_BYTES_MAX
-from limpet.core.layout import File
+from limpet.backends.objects import keys
+from limpet.backends.objects.history import fits
+from limpet.backends.objects.index import Pointed
+from limpet.backends.objects.keys import ROOT
+from limpet.backends.objects.objects import Fact, Head
+from limpet.backends.objects.scopes import Listing
+from limpet.backends.objects.storage import Gone, Held, walk
+from limpet.backends.objects.writer import Part
+from limpet.core import ids
 from limpet.core.rows import info_of
-from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Query
+from limpet.errors import Corrupt, Unsupported
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef, Stats
+from limpet.protocol import Found, Query
 
-_CHUNK = 64  # snapshots read together
+_CHUNK = 32  # heads read together
+# How much the clock of a writer may be ahead of the storage's: only a head that was modified since
+# a snapshot's time, less this, can hold a newer one.
+_SKEW_US = 3600 * 1_000_000
 
 
-class Queries:
-    def __init__(self, files: Files, index: Index, heads: Heads, history: History) -> None:
-        self._files = files
-        self._index = index
-        self._heads = heads
-        self._history = history
+class Queries(Part):
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        def read(held: Held) -> list[Found]:
+            if held.head is None:
+                return []
+            wanted = [each for each in ids if each is not None]
+            found = self._history.find_all(held.head, wanted, with_states=True)
+            shown = self._history.find(held.head, None) if None in ids else None
+            places = [shown if each is None else found.get(each) for each in ids]
+            there = [each for each in places if each is not None]
+            states = self._history.states(held, there)
+            return [(info_of(scope, each.row), states[each.row.seq]) for each in there]
 
-    def list_snapshots(self, query: Query, limit: int) -> list[SnapshotInfo]:
-        if query.scope is None or query.labels:
-            self._index.need()
-        if query.scope is None:
-            return self._across(query, limit)
-        if not query.scope.session_id.startswith(query.prefix):
-            return []
-        scope = query.scope
-        head = self._heads.look(scope)
-        if query.leaves:
-            docs = self._history.leaves(scope, head, after=query.after, limit=limit)
-        elif query.labels:
-            docs = self._labelled(scope, head, query, limit)
-        elif query.status is None and query.id is None:
-            docs = self._history.page(scope, head, after=query.after, limit=limit)
-        else:
-            walk = self._history.walk(scope, head, query.after)
-            docs = list(islice((doc for doc in walk if _fits(doc, query)), limit))
-        return [info_of(scope, doc.row) for doc in docs]
+        return self._storage.reading(scope, read)
 
-    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
-        """As `Backend.list_ids`, from a listing of keys.
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        def read(held: Held) -> SnapshotInfo | None:
+            place = self._history.find(held.head, snapshot_id)
+            return None if place is None else info_of(scope, place.row)
 
-        Only clipped ids are read, and documents small enough to be a tombstone. A kept head may not
-        be in the listing yet.
-        """
-        layout = self._files.layout
-        head = self._heads.look(scope)
-        if head.damage is None and (head.header is None or head.header.mixed):
-            return self._proved_ids(scope, head, after, limit)
-        shown = head.shown
-        start = layout.copy_key(scope, after) if after else ""
-        keys: dict[str, str] = {}
-        if shown is not None and shown.header.kept:
-            key = layout.copy_key(scope, shown.header.id)
-            keys |= {key: shown.header.id} if key > start else {}
-        count = 0
-        while wanted := limit - count:
-            page = self._files.bucket.list(layout.history_prefix(scope), after=start, limit=wanted)
-            found = self._named(page)
-            count += len(found)
-            keys |= found
-            if len(page) < wanted:
-                break
-            start = page[-1].key
-        return [keys[key] for key in sorted(keys)][:limit]
+        return self._storage.reading(scope, read)
 
-    def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
-        self._index.need()
-        found: dict[SnapshotRef, None] = {}
-        refs = (each.ref for each in self._index.beginning(id_prefix))
-        own = (ref for ref in refs if ref.id.startswith(id_prefix))
-        while len(found) < limit and (chunk := list(dict.fromkeys(islice(own, _CHUNK)))):
-            for scope, doc in self._look(chunk):
-                if doc.header.kept:
-                    found[SnapshotRef(scope, doc.header.id)] = None
-        return list(found)[:limit]
-
-    def _proved_ids(self, scope: ScopeKey, head: Head, after: str, limit: int) -> list[str]:
-        """Return a page of ids where not all copies count, so their headers are read."""
-        layout = self._files.layout
-        start = layout.copy_key(scope, after) if after else ""
-        scan = islice(self._history.scan(scope, head, start), limit + 1)
-        keys = {layout.copy_key(scope, doc.header.id): doc.header.id for doc in scan}
-        return [keys[key] for key in sorted(keys) if key > start][:limit]
-
-    def _named(self, page: Sequence[Listed]) -> dict[str, str]:
-        named: dict[str, str] = {}
-        unclear: list[DocumentAddress] = []
-        for each in page:
-            key = self._files.layout.parse(each.key)
-            if key is None or key.file is not File.COPY or key.id is None:
-                continue
-            if isinstance(key.id, str) and each.size > TOMBSTONE_BYTES_MAX:
-                named[each.key] = key.id
-            else:
-                unclear.append(DocumentAddress(each.key, key.id))
-        for place, found in zip(unclear, self._files.read(unclear), strict=True):
-            if isinstance(found, Doc):
-                named[place.key] = found.header.id
-        return named
-
-    def _labelled(self, scope: ScopeKey, head: Head, query: Query, limit: int) -> list[Doc]:
-        """Follow the pointers of one label; the head may not have any yet."""
-        shown = head.shown
-        found: dict[str, Doc] = {}
-        if shown is not None and shown.header.kept and _fits(shown, query):
-            found[shown.header.id] = shown
-        (name, value), *_ = query.labels
-        pointers = self._index.labelled(name, value, after=query.after)
-        own = (pointed for pointed in pointers if pointed.ref.scope == scope)
-        count = 0
-        for chunk in _moments(own, limit):
-            if count >= limit:
-                break
-            ids = {pointed.ref.id for pointed in chunk} - found.keys()
-            for doc in self._history.copies(scope, head, sorted(ids)):
-                if _fits(doc, query) and (shown is None or doc.header.id != shown.header.id):
-                    found[doc.header.id] = doc
-                    count += 1
-        return heapq.nlargest(limit, found.values(), key=lambda doc: doc.header.seq)
-
-    def _across(self, query: Query, limit: int) -> list[SnapshotInfo]:
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        if query.scope is not None:
+            if not query.scope.session_id.startswith(query.prefix):
+                return []
+            return self._of_scope(query.scope, query, limit)
         if query.id is not None:
-            named = self._index.named(query.id)
-            return self._best((pointed.ref for pointed in named), query, limit)
-        if not query.labels:
-            return self._newest(query, limit)
+            scopes = self._scopes_with(query.id, query.prefix)
+            return _newest(limit, (self._of_scope(each, query, limit) for each in scopes))
+        if query.labels:
+            return self._labelled(query, limit)
+        return self._everywhere(query, limit)
+
+    def _of_scope(self, scope: ScopeKey, query: Query, limit: int) -> list[SnapshotInfo]:
+        """Return a page of one scope; nothing where its objects cannot be read."""
+
+        def read(held: Held) -> list[SnapshotInfo]:
+            if query.id is not None and not query.leaves:
+                place = self._history.find(held.head, query.id)
+                facts: Iterable[Fact] = [place.fact] if place and place.row.kept else []
+                after = query.after
+                facts = [f for f in facts if fits(f, query) and (not after or f.row.seq < after)]
+            else:
+                facts = self._history.matching(held.head, query)
+            return [info_of(scope, fact.row) for fact in islice(facts, limit)]
+
+        try:
+            return self._storage.reading(scope, read)
+        except (Corrupt, Unsupported):
+            if query.scope is not None and query.leaves:
+                raise
+            return []  # `check` reports it
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        def read(held: Held) -> list[str]:
+            facts = self._history.newest_first(held.head)
+            greater = (fact.row.id for fact in facts if fact.row.id > after)
+            return heapq.nsmallest(limit, greater)
+
+        try:
+            return self._storage.reading(scope, read)
+        except Corrupt:
+            return []
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        return list(islice(self._scopes.session_ids(prefix, after), limit))
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        found = self._scopes.walk(session_id, prefix, after)
+        page = islice((each for each in found if kind in (None, each.scope.kind)), limit)
+        return [ScopeInfo(each.scope, self._head_info(each)) for each in page]
+
+    def _head_info(self, listing: Listing) -> SnapshotInfo | None:
+        head = listing.head
+        if not isinstance(head, Head) or head.shown is None:
+            return None  # `check` reports a damaged one
+        for entry in head.entries:
+            if entry.row.seq == head.shown[1]:
+                return info_of(listing.scope, entry.row)
+        try:
+            return self.read_info(listing.scope, None)
+        except Corrupt:
+            return None
+
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        heads = map(self._head_info, self._scopes.walk(session_id))
+        return heapq.nlargest(limit, filter(None, heads), key=lambda head: head.size)
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        sessions = scopes = snapshots = logical = stored = 0
+        largest: list[tuple[int, str]] = []
+        found = self._scopes.walk(session_id)
+        for name, group in groupby(found, key=lambda each: each.scope.session_id):
+            sessions, size = sessions + 1, 0
+            for each in group:
+                scopes += 1
+                if isinstance(each.head, Head):
+                    snapshots, logical = snapshots + each.head.count, logical + each.head.logical
+                prefix = keys.scope_prefix(each.scope)
+                size += sum(listed.size for listed in walk(self._bucket, prefix))
+            stored += size
+            largest = heapq.nlargest(limit, [*largest, (size, name)])
+        named = tuple((name, size) for size, name in largest) if session_id is None else ()
+        return Stats(sessions, scopes, snapshots, logical, stored, named)
+
+    # Across scopes
+
+    def _scopes_with(self, id: str, prefix: str) -> Iterator[ScopeKey]:
+        """Return the scopes that may hold a snapshot with this id."""
+        pointed = self._writer.index.walk(keys.id_prefix(id))
+        scopes = [each.scope for each in pointed]
+        tag = ids.tag_of(id)
+        if tag is not None:
+            scopes += [each.scope for each in self._writer.index.walk(keys.line_prefix(tag))]
+        return (s for s in dict.fromkeys(scopes) if s.session_id.startswith(prefix))
+
+    def _labelled(self, query: Query, limit: int) -> list[SnapshotInfo]:
+        """Follow the pointers of one label minute by minute, until there are enough snapshots."""
         (name, value), *_ = query.labels
-        pointers = self._index.labelled(name, value, after=query.after)
-        inside = (p for p in pointers if p.ref.scope.session_id.startswith(query.prefix))
+        prefix = keys.label_prefix(name, value)
+        start = "" if query.after is None else keys.label_start(name, value, query.after)
         found: list[SnapshotInfo] = []
-        met: set[SnapshotRef] = set()
-        for chunk in _moments(inside, limit):
-            refs = [each.ref for each in chunk if each.ref not in met]
-            met.update(refs)
-            found += self._best(iter(refs), query, len(refs))
+        pointed = self._writer.index.walk(prefix, start)
+        for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
+            scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
+            pages = (self._of_minute(each, query, minute) for each in sorted(scopes))
+            found += _newest(limit, pages)
             if len(found) >= limit:
                 break
         return found[:limit]
 
-    def _newest(self, query: Query, limit: int) -> list[SnapshotInfo]:
-        """Scan the pointers of all scopes for the newest, and read those."""
-        after, found = query.after, list[SnapshotInfo]()
-        while len(found) < limit:
-            pointers = (
-                pointed
-                for pointed in self._index.everywhere(query.prefix)
-                if pointed.seq is not None
-                and (after is None or pointed.seq < after)
-                and pointed.ref.scope.session_id.startswith(query.prefix)
-            )
-            page = heapq.nlargest(limit, pointers, key=lambda pointed: pointed.seq or 0)
-            places = {(each.ref, each.seq) for each in page}
-            best = self._best(iter([each.ref for each in page]), query, len(page))
-            # An id that was deleted and saved again has two pointers, one of them outdated.
-            found += [
-                info
-                for info in best
-                if (SnapshotRef(info.scope, info.id), ids.seq_of(info.revision)) in places
-            ]
-            if len(page) < limit:
+    def _of_minute(self, scope: ScopeKey, query: Query, minute: int) -> list[SnapshotInfo]:
+        def read(held: Held) -> list[SnapshotInfo]:
+            first, end = keys.minute_range(minute)
+            after = end if query.after is None else min(end, query.after)
+            facts = []
+            for fact in self._history.newest_first(held.head, after):
+                if fact.row.seq < first:
+                    break
+                if fits(fact, query):
+                    facts.append(fact)
+            return [info_of(scope, fact.row) for fact in facts]
+
+        try:
+            return self._storage.reading(scope, read)
+        except (Corrupt, Unsupported):
+            return []
+
+    def _everywhere(self, query: Query, limit: int) -> list[SnapshotInfo]:
+        """Read heads, those modified last first, until no other one can hold newer snapshots."""
+        below = keys.sessions_prefix(query.prefix)
+        heads = [
+            (each.modified, each.key)
+            for each in walk(self._storage.bucket, below or ROOT)
+            if each.key.endswith("/head")
+        ]
+        heads.sort(reverse=True)
+        found: list[SnapshotInfo] = []
+        for start in range(0, len(heads), _CHUNK):
+            if len(found) == limit:
+                oldest = ids.place_us(ids.seq_of(found[-1].revision))
+                if heads[start][0] + _SKEW_US < oldest:
+                    break
+            chunk = [path for _, path in heads[start : start + _CHUNK]]
+            found = _newest(limit, [found, *self._of_heads(chunk, query, limit)])
+        return found
+
+    def _of_heads(
+        self, paths: Sequence[str], query: Query, limit: int
+    ) -> Iterator[list[SnapshotInfo]]:
+        for path, head in zip(paths, self._storage.list_heads(paths), strict=True):
+            if not isinstance(head, Head) or path != keys.head_key(head.scope):
+                continue  # `check` reports it
+            if head.scope.session_id.startswith(query.prefix):
+                try:
+                    facts = islice(self._history.matching(head, query), limit)
+                    yield [info_of(head.scope, fact.row) for fact in facts]
+                except (Gone, Corrupt):
+                    yield self._of_scope(head.scope, query, limit)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        found: dict[SnapshotRef, None] = {}
+        for scope in self._scopes_beginning(id_prefix):
+            refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
+            found |= dict.fromkeys(refs)
+            if len(found) >= limit:
                 break
-            after = page[-1].seq
-        return found[:limit]
+        return list(found)[:limit]
 
-    def _best(self, refs: Iterator[SnapshotRef], query: Query, limit: int) -> list[SnapshotInfo]:
-        best: list[tuple[int, SnapshotInfo]] = []
-        while chunk := list(dict.fromkeys(islice(refs, _CHUNK))):
-            inside = [ref for ref in chunk if ref.scope.session_id.startswith(query.prefix)]
-            found = [
-                (doc.header.seq, info_of(scope, doc.row))
-                for scope, doc in self._look(inside)
-                if _fits(doc, query)
-            ]
-            best = heapq.nlargest(limit, best + found, key=lambda pair: pair[0])
-        return [info for _, info in best]
+    def _refs(self, held: Held, id_prefix: str) -> list[SnapshotRef]:
+        facts = self._history.newest_first(held.head)
+        scope = None if held.head is None else held.head.scope
+        names = (fact.row.id for fact in facts)
+        return [SnapshotRef(scope, id) for id in names if scope and id.startswith(id_prefix)]
 
-    def _look(self, refs: Sequence[SnapshotRef]) -> Iterator[tuple[ScopeKey, Doc]]:
-        scopes = list(dict.fromkeys(ref.scope for ref in refs))
-        docs = self._files.read([self._files.head_place(scope) for scope in scopes])
-        heads = {scope: self._heads.found(doc) for scope, doc in zip(scopes, docs, strict=True)}
-        copies = self._files.read([self._files.copy_place(*ref) for ref in refs])
-        for ref, copy in zip(refs, copies, strict=True):
-            head = heads[ref.scope]
-            if head.shown is not None and head.shown.header.id == ref.id:
-                yield ref.scope, head.shown
-            elif isinstance(copy, Doc) and head.counts(copy.header):
-                yield ref.scope, copy
+    def _scopes_beginning(self, id_prefix: str) -> Iterator[ScopeKey]:
+        """Return the scopes with an id that begins with a text, and maybe others, each once.
+
+        The tag of a minted id is at its end: if the text may begin one, all scopes are read.
+        """
+        seen: set[ScopeKey] = set()
+        pointed: Iterable[Pointed] = self._writer.index.walk(keys.ids_prefix(id_prefix))
+        if ids.may_begin_minted(id_prefix):
+            pointed = self._writer.index.walk(keys.lines_prefix())
+        for each in pointed:
+            if each.scope not in seen:
+                seen.add(each.scope)
+                yield each.scope
 
 
-def _fits(doc: Doc, query: Query) -> bool:
-    header = doc.header
-    if not header.kept or (query.id is not None and header.id != query.id):
-        return False
-    if query.after is not None and header.seq >= query.after:
-        return False
-    if query.status is not None and header.status != query.status:
-        return False
-    if not query.labels:
-        return True
-    labels = codec.decode(header.labels)
-    return all(labels.get(name) == value for name, value in query.labels)
-
-
-def _moments(pointers: Iterator[Pointed], wanted: int) -> Iterator[list[Pointed]]:
-    """Split a listing between milliseconds: within one there is no order."""
-    size = min(_CHUNK, wanted)
-    chunk: list[Pointed] = []
-    for pointed in pointers:
-        if len(chunk) >= size and pointed.at_ms != chunk[-1].at_ms:
-            yield chunk
-            chunk = []
-        chunk.append(pointed)
-    if chunk:
-        yield chunk
+def _newest(limit: int, pages: Iterable[list[SnapshotInfo]]) -> list[SnapshotInfo]:
+    infos = (info for page in pages for info in page)
+    return heapq.nlargest(limit, infos, key=lambda info: ids.seq_of(info.revision))

@@ -1,7 +1,6 @@
-"""Listing sessions and scopes by their keys, without reading every document.
+"""Listing sessions and scopes: a listing of keys, and at most one read for each scope.
 
-A listing skips the rest of a folder once it has seen enough of it. A scope with a small head is
-read, since that head may be void.
+The rest of a folder is skipped once its scope is known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,165 +8,130 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects.documents import PAGE, Doc, DocumentAddress, Files, Found
-from limpet.backends.objects.heads import Heads
-from limpet.backends.objects.leases import is_held
-from limpet.backends.objects.notes import parse_note
-from limpet.core import leases
-from limpet.core.layout import Clipped, DocumentKey, File
-from limpet.errors import Corrupt
+from limpet.backends.objects import keys
+from limpet.backends.objects.keys import ObjectKey
+from limpet.backends.objects.objects import Head
+from limpet.backends.objects.storage import PAGE, Storage
+from limpet.core import notes
+from limpet.core.names import Clipped, Name
+from limpet.core.notes import NoteFile
+from limpet.errors import Corrupt, LimpetError
 from limpet.model import ScopeKey
 
 _CHUNK = 32  # scopes read together
-VOID_BYTES_MAX = 8 * 1024  # a void head has no state and no metadata
+_EMPTY_BYTES_MAX = 8 * 1024  # a head without snapshots is smaller
 
 
-class _Entry(NamedTuple):
-    listed: Listed
-    key: DocumentKey
-    folder: str
+class Listing(NamedTuple):
+    """A scope, and its head: None if it has none, an error if that cannot be read."""
+
+    scope: ScopeKey
+    head: Head | LimpetError | None
 
 
-class Places:
-    def __init__(self, files: Files, heads: Heads) -> None:
-        self._files = files
-        self._heads = heads
+class Scopes:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
-    def scopes(self, prefix: str, after: str, *, one_each: bool = False) -> Iterator[ScopeKey]:
-        """Yield the scopes below a prefix that are not empty; with `one_each` one per session.
+    def session_ids(self, prefix: str, after: str) -> Iterator[str]:
+        start = f"{keys.session_prefix(after)}~" if after else ""
+        for each in self._walk(keys.sessions_prefix(prefix), start, one_each=True):
+            if each.scope.session_id.startswith(prefix):
+                yield each.scope.session_id
 
-        `after` is a key from `behind_scope` or `behind_session`.
-        """
-        done = ""  # keys with this prefix are skipped
+    def walk(
+        self, session_id: str | None = None, prefix: str = "", after: ScopeKey | None = None
+    ) -> Iterator[Listing]:
+        below = keys.sessions_prefix(prefix)
+        if session_id is not None:
+            below = keys.session_prefix(session_id)
+        start = "" if after is None else f"{keys.scope_prefix(after)}~"
+        found = self._walk(below, start, one_each=False)
+        return (each for each in found if each.scope.session_id.startswith(prefix))
+
+    def _walk(self, prefix: str, after: str, *, one_each: bool) -> Iterator[Listing]:
+        done, start = "", after  # keys that begin with `done` are skipped
         while True:
-            page = self._files.bucket.list(prefix, after=after, limit=PAGE)
-            groups = groupby(self._entries(page), key=lambda each: each.folder)
-            listed = ((folder, list(entries)) for folder, entries in groups)
+            page = self._storage.bucket.list(prefix, after=after, limit=PAGE)
+            pairs = ((each, key) for each in page if (key := keys.parse(each.key)) is not None)
+            groups = groupby(pairs, key=lambda pair: pair[1].folder)
+            listed = ((folder, list(pairs)) for folder, pairs in groups)
             while chunk := list(islice(listed, _CHUNK)):
-                for folder, scope in self._holding(chunk):
-                    if scope is not None and not (done and folder.startswith(done)):
-                        yield scope
-                        done = self._session_folder(folder) if one_each else folder
+                for folder, found in self._read(chunk, one_each):
+                    if found is not None and not (done and folder.startswith(done)):
+                        yield found
+                        done = _session_folder(folder) if one_each else folder
             if len(page) < PAGE:
+                if not done and not start:
+                    self._storage.check_ours()
                 return
             last = page[-1].key
             # Names that sort after `~` are foreign: then nothing is skipped.
             jump = f"{done}~"
             after = jump if done and last.startswith(done) and last < jump else last
 
-    def behind_scope(self, scope: ScopeKey) -> str:
-        """Return a text after all keys of a scope."""
-        return f"{self._files.layout.scope_prefix(scope)}~"
+    def _read(
+        self, chunk: Sequence[tuple[str, list[tuple[Listed, ObjectKey]]]], one_each: bool
+    ) -> Iterator[tuple[str, Listing | None]]:
+        known = {
+            folder: Listing(scope, None)
+            for folder, pairs in chunk
+            if one_each and (scope := pairs[0][1].scope) and any(_is_proof(*p) for p in pairs)
+        }
+        unread = [folder for folder, _ in chunk if folder not in known]
+        found = self._storage.list_heads([f"{folder}head" for folder in unread])
+        heads = dict(zip(unread, found, strict=True))
+        for folder, pairs in chunk:
+            if folder in known:
+                yield folder, known[folder]
+                continue
+            head = heads[folder]
+            scope = pairs[0][1].scope or self._full_name(head, pairs)
+            is_held = any(key.note or (key.segment and head is None) for _, key in pairs)
+            if isinstance(head, Head):
+                is_held = is_held or bool(head.count or head.lease)
+            if scope is None or not (is_held or isinstance(head, LimpetError)):
+                yield folder, None
+            else:
+                yield folder, Listing(scope, head)
 
-    def behind_session(self, session_id: str) -> str:
-        """Return a text after all keys of a session."""
-        return f"{self._files.layout.session_prefix(session_id)}~"
-
-    def named(self, listed: Listed) -> ScopeKey | None:
-        """Return the scope that a document belongs to, if that is known."""
-        return next((self._named(entry) for entry in self._entries([listed])), None)
-
-    def _entries(self, page: Sequence[Listed]) -> Iterator[_Entry]:
-        for listed in page:
-            key = self._files.layout.parse(listed.key)
-            if key is not None:
-                folder = listed.key.partition("/snapshots/")[0]
-                yield _Entry(listed, key, f"{folder}/snapshots/")
-
-    def _session_folder(self, folder: str) -> str:
-        root = self._files.layout.root
-        return f"{root}{folder[len(root) :].partition('/')[0]}/"
-
-    def _holding(
-        self, groups: Sequence[tuple[str, list[_Entry]]]
-    ) -> Iterator[tuple[str, ScopeKey | None]]:
-        """Return folders with their scopes; None for an empty scope."""
-        unclear = [folder for folder, entries in groups if _evidence(entries) is None]
-        places = [DocumentAddress(f"{folder}snapshot_latest.json") for folder in unclear]
-        heads = dict(zip(unclear, self._files.read(places), strict=True))
-        for folder, entries in groups:
-            entry = _evidence(entries)
-            if entry is None:
-                entry = self._shown(entries, heads[folder])
-            yield folder, None if entry is None else self._first_named(folder, entries)
-
-    def _first_named(self, folder: str, entries: Sequence[_Entry]) -> ScopeKey | None:
-        """Return the scope. If its names are clipped, its documents are read for them, head first.
-
-        Tombstones and manifests do not have them.
-        """
-        key = entries[0].key._replace(file=File.HEAD, id=None, note=None)
-        head = _Entry(Listed(f"{folder}snapshot_latest.json", 0, 0), key, folder)
-        named = (self._named(entry) for entry in (head, *entries))
-        return next((scope for scope in named if scope is not None), None)
-
-    def _shown(self, entries: Sequence[_Entry], found: Found) -> _Entry | None:
-        """Read documents until one shows that the scope is not empty."""
-        if isinstance(found, Corrupt):
-            return entries[0]
-        head = self._heads.resolved(found if isinstance(found, Doc) else None)
-        if head.shown is not None:
-            return entries[0]
-        for entry in entries:
-            if entry.key.file is File.LEASE:
-                (stored,) = self._files.bucket.get([entry.listed.key])
-                if is_held(stored):
-                    return entry
-        copies = [entry for entry in entries if entry.key.file is File.COPY]
-        for start in range(0, len(copies), _CHUNK):
-            some = copies[start : start + _CHUNK]
-            docs = self._files.read(
-                [DocumentAddress(each.listed.key, each.key.id) for each in some]
-            )
-            for entry, doc in zip(some, docs, strict=True):
-                if isinstance(doc, Corrupt) or (isinstance(doc, Doc) and head.counts(doc.header)):
-                    return entry
+    def _full_name(
+        self, head: Head | LimpetError | None, pairs: Sequence[tuple[Listed, ObjectKey]]
+    ) -> ScopeKey | None:
+        """Return a scope whose name is clipped in its keys, as its head or a note has it."""
+        if isinstance(head, Head):
+            return head.scope
+        for listed, key in pairs:
+            (stored,) = self._storage.bucket.get([listed.key]) if key.note else [None]
+            try:
+                file = None if stored is None else parse_note(listed.key, stored.data)
+            except Corrupt:
+                continue
+            if file is not None:
+                session_id, scope_id = key.session_id, key.scope_id
+                session_id = file.session_id or session_id
+                scope_id = file.scope_id or scope_id
+                if not isinstance(session_id, Clipped) and not isinstance(scope_id, Clipped):
+                    return ScopeKey(session_id, scope_id, key.kind)
         return None
 
-    def _named(self, entry: _Entry) -> ScopeKey | None:
-        """Return the scope; clipped names are read from the document."""
-        session_id, scope_id = entry.key.session_id, entry.key.scope_id
-        if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
-            full = self._full_names(entry)
-            session_id = _full(session_id, full[0])
-            scope_id = _full(scope_id, full[1])
-        if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
-            return None
-        return ScopeKey(session_id, scope_id, entry.key.kind)
 
-    def _full_names(self, entry: _Entry) -> tuple[str | None, str | None]:
-        key, file = entry.listed.key, entry.key.file
-        if file not in (File.NOTE, File.LEASE):
-            found = self._files.read_one(DocumentAddress(key, entry.key.id))
-            return _names_in(found) if isinstance(found, Doc) else (None, None)
-        (stored,) = self._files.bucket.get([key])
-        if stored is None:
-            return None, None
-        try:
-            if file is File.LEASE:
-                lease = leases.read(stored.data)
-                return lease.session_id, lease.scope_id
-            note = parse_note(self._files.layout, key, stored.data, 0)
-            return note.session_id, note.scope_id
-        except Corrupt:
-            return None, None
+def _is_proof(listed: Listed, key: ObjectKey) -> bool:
+    """Return whether a key and a size show that a scope is not empty."""
+    return key.note is not None or (key.is_head and listed.size > _EMPTY_BYTES_MAX)
 
 
-def _evidence(entries: Sequence[_Entry]) -> _Entry | None:
-    """Return a document whose key and size show that the scope is not empty."""
-    for entry in entries:
-        if entry.key.file in (File.NOTE, File.MANIFEST):
-            return entry
-        if entry.key.file is File.HEAD and entry.listed.size > VOID_BYTES_MAX:
-            return entry
-    return None
+def _session_folder(folder: str) -> str:
+    return f"{keys.ROOT}{folder[len(keys.ROOT) :].partition('/')[0]}/"
 
 
-def _names_in(doc: Doc) -> tuple[str | None, str | None]:
-    return doc.header.session_id, doc.header.scope_id
+def parse_note(path: str, data: bytes) -> NoteFile:
+    """Read a note, or raise Corrupt."""
+    file, key = notes.read(data), keys.parse(path)
+    if key is None or not (_is_name(key.note, file.row.name) and _is_name(key.on, file.row.on)):
+        raise Corrupt(f"a note is stored under the key of another. key=`{path}`")
+    return file
 
 
-def _full(name: str | Clipped, known: str | None) -> str | Clipped:
-    if isinstance(name, Clipped) and known is not None and name.matches(known):
-        return known
-    return name
+def _is_name(name: Name | None, id: str) -> bool:
+    return name.matches(id) if isinstance(name, Clipped) else (name or "") == id

@@ -24,7 +24,7 @@ import orjson
 import xxhash
 import zstandard
 
-from limpet.backends.segments.chain import Chain
+from limpet.backends.objects.chain import Chain
 from limpet.core import ids, times
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta

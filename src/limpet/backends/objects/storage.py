@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
-from limpet.backends.segments import keys
-from limpet.backends.segments.objects import (
+from limpet.backends.objects import keys
+from limpet.backends.objects.objects import (
     Fact,
     Frame,
     Head,
@@ -175,7 +175,7 @@ class Storage:
 
     def _check_absent(self, scope: ScopeKey) -> None:
         self.check_ours()
-        prefix = keys.LAYOUT.scope_prefix(scope)
+        prefix = keys.scope_prefix(scope)
         for listed in self.bucket.list(prefix, after=f"{prefix}notes/~", limit=1):
             if listed.key.endswith("/snapshot_latest.json"):
                 raise Unsupported(

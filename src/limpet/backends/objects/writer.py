@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import Bucket
-from limpet.backends.segments import edits, keys
-from limpet.backends.segments.history import History
-from limpet.backends.segments.index import Index, pointers_of, unused
-from limpet.backends.segments.objects import Fact, Head, Named
-from limpet.backends.segments.scopes import Scopes
-from limpet.backends.segments.storage import Beaten, Held, Storage
+from limpet.backends.objects import edits, keys
+from limpet.backends.objects.history import History
+from limpet.backends.objects.index import Index, pointers_of, unused
+from limpet.backends.objects.objects import Fact, Head, Named
+from limpet.backends.objects.scopes import Scopes
+from limpet.backends.objects.storage import Beaten, Held, Storage
 from limpet.core import ids
 from limpet.errors import LimpetError, Unavailable
 from limpet.model import ScopeKey

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from limpet.backends.segments.chain import Chain, link
-from limpet.backends.segments.objects import Entry, Fact, Head, Named, Segment
+from limpet.backends.objects.chain import Chain, link
+from limpet.backends.objects.objects import Entry, Fact, Head, Named, Segment
 from limpet.core.deltas.delta import Delta
 from limpet.protocol import AppendOffsets
 

@@ -11,29 +11,29 @@
         lines/<tag>/<session>.<kind>.<scope>.<line>              scopes, by the tag of minted ids
         alive/<session>.<kind>.<scope>.<line>                    scopes that are not being deleted
 
-Names are escaped as in `core.layout`. A key of the index is never used again: a `seq`, a `stamp`
-and a `line` are unique.
+Names are escaped as in `core.names`, kinds are written as they are. A key of the index is never
+used again: a `seq`, a `stamp` and a `line` are unique.
 """
 
 import re
 from typing import NamedTuple
 
 from limpet.core import ids
-from limpet.core.layout import (
-    INDEX,
+from limpet.core.names import (
     INDEX_NAME_BYTES_MAX,
+    NAME_BYTES_MAX,
     NOTED_NAME_BYTES_MAX,
     Clipped,
-    Layout,
     Name,
     cut,
     name_of,
+    start_of,
     unescape,
 )
 from limpet.model import ScopeKey
 
 ROOT = "sessions/"
-LAYOUT = Layout(ROOT)
+INDEX = ".limpet/index/"
 _MINUTE_LAST = 10**9 - 1
 _MINUTE_US = 60 * 1_000_000
 
@@ -83,12 +83,29 @@ class ObjectKey(NamedTuple):
         return ScopeKey(self.session_id, self.scope_id, self.kind)
 
 
+# Objects
+
+
+def sessions_prefix(prefix: str) -> str:
+    """Return the prefix of all sessions whose ids begin with a text, and maybe of others."""
+    return f"{ROOT}{start_of(prefix)}"
+
+
+def session_prefix(session_id: str) -> str:
+    return f"{ROOT}{name_of(session_id)}/"
+
+
+def scope_prefix(scope: ScopeKey) -> str:
+    session = session_prefix(scope.session_id)
+    return f"{session}scopes/{scope.kind}/{name_of(scope.scope_id)}/snapshots/"
+
+
 def head_key(scope: ScopeKey) -> str:
-    return f"{LAYOUT.scope_prefix(scope)}head"
+    return f"{scope_prefix(scope)}head"
 
 
 def segments_prefix(scope: ScopeKey) -> str:
-    return f"{LAYOUT.scope_prefix(scope)}segments/"
+    return f"{scope_prefix(scope)}segments/"
 
 
 def segment_name(place: int, w: str, base: str) -> str:
@@ -97,6 +114,31 @@ def segment_name(place: int, w: str, base: str) -> str:
 
 def segment_key(scope: ScopeKey, name: str) -> str:
     return f"{segments_prefix(scope)}{name}"
+
+
+def all_notes_prefix(scope: ScopeKey) -> str:
+    return f"{scope_prefix(scope)}notes/"
+
+
+def noted_prefix(scope: ScopeKey) -> str:
+    """Return the prefix of the notes of all snapshots of a scope."""
+    return f"{scope_prefix(scope)}notes/on/"
+
+
+def notes_prefix(scope: ScopeKey, on: str | None) -> str:
+    """Return the prefix of the notes of a scope, or of one of its snapshots."""
+    where = "scope" if on is None else f"on/{name_of(on, NOTED_NAME_BYTES_MAX)}"
+    return f"{scope_prefix(scope)}notes/{where}/"
+
+
+def noted_end(scope: ScopeKey, on: str) -> str:
+    """Return a text between the keys of a snapshot's notes and the keys that follow."""
+    return notes_prefix(scope, on)[:-1] + chr(ord("/") + 1)
+
+
+def note_key(scope: ScopeKey, name: str, on: str | None) -> str:
+    bytes_max = NAME_BYTES_MAX if on is None else NOTED_NAME_BYTES_MAX
+    return f"{notes_prefix(scope, on)}{name_of(name, bytes_max)}.json"
 
 
 def parse(key: str) -> ObjectKey | None:

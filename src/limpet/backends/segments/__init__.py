@@ -1,1 +1,0 @@
-"""The engine over buckets: one head for each scope, and segments of its history."""
