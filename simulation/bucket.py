@@ -154,24 +154,24 @@ class SimulatedBucket:
         storage = self._storage
         if storage.by_names:
             folder = prefix.rpartition("/")[0]
-            keys: Iterable[str] = self._walk(folder, prefix, after.split("/"))
+            keys: Iterable[str] = self._walk(folder, prefix, tuple(after.split("/")))
         else:
             keys = storage.keys(prefix, after)
         found = [storage.listed(key) for key in islice(keys, limit)]
         self._note("list", prefix, f"{len(found)} keys")
         return found
 
-    def _walk(self, folder: str, prefix: str, after: Sequence[str]) -> Iterator[str]:
+    def _walk(self, folder: str, prefix: str, after: tuple[str, ...]) -> Iterator[str]:
         """Go through a tree. A folder is read once: what is created in it since is not seen."""
         storage = self._storage
         for name in sorted(storage.folders.get(folder, ())):
             path = f"{folder}/{name}" if folder else name
             if path in storage.folders:
-                names = path.split("/")
+                names = tuple(path.split("/"))
                 if names >= after[: len(names)] and f"{path}/".startswith(prefix[: len(path) + 1]):
                     storage.step()
                     yield from self._walk(path, prefix, after)
-            elif path in storage.objects and path.startswith(prefix) and path.split("/") > after:
+            elif path in storage.objects and path.startswith(prefix) and tuple(path.split("/")) > after:
                 yield path
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -17,10 +17,17 @@ import xxhash
 
 import limpet
 from limpet import Scope, Store
-from limpet.core import document, notes
+from limpet.backends.objects.objects import (
+    Head,
+    dump_head,
+    dump_segment,
+    parse_head,
+    parse_segment,
+    unpack,
+)
+from limpet.core import notes
 from limpet.core.codec import encode
 from limpet.core.deltas import delta
-from limpet.core.document import Header
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "format.md").read_text("utf-8")
@@ -256,41 +263,32 @@ def test_the_page_names_every_table_column_and_index(filled: Filled) -> None:
     assert {name for name in indexes if f"`{name} (" not in PAGE} == set()
 
 
-# Part three: documents
+# Part three: folders and buckets
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Store]]:
     """A folder with a history in which something of everything has happened."""
-    place = tmp_path_factory.mktemp("documents")
+    place = tmp_path_factory.mktemp("objects")
     with limpet.open(f"file://{place / 'agents'}", sync=False) as store:
         chat = store.scope("chat-42", "planner")
         for turn in range(12):
-            chat.save({"turn": turn, "wide": 2**70, "text": 'öäü "data": 🜁'}, id=f"Turn {turn}")
+            text = "".join(f"{(turn + 1) * 7919 * each % 1_000_003:06d}" for each in range(1, 900))
+            state = {"turn": turn, "wide": 2**70, "text": f'öäü "data": 🜁 {text}'}
+            chat.save(state, id=f"Turn {turn}", labels={"run": "7"})
         chat.update("Turn 3", lambda was: was.with_(state={"turn": "three"}))
         chat.delete_snapshot("Turn 5")
         chat.save([1, 1.0], id="L" * 300, head=False, metadata={"wide": 2**70})
-        chat.update("Turn 11", lambda was: was.with_(state="eleven"))
+        chat.set_note("goal", 1)
+        chat.set_note("goal", 1, on="Turn 3")
+        assert list(place.rglob("segments/*"))
         yield place, store
 
 
-@pytest.mark.parametrize("last", ["kept", "draft", "void", "uncopied"])
-def test_the_example_reads_documents(folder: tuple[Path, Store], last: str) -> None:
-    place, store = folder
-    chat = store.scope("chat-42", "planner")
-    if last == "draft":
-        chat.save({"draft": True}, keep=False)
-    elif last == "void":
-        chat.save({"gone": True}, id="gone")
-        chat.delete_snapshot("gone")
-    elif last == "uncopied":
-        chat.save({"new": True}, id="new")
-        (copy,) = place.rglob("snapshot_new.json")
-        copy.unlink()
-    (example,) = blocks("Reading documents with Python", "python")
+def run_example(place: Path) -> subprocess.CompletedProcess[str]:
+    (example,) = blocks("Reading objects with Python", "python")
     without = "import sys\nsys.modules['limpet'] = None\n"
-
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-W", "error", "-c", without + example],
         cwd=place,
         capture_output=True,
@@ -299,45 +297,60 @@ def test_the_example_reads_documents(folder: tuple[Path, Store], last: str) -> N
         check=False,
     )
 
+
+@pytest.mark.parametrize("last", ["kept", "draft", "deleted", "a young scope"])
+def test_the_example_reads_objects(folder: tuple[Path, Store], last: str) -> None:
+    place, store = folder
+    chat = store.scope("chat-42", "planner")
+    if last == "draft":
+        chat.save({"draft": True}, keep=False)
+    elif last == "deleted":
+        chat.save({"gone": True}, id="gone")
+        chat.delete_snapshot("gone")
+    elif last == "a young scope":
+        chat.prune(keep_last=2)
+        chat.delete()
+        chat.save({"young": True})
+        chat.append("items", [1])
+    done = run_example(place)
+
     assert (done.returncode, done.stderr) == (0, "")
     kept = [chat.load(info.id) for info in chat.history()][::-1]
     assert done.stdout.splitlines() == [f"{each.id} {each.state}" for each in kept if each]
-    assert len(kept) >= 12
+    assert len(kept) >= 2
 
 
 def test_the_example_finds_damage(folder: tuple[Path, Store], tmp_path: Path) -> None:
     place, _ = folder
-    (example,) = blocks("Reading documents with Python", "python")
+    (example,) = blocks("Reading objects with Python", "python")
     names: dict[str, Any] = {}
-    exec(example.partition("\nscope = ")[0], names)
-    (copy,) = place.rglob("snapshot_+54urn+203.json")
-    stored = copy.read_bytes()
-    for at in (stored.index(b'"rev"') + 6, stored.index(b"three")):
-        damaged = bytearray(stored)
-        damaged[at] = ord("9")
-        (tmp_path / "copy").write_bytes(damaged)
+    exec(example.partition("\nfolder = ")[0], names)
+    head = next(place.rglob("head")).read_bytes()
+    for at in (head.index(b'"w":') + 6, len(head) - 5):
+        damaged = bytearray(head)
+        damaged[at] ^= 1
+        (tmp_path / "head").write_bytes(damaged)
         with pytest.raises(AssertionError, match="damaged"):
-            names["read_document"](tmp_path / "copy")
+            names["read_frames"](tmp_path / "head")
 
 
-def test_the_documents_on_the_page_are_documents() -> None:
-    (shown,) = blocks("A document", "")
-    stored = "".join(line.strip() for line in shown.splitlines()).encode()
-    found = document.read(stored)
-    assert found.header is not None
-    assert f"one document of {len(stored)} bytes" in section("A document")
-    assert found.header.size == len(found.body)
-    assert document.write(found.header, found.kind, found.body) == stored
+def test_the_objects_on_the_page_are_objects() -> None:
+    shown_head, shown_segment = blocks("Heads and segments", "")
+    head = parse_head(shown_head.encode()).whole()
+    assert dump_head(head, compress=False)[0].decode() == shown_head
+    segment = parse_segment(unpack("segment", shown_segment.encode()))
+    name = unpack("segment", shown_segment.encode()).about["name"]
+    assert dump_segment(name, segment, compress=False)[0].decode() == shown_segment
     (shown,) = blocks("Notes", "")
     note = notes.read("".join(line.strip() for line in shown.splitlines()).encode())
     assert note.row.name == "goal"
 
 
-def test_the_page_names_every_field_of_the_header() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", section("A document"), re.M)
-    names = re.findall(r"`(\w+)`", " ".join(rows))
-    assert names == list(dict.fromkeys(names))
-    assert set(names) == {each.name for each in fields(Header)}
+def test_the_page_names_every_field_of_a_head() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", section("Heads and segments"), re.M)
+    named = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    others = {"is_rooted", "entries", "base", "base_frame"}  # in the frames
+    assert named == {each.name for each in fields(Head)} - others | {"root"}
 
 
 def test_the_page_names_every_key(folder: tuple[Path, Store]) -> None:
