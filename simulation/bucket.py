@@ -171,7 +171,11 @@ class SimulatedBucket:
                 if names >= after[: len(names)] and f"{path}/".startswith(prefix[: len(path) + 1]):
                     storage.step()
                     yield from self._walk(path, prefix, after)
-            elif path in storage.objects and path.startswith(prefix) and tuple(path.split("/")) > after:
+            elif (
+                path in storage.objects
+                and path.startswith(prefix)
+                and tuple(path.split("/")) > after
+            ):
                 yield path
 
     def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:

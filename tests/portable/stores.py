@@ -56,16 +56,22 @@ def lines(store: limpet.Store, **asked: Any) -> bytes:
     return b"".join(portable.export_lines(store, **asked))
 
 
-LOSSES = ["head lost", "head link", "snapshot link", "scope link", "session link"]
+LOSSES = ["head lost", "head link", "segment link", "scope link", "session link"]
+
+
+def noise(seed: int) -> str:
+    """Return a text of 24 KB that fills a head."""
+    return "".join(f"{(seed + 1) * 7919 * each % 1_000_003:06d}" for each in range(1, 4000))
 
 
 def lose(root: Path, what: str) -> None:
     """Take something of the session `a` away from a store, or put a link in its place."""
     scope = root / "sessions" / "a" / "scopes" / "agent" / "p"
+    (segment,) = (scope / "snapshots" / "segments").iterdir()
     path = {
-        "head lost": scope / "snapshots" / "snapshot_latest.json",
-        "head link": scope / "snapshots" / "snapshot_latest.json",
-        "snapshot link": scope / "snapshots" / "immutable_history" / "snapshot_i1.json",
+        "head lost": scope / "snapshots" / "head",
+        "head link": scope / "snapshots" / "head",
+        "segment link": segment,
         "scope link": scope,
         "session link": root / "sessions" / "a",
     }[what]

@@ -16,7 +16,7 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from tests.portable.stores import LONG, LOSSES, fill, lines, lose
+from tests.portable.stores import LONG, LOSSES, fill, lines, lose, noise
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
@@ -356,28 +356,28 @@ def test_what_is_no_export_is_refused(text: str, message: str) -> None:
 
 
 def test_damage_is_reported_and_left_out(tmp_path: Path, full: limpet.Store) -> None:
+    """A segment that cannot be read, a head whose last states are damaged, and a head that is."""
     with limpet.open(str(tmp_path)) as store:
-        scope = store.scope("s")
-        for number in range(20):
-            scope.save({"n": number}, id=f"id-{number:02}")
-    for name, where in (("id-05", b'"n":'), ("id-07", b'{"n":'), ("id-19", b'{"n":')):
-        (file,) = tmp_path.rglob(f"snapshot_{name}.json")
-        head, found, tail = file.read_bytes().rpartition(where)
-        assert found
-        file.write_bytes(head + found.replace(b"n", b"m") + tail)
-        if name == "id-05":  # so that not even its facts can be read
-            file.write_bytes(file.read_bytes()[:300])
-    (latest,) = tmp_path.rglob("snapshot_latest.json")
-    latest.write_bytes(latest.read_bytes()[:-20])
+        for name in ("segment", "states", "head"):
+            for number in range(8):
+                store.scope(name).save({"n": number, "text": noise(number)}, id=f"id-{number}")
+    (segment,) = (tmp_path / "sessions" / "segment").rglob("segments/*")
+    segment.write_bytes(segment.read_bytes()[:-20])
+    for name, kept in (("states", -20), ("head", 200)):
+        (head,) = (tmp_path / "sessions" / name).rglob("head")
+        head.write_bytes(head.read_bytes()[:kept])
     with limpet.open(str(tmp_path)) as store, limpet.open("memory:") as target:
         done = portable.copy(store, target)
-        assert {finding.id for finding in done.skipped} == {None, "id-05", "id-07", "id-19"}
-        shown = target.scope("s").load()
-        assert shown is not None
-        assert shown.state == {"n": 18}
-        assert [info.id for info in target.scope("s").history()] == [
-            f"id-{n:02}" for n in range(18, -1, -1) if n not in (5, 7)
-        ]
+        found = {(each.scope.session_id, each.code) for each in done.skipped if each.scope}
+        assert found >= {
+            ("segment", "segment_damaged"),
+            ("states", "head_damaged"),
+            ("head", "damaged"),
+        }
+        left = {
+            name: [i.id for i in target.scope(name).history()] for name in ("segment", "states")
+        }
+        assert left["segment"] + left["states"] == [f"id-{n}" for n in range(7, -1, -1)]
         with pytest.raises(Corrupt):
             lines(store)
 
@@ -436,7 +436,7 @@ def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
     root = tmp_path / "store"
     with limpet.open(str(root)) as store:
         for number in range(3):
-            store.scope("a", "p").save({"n": number}, id=f"i{number}")
+            store.scope("a", "p").save({"n": number, "text": noise(number)}, id=f"i{number}")
         store.scope("b", "p").save({"n": 9})
         store.scope("gone").save(1)
         store.scope("gone").delete()
@@ -444,7 +444,11 @@ def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
     lose(root, what)
     with limpet.open(str(root)) as store:
         done = portable.copy(store, limpet.open("memory:"))
-        codes = {"head lost": ["head_missing"], "head link": ["head_missing", "link_skipped"]}
+        codes = {
+            "head lost": ["damaged"],
+            "head link": ["damaged", "link_skipped"],
+            "segment link": ["segment_missing", "link_skipped"],
+        }
         assert [each.code for each in done.skipped] == codes.get(what, ["link_skipped"])
         assert all("a" in str(each.scope or each.message) for each in done.skipped)
         told: list[limpet.Finding] = []

@@ -74,6 +74,9 @@ def test_a_lost_head_is_damage_and_never_an_empty_scope(
         scope.load,
         scope.info,
         lambda: scope.load(chat[0]),
+        lambda: list(scope.history()),
+        lambda: list(scope.ids()),
+        lambda: scope.prune(keep_last=1),
         lambda: scope.save({"n": "new"}),
         lambda: scope.save({"n": "new"}, head=False),
         lambda: scope.append("turns", [1]),
@@ -150,6 +153,9 @@ def test_a_missing_segment_is_damage(bucket: CountingBucket, chat: list[str]) ->
     with pytest.raises(Corrupt):
         scope.load(chat[0])
     assert scope.load() is not None  # the head has the base of its tail
+    listed = [info.id for info in scope.history()]  # what is in the head
+    assert listed == chat[-len(listed) :][::-1]
+    assert sorted(scope.ids()) == sorted(listed)
     assert [each.code for each in store.check()] == ["segment_missing"]
     assert store.delete_session("chat") == len(chat)
 

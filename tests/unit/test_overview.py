@@ -185,7 +185,7 @@ def damage_heads(url: str, root: Path) -> None:
                 " JOIN sessions AS x ON x.pk = session_pk WHERE x.session_id = 'bad')"
             )
     else:
-        for path in root.rglob("sessions/bad/**/snapshot_latest.json"):
+        for path in root.rglob("sessions/bad/**/head"):
             path.write_bytes(b"{")
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from tempfile import SpooledTemporaryFile
@@ -13,7 +13,7 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.ids import seq_of
 from limpet.errors import Corrupt, Unavailable
-from limpet.model import Finding, ScopeInfo, Snapshot
+from limpet.model import Finding, ScopeInfo, Snapshot, SnapshotInfo
 from limpet.portable.records import (
     Counts,
     ExportRecord,
@@ -141,7 +141,7 @@ class _IdSpool:
         self._page_offsets: list[int] = []
         self._page: list[tuple[str, int]] = []
         self.holds_head = False
-        for info in scope.history():
+        for info in _listed(scope):
             if seq_of(info.revision) <= seq_max:
                 self.holds_head |= info.id == head_id
                 self._add(info.id, info.size)
@@ -166,7 +166,7 @@ class _IdSpool:
 def _read_listing(scope: Scope, skipped: OnFinding | None) -> tuple[Snapshot | None, _IdSpool]:
     """Return the head of a scope, and the ids that it had kept by then."""
     for _ in range(_ATTEMPTS_MAX):
-        newest = next(scope.history(limit=1), None)
+        newest = next(_listed(scope, limit=1), None)
         head = _head(scope, skipped)
         known = [seq_of(info.revision) for info in (newest, head) if info is not None]
         listing = _IdSpool(scope, max(known, default=-1), None if head is None else head.id)
@@ -176,6 +176,11 @@ def _read_listing(scope: Scope, skipped: OnFinding | None) -> tuple[Snapshot | N
     raise Unavailable(f"the scope changes faster than it can be read. scope=`{scope.key.scope_id}`")
 
 
+def _listed(scope: Scope, limit: int | None = None) -> Iterator[SnapshotInfo]:
+    with suppress(Corrupt):  # `list_damage` reports it
+        yield from scope.history(limit=limit)
+
+
 def _head(scope: Scope, skipped: OnFinding | None) -> Snapshot | None:
     """Return the head; if it is damaged, the newest kept snapshot that is not."""
     try:
@@ -183,7 +188,7 @@ def _head(scope: Scope, skipped: OnFinding | None) -> Snapshot | None:
     except Corrupt as damage:
         if not _is_kept(scope):  # else it is reported with the history
             _skip(scope, None, damage, skipped)
-    kept = (_loaded(scope, [info.id], lambda finding: None) for info in scope.history())
+    kept = (_loaded(scope, [info.id], lambda finding: None) for info in _listed(scope))
     return next(chain.from_iterable(kept), None)
 
 

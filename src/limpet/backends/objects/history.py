@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from limpet.backends.objects import edits
 from limpet.backends.objects.objects import Fact, Head, Named
-from limpet.backends.objects.storage import Held, Storage
+from limpet.backends.objects.storage import Gone, Held, Storage
 from limpet.core import ids
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -86,22 +86,34 @@ class History:
     def newest_kept(self, head: Head) -> Row | None:
         return next((fact.row for fact in self.newest_first(head)), None)
 
-    def newest_first(self, head: Head | None, after: int | None = None) -> Iterator[Fact]:
-        """Yield kept snapshots, the last saved first, those before the `seq` `after`."""
+    def newest_first(
+        self, head: Head | None, after: int | None = None, since: int = 0, *, skip: bool = False
+    ) -> Iterator[Fact]:
+        """Yield kept snapshots, the last saved first: those before `after`, back to `since`.
+
+        With `skip` segments that cannot be read are left out.
+        """
         if head is None:
             return
+        end = ids.SEQ_MAX + 1 if after is None else after
         for entry in reversed(head.kept):
-            if after is None or entry.row.seq < after:
+            if since <= entry.row.seq < end:
                 yield entry.fact
         for named in reversed(head.segments):
-            if after is None or named.first < after:
-                (facts,) = self._storage.read_facts(head.scope, [named])
-                for fact in reversed(facts):
-                    if after is None or fact.row.seq < after:
-                        yield fact
+            if named.first < end and named.last >= since:
+                try:
+                    (facts,) = self._storage.read_facts(head.scope, [named])
+                except (Corrupt, Gone):
+                    if skip:
+                        continue
+                    raise
+                yield from (fact for fact in reversed(facts) if since <= fact.row.seq < end)
 
-    def matching(self, head: Head | None, query: Query) -> Iterator[Fact]:
-        facts = (fact for fact in self.newest_first(head, query.after) if fits(fact, query))
+    def matching(
+        self, head: Head | None, query: Query, since: int = 0, *, skip: bool = False
+    ) -> Iterator[Fact]:
+        every = self.newest_first(head, query.after, since, skip=skip)
+        facts = (fact for fact in every if fits(fact, query))
         return facts if not query.leaves else self._leaves(head, facts)
 
     def _leaves(self, head: Head | None, facts: Iterator[Fact]) -> Iterator[Fact]:

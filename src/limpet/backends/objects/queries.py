@@ -4,8 +4,10 @@ An index pointer only says in which scope to look.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
+from typing import TypeVar
 
 from limpet.backends.objects import keys
 from limpet.backends.objects.history import fits
@@ -20,6 +22,8 @@ from limpet.core.rows import info_of
 from limpet.errors import Corrupt, Unsupported
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import Found, Query
+
+T = TypeVar("T")
 
 _CHUNK = 32  # heads read together
 # How much the clock of a writer may be ahead of the storage's: only a head that was modified since
@@ -56,41 +60,57 @@ class Queries(Part):
             return self._of_scope(query.scope, query, limit)
         if query.id is not None:
             scopes = self._scopes_with(query.id, query.prefix)
-            return _newest(limit, (self._of_scope(each, query, limit) for each in scopes))
+            return _newest(limit, (self._of_any(each, query, limit) for each in scopes))
         if query.labels:
             return self._labelled(query, limit)
         return self._everywhere(query, limit)
 
-    def _of_scope(self, scope: ScopeKey, query: Query, limit: int) -> list[SnapshotInfo]:
-        """Return a page of one scope; nothing where its objects cannot be read."""
+    def _of_scope(
+        self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
+    ) -> list[SnapshotInfo]:
+        """Return a page of one scope: what is not older than `since`."""
 
-        def read(held: Held) -> list[SnapshotInfo]:
+        def read(held: Held, *, skip: bool = False) -> list[SnapshotInfo]:
             if query.id is not None and not query.leaves:
                 place = self._history.find(held.head, query.id)
                 facts: Iterable[Fact] = [place.fact] if place and place.row.kept else []
                 after = query.after
                 facts = [f for f in facts if fits(f, query) and (not after or f.row.seq < after)]
             else:
-                facts = self._history.matching(held.head, query)
+                facts = self._history.matching(held.head, query, since, skip=skip)
             return [info_of(scope, fact.row) for fact in islice(facts, limit)]
 
-        try:
-            return self._storage.reading(scope, read)
-        except (Corrupt, Unsupported):
-            if query.scope is not None and query.leaves:
-                raise
-            return []  # `check` reports it
+        return self._listed(scope, read, may_skip=query.id is None and not query.leaves)
 
-    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        def read(held: Held) -> list[str]:
-            facts = self._history.newest_first(held.head)
-            greater = (fact.row.id for fact in facts if fact.row.id > after)
-            return heapq.nsmallest(limit, greater)
+    def _listed(self, scope: ScopeKey, read: Callable[..., list[T]], *, may_skip: bool) -> list[T]:
+        """Return what can be listed of a scope: a segment that is damaged does not hide the rest.
 
+        Raises:
+            Corrupt: the head is damaged, or missing.
+        """
         try:
             return self._storage.reading(scope, read)
         except Corrupt:
+            if not may_skip:
+                raise
+            return read(self._storage.read_head(scope), skip=True)
+
+    def _of_any(
+        self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
+    ) -> list[SnapshotInfo]:
+        """As `_of_scope`, and nothing where a head cannot be read: `check` reports it."""
+        try:
+            return self._of_scope(scope, query, limit, since)
+        except (Corrupt, Unsupported):
             return []
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        def read(held: Held, *, skip: bool = False) -> list[str]:
+            facts = self._history.newest_first(held.head, skip=skip)
+            greater = (fact.row.id for fact in facts if fact.row.id > after)
+            return heapq.nsmallest(limit, greater)
+
+        return self._listed(scope, read, may_skip=True)
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         return list(islice(self._scopes.session_ids(prefix, after), limit))
@@ -161,28 +181,13 @@ class Queries(Part):
         pointed = self._writer.index.walk(prefix, start)
         for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
             scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
-            pages = (self._of_minute(each, query, minute) for each in sorted(scopes))
+            first, end = keys.minute_range(minute)
+            until = replace(query, after=end if query.after is None else min(end, query.after))
+            pages = [self._of_any(each, until, None, first) for each in sorted(scopes)]
             found += _newest(limit, pages)
             if len(found) >= limit:
                 break
         return found[:limit]
-
-    def _of_minute(self, scope: ScopeKey, query: Query, minute: int) -> list[SnapshotInfo]:
-        def read(held: Held) -> list[SnapshotInfo]:
-            first, end = keys.minute_range(minute)
-            after = end if query.after is None else min(end, query.after)
-            facts = []
-            for fact in self._history.newest_first(held.head, after):
-                if fact.row.seq < first:
-                    break
-                if fits(fact, query):
-                    facts.append(fact)
-            return [info_of(scope, fact.row) for fact in facts]
-
-        try:
-            return self._storage.reading(scope, read)
-        except (Corrupt, Unsupported):
-            return []
 
     def _everywhere(self, query: Query, limit: int) -> list[SnapshotInfo]:
         """Read heads, those modified last first, until no other one can hold newer snapshots."""
@@ -214,7 +219,7 @@ class Queries(Part):
                     facts = islice(self._history.matching(head, query), limit)
                     yield [info_of(head.scope, fact.row) for fact in facts]
                 except (Gone, Corrupt):
-                    yield self._of_scope(head.scope, query, limit)
+                    yield self._of_any(head.scope, query, limit)
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}
