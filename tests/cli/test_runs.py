@@ -196,7 +196,7 @@ def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixtur
     [
         ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),
         ("echo NaN > $LIMPET_RUN_STATE; exit 4", 4, "the command left a state that is not JSON"),
-        ("rm $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),
+        ('rm "$LIMPET_RUN_STATE"', 1, "the command left a state that is not JSON"),
         ("kill -9 $$", 137, "the command ended with 137"),
     ],
 )
