@@ -1,10 +1,13 @@
 """Processes that are stopped for a while, and wake up later."""
 
+import fcntl
+import os
 import signal
 from typing import Any
 
 import limpet
 from limpet import Conflict, Store, Unavailable
+from limpet.opening import file_of
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 
@@ -31,7 +34,7 @@ def stop_between_writes(worker: Worker, url: str, *scope: str, **options: Any) -
 
     def is_stopped() -> bool:
         stop(worker)
-        if _is_locked(store, *scope):
+        if _is_locked(store, url, *scope):
             go_on(worker)
             return False
         return True
@@ -40,8 +43,11 @@ def stop_between_writes(worker: Worker, url: str, *scope: str, **options: Any) -
         until(is_stopped)
 
 
-def _is_locked(store: Store, *scope: str) -> bool:
-    """Find out by a claim: it is refused, or given back at once."""
+def _is_locked(store: Store, url: str, *scope: str) -> bool:
+    """Find out by a claim: it is refused, or given back at once. In folders it takes no lock."""
+    path = file_of(url)
+    if path is not None and os.path.isdir(path):
+        return any(_is_folder_locked(folder) for folder, _, _ in os.walk(path))
     try:
         with store.scope(*scope).claim(owner="a look"):
             return False
@@ -49,3 +55,14 @@ def _is_locked(store: Store, *scope: str) -> bool:
         return False
     except Unavailable:
         return True
+
+
+def _is_folder_locked(path: str) -> bool:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(folder)
+    return False
