@@ -311,10 +311,11 @@ def meddled(root: Path) -> Meddled:
 
 
 @pytest.fixture
-def mine(meddled: Meddled) -> Scope:
+def mine(meddled: Meddled) -> Iterator[Scope]:
     """A scope of a store in which others write."""
     backend = ObjectBackend(meddled, layout=Layout(), index=True, clock=CLOCK, draw=draw)
-    return fill(store_over(backend).scope("s"))
+    with store_over(backend) as store:
+        yield fill(store.scope("s"))
 
 
 def test_a_save_that_expects_loses_to_a_foreign_one(

@@ -315,6 +315,7 @@ def test_a_claim_settles_a_fork(here: Site) -> None:
     here.engine().claim(claim("a", scope=fork.key))
     chat.delete()
     assert fork.load() is not None
+    store.close()
 
 
 # Notes

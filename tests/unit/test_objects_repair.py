@@ -137,9 +137,10 @@ def test_documents_of_other_tools_are_no_damage(
 ) -> None:
     """They get the pointers that they lack, where there is an index. Nothing else is touched."""
     backend = engine(tmp_path, root_name=root_name)
+    store = store_over(backend)
     folder = f"{root_name}s/scopes/agent/main/snapshots"
     if beneath == "ours":
-        store_over(backend).scope("s").save({"id": "a"}, id="a")
+        store.scope("s").save({"id": "a"}, id="a")
     elif beneath == "theirs":
         write(tmp_path, f"{folder}/snapshot_latest.json", foreign("latest"))
     write(tmp_path, f"{folder}/immutable_history/snapshot_theirs.json", foreign("theirs"))
@@ -152,7 +153,8 @@ def test_documents_of_other_tools_are_no_damage(
     assert {name: after[name] for name in before} == before
     assert all(name.startswith(INDEX) for name in after.keys() - before.keys())
     assert inspect(backend) == []
-    assert store_over(backend).scope("s").load("theirs") is not None
+    assert store.scope("s").load("theirs") is not None
+    store.close()
 
 
 # The grace time

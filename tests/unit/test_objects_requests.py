@@ -126,7 +126,8 @@ class OnTheWire(Counted):
 @pytest.fixture(params=["in memory", "on the wire"])
 def counted(request: pytest.FixtureRequest) -> Iterator[Counted]:
     if request.param == "in memory":
-        yield InMemory()
+        with (held := InMemory()).store:
+            yield held
         return
     service: Service = request.getfixturevalue("seaweedfs")
     with Proxy(service.port) as proxy:
@@ -268,6 +269,7 @@ def fill(counted: Counted, count: int) -> ScopeKey:
     for n in range(count):
         scope.save({"n": n})
     if source is not counted:
+        source.store.close()
         bucket, objects = counted.bucket, source.own.objects
         bucket.mark([key for key in objects if "/order/" in key])
         documents = [key for key in objects if not key.startswith(".limpet/")]

@@ -149,7 +149,12 @@ def test_a_folder_that_the_sdk_reads_holds_what_the_others_saved(tmp_path: Path)
             )
         )
     place = SnapshotLocation("trip", "agent", "main")
-    told = asyncio.run(FileStorage(tmp_path / "sessions").load_snapshot(place, "turn-1"))
+
+    async def read() -> Any:
+        async with FileStorage(tmp_path / "sessions") as storage:
+            return await storage.load_snapshot(place, "turn-1")
+
+    told = asyncio.run(read())
     assert told is not None
     assert told.data == {"messages": []}
     assert to_python(told.to_json())["schema_version"] == "1.0"
