@@ -157,8 +157,12 @@ def test_a_relative_folder(
 ) -> None:
     """The SDK's own storage fails on these; ours writes where the SDK finds it by its real path."""
     monkeypatch.chdir(tmp_path)
-    ours = FileStorage(root)
-    run(ours.save_snapshot(LOCATION, uuid7(1), False, TOLD))
+
+    async def save() -> None:
+        async with FileStorage(root) as ours:
+            await ours.save_snapshot(LOCATION, uuid7(1), False, TOLD)
+
+    run(save())
     ground = Ground(sdk, LAYOUTS["classic"], tmp_path / "rel")
     theirs = ground.theirs(LOCATION.session_id, LOCATION.scope_id)
     assert theirs.ids() == [uuid7(1)]
