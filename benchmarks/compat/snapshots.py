@@ -25,7 +25,13 @@ from benchmarks.compat.node import Sdk
 from benchmarks.measuring import order_of
 from benchmarks.plan import Plan
 from benchmarks.traces import conversation
-from limpet.compat.strands import FileStorage, Snapshot, SnapshotLocation, StoreStorage
+from limpet.compat.strands import (
+    FileStorage,
+    Snapshot,
+    SnapshotLocation,
+    SnapshotStorage,
+    StoreStorage,
+)
 
 SDK = "the SDK's `FileStorage`, TypeScript"
 SQLITE, FILES = "Limpet, `StoreStorage` on SQLite", "Limpet, `FileStorage`"
@@ -86,7 +92,7 @@ def _lap(plan: Plan, sdk: Sdk, first: int, steps: int, loads: int) -> Lap:
 def _ours(
     run: Await,
     place: Place,
-    storage: StoreStorage,
+    storage: SnapshotStorage,
     first: int,
     turns: int,
     close: Callable[[], object],
@@ -130,15 +136,16 @@ def listing(plan: Plan, sdk: Sdk, *, ids: int, calls: int) -> Mapping[str, list[
         folder = stack.enter_context(plan.place())
         run = stack.enter_context(event_loop())
         files, database = folder / "files", f"sqlite:///{folder / 'agents.db'}"
-        # Nothing is synced while it is filled, which is not what is measured.
-        stores = {
-            FILES: stack.enter_context(limpet.open(str(files), root="", sync=False)),
-            SQLITE: stack.enter_context(limpet.open(database, synchronous="off")),
+        # The database is not synced while it is filled, which is not what is measured.
+        store = stack.enter_context(limpet.open(database, synchronous="off"))
+        storages: dict[str, SnapshotStorage] = {
+            FILES: FileStorage(files),
+            SQLITE: StoreStorage(store),
         }
         sides: dict[str, Callable[[], Cost | None]] = {SDK: partial(_list_theirs, sdk, files, ids)}
-        for name, store in stores.items():
-            run(_fill(StoreStorage(store), ids))
-            sides[name] = partial(_list_ours, run, StoreStorage(store), ids)
+        for name, storage in storages.items():
+            run(_fill(storage, ids))
+            sides[name] = partial(_list_ours, run, storage, ids)
         _open(sdk, files)
         spent: dict[str, list[float]] = {name: [] for name in sides}
         for number in range(calls):
@@ -153,11 +160,11 @@ def _list_theirs(sdk: Sdk, folder: Path, ids: int) -> Cost:
     return cost
 
 
-def _list_ours(run: Await, storage: StoreStorage, ids: int) -> None:
+def _list_ours(run: Await, storage: SnapshotStorage, ids: int) -> None:
     _check(len(run(storage.list_snapshot_ids(LOCATION))), ids)
 
 
-async def _fill(storage: StoreStorage, ids: int) -> None:
+async def _fill(storage: SnapshotStorage, ids: int) -> None:
     await storage.save_snapshot(LOCATION, uuid7(0), True, snapshot_of(1, 1))
     for number in range(ids):
         await storage.save_snapshot(LOCATION, uuid7(number), False, snapshot_of(1, 1))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -28,7 +29,7 @@ HOSTILE = [
 
 def offered(command: Command, line: str, **env: str) -> list[str]:
     """Return what is offered behind the last word of a line."""
-    words = line.split(" ")
+    words = shlex.split(f"{line}|")  # the last word may be empty
     done = command(
         _LIMPET_COMPLETE="bash_complete",
         COMP_WORDS=line,
@@ -53,7 +54,7 @@ def test_sessions_are_completed(command: Command, any_url: str) -> None:
     with limpet.open(any_url) as store:
         for session in ("alice/chat-1", "alice/chat-2", "bob@home", *HOSTILE):
             store.scope(session).save(1)
-    asked = f"limpet prune --url {any_url} a"
+    asked = f"limpet prune --url {shlex.quote(any_url)} a"
     assert offered(command, asked) == ["alice/chat-1", "alice/chat-2"]
     # What could harm a shell is never offered, nor taken for an option.
     everything = offered(command, "limpet grep fox ", LIMPET_URL=any_url)

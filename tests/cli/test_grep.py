@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -140,7 +141,8 @@ def damage(url: str, session: str) -> None:
             )
         conn.close()
         return
-    for path in (Path(url.removeprefix("file://")) / "sessions" / session).rglob("snapshot_*.json"):
+    folder = Path(unquote(url.removeprefix("file://"))) / "sessions" / session
+    for path in folder.rglob("snapshot_*.json"):
         path.write_bytes(path.read_bytes().replace(b"fox", b"f\xffx"))
 
 

@@ -15,6 +15,7 @@ from limpet import runs
 from limpet.cli._app import run
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.concurrency.crew import Worker
+from tests.concurrency.sleepers import go_on, stop_between_writes
 from tests.runs.hands import desert
 from tests.waiting import until
 
@@ -139,11 +140,11 @@ def test_a_worker_that_was_only_asleep_is_shut_out(
     with Worker("tests.runs.worker", any_url, "{}") as asleep:
         assert asleep.ask(["doze", "r", TTL_S]) == "ready"
         assert run(["runs", "adopt", "r", "--url", any_url]) == 3  # it lives
-        os.kill(asleep.process.pid, signal.SIGSTOP)
+        stop_between_writes(asleep, any_url, "r", "main", "run")
         try:
             assert run(["runs", "adopt", "r", *WAIT, "--json", "--url", any_url]) == 0
         finally:
-            os.kill(asleep.process.pid, signal.SIGCONT)
+            go_on(asleep)
         told = json.loads(capsys.readouterr().out)
         assert (told["status"], told["state"]) == ("expired", "dozing")
         assert asleep.ask("wake up") == "Conflict"
@@ -196,7 +197,7 @@ def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixtur
     [
         ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),
         ("echo NaN > $LIMPET_RUN_STATE; exit 4", 4, "the command left a state that is not JSON"),
-        ("rm $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),
+        ('rm "$LIMPET_RUN_STATE"', 1, "the command left a state that is not JSON"),
         ("kill -9 $$", 137, "the command ended with 137"),
     ],
 )

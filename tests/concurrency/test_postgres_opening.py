@@ -1,6 +1,7 @@
 """Opening a store on PostgreSQL: addresses as libpq reads them, rights, many who open at once."""
 
 import json
+import socket
 import subprocess
 import sys
 import traceback
@@ -211,6 +212,44 @@ def test_a_password_is_never_shown(
         assert "7c1f" not in shown(gone.value)
         server.start()
         store.scope("s").load()
+
+
+def said_on_opening(url: str) -> str:
+    """Return what is said of a store that cannot be opened."""
+    with pytest.raises(Unavailable) as caught:
+        limpet.open(url)
+    assert caught.value.outcome_known
+    return str(caught.value)
+
+
+def test_where_no_server_listens_host_and_port_are_named(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed_at_once:
+        port = closed_at_once.getsockname()[1]
+    said = said_on_opening(postgres.url.replace(f":{postgres.port}/", f":{port}/"))
+    assert said.startswith("no server listens there: start it, or correct host and port of the URL")
+    assert said.endswith(f"host=`127.0.0.1` port=`{port}`")
+
+    said = said_on_opening(f"postgresql:///agents?user=me&host={tmp_path}&port=5432")
+    assert said.startswith("no server listens at this socket: start it, or name its host")
+    assert said.endswith(f"host=`{tmp_path}` port=`5432`")
+
+
+def test_who_is_not_admitted_is_told_why_and_where(secretive: PrivatePostgres) -> None:
+    url = secretive.url
+    for refused, fact in (
+        (
+            url.replace("postgres@", "secretive:x@"),
+            "the server refuses the password: correct it in",
+        ),
+        (url.replace("postgres@", "secretive@"), "a password is needed: put it in the URL"),
+        (url.rpartition("/")[0] + "/missing", "there is no such database: make it by CREATE DATA"),
+        (url.replace("postgres@", "nobody@"), "there is no such role: make it by CREATE ROLE"),
+    ):
+        said = said_on_opening(refused)
+        assert said.startswith(fact)
+        assert said.endswith(f"host=`127.0.0.1` port=`{secretive.port}`")
 
 
 # Rights

@@ -150,6 +150,45 @@ def sessions_of(conn: Connection) -> int:
     return int(found[0])
 
 
+FORKED_WHILE_ONE_CONNECTS = """
+    import os, socket, threading, warnings
+    import limpet
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # of forking while there are threads
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def connect():
+        try:
+            limpet.open(f"postgresql://me@127.0.0.1:{port}/agents", retry_s=0)
+        except limpet.Unavailable:
+            pass
+
+    def is_to_the_server(fd):
+        try:
+            with socket.socket(fileno=os.dup(fd)) as found:
+                return found.getpeername()[1] == port
+        except OSError:
+            return False
+
+    connecting = threading.Thread(target=connect)
+    connecting.start()
+    server, _ = listener.accept()
+    listener.close()
+    server.recv(1)
+    threading.Timer(0.1, server.close).start()  # only then it is no longer connecting
+    if not os.fork():
+        print(*filter(is_to_the_server, range(100)), "those were the sockets", flush=True)
+        os._exit(0)
+    os.wait()
+    connecting.join()
+"""
+
+
+def test_a_child_keeps_no_connection_that_was_being_opened() -> None:
+    assert run_script(FORKED_WHILE_ONE_CONNECTS) == "those were the sockets\n"
+
+
 # Interrupts
 
 INTERRUPTED = """

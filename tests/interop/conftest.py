@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import pytest
 
+import limpet
 from limpet.api.store import Store
 from tests.interop import node
 from tests.interop.ground import LAYOUTS, Ground
@@ -45,6 +46,7 @@ def ground(sdk: Sdk, place: Place, request: pytest.FixtureRequest) -> Ground:
 
 
 @pytest.fixture
-def store(ground: Ground) -> Iterator[Store]:
-    with ground.open() as store:
+def store() -> Iterator[Store]:
+    """An empty store, to import into and to export from."""
+    with limpet.open("memory:") as store:
         yield store

@@ -1,14 +1,22 @@
 """Storage on which the Strands SDK and Limpet work side by side."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
 
-import limpet
 from limpet.api.store import Store
-from limpet.model import ScopeKey
+from limpet.compat.strands import (
+    FileStorage,
+    S3Storage,
+    SnapshotLocation,
+    SnapshotStorage,
+    export_sessions,
+    import_sessions,
+)
+from limpet.compat.wire import Transfer
+from limpet.model import JSON, ScopeKey
 from tests.interop.places import Files, Folder, Objects, Place
-from tests.interop.sdk import Sdk, Theirs
+from tests.interop.sdk import Sdk, Theirs, snapshot
 
 
 class Layout(NamedTuple):
@@ -40,17 +48,14 @@ class Ground:
         self._sdk = sdk
         self._spec: dict[str, Any] = {"family": layout.family, "namespace": layout.namespace}
         self.files: Files
-        self._secrets: dict[str, Any] = {}
-        options = {"root": layout.root}
+        options: dict[str, Any] = {}
         if isinstance(at, Path):
             self.files = Folder(at)
             self._spec["folder"] = str(at / layout.below)
-            address = f"file://{quote(str(at))}"
+            address = str(at)
         else:
             self.files = Objects(at)
-            self._secrets = dict(at.service.options)
-            options["endpoint_url"] = self._secrets.pop("endpoint_url")
-            options["region"] = self._secrets.pop("region")
+            options = dict(at.service.options)
             self._spec["s3"] = {
                 "endpoint": options["endpoint_url"],
                 "region": options["region"],
@@ -60,17 +65,74 @@ class Ground:
                 "secretAccessKey": at.service.secret_access_key,
             }
             address = f"s3://{at.service.name}/{at.prefix}"
-        self.url = f"{address}?{urlencode(options)}"
+        is_unified = layout.root == "session/"
+        self._layout: Any = "unified" if is_unified else "classic"
+        self._address = address if is_unified else f"{address}/{layout.root}"
+        self._options = options
+        self.storage: FileStorage | S3Storage
+        """Ours, where the SDK has its own."""
+        if isinstance(at, Path):
+            self.storage = FileStorage(at / layout.root)
+        else:
+            prefix = f"{at.prefix}/{layout.root}"
+            self.storage = S3Storage(at.service.name, prefix, **options)
 
-    def open(self) -> Store:
-        return limpet.open(self.url, **self._secrets)
+    def ours(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "Ours":
+        """Return a scope as we see it."""
+        return Ours(self.storage, SnapshotLocation(session_id, kind, scope_id))
 
     def theirs(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> Theirs:
         """Return a scope as the SDK sees it."""
         return Theirs(self._sdk, self._spec, ScopeKey(session_id, scope_id, kind))
+
+    def pull(self, store: Store, **options: Any) -> Transfer:
+        """Import what is here into a store."""
+        given = {**self._options, **options}
+        return import_sessions(store, self._address, layout=self._layout, **given)
+
+    def push(self, store: Store, **options: Any) -> Transfer:
+        """Export a store to here."""
+        given = {**self._options, **options}
+        return export_sessions(store, self._address, layout=self._layout, **given)
 
     def documents(self, session_id: str) -> list[str]:
         """Return the keys of a session as they stand below the root."""
         start = f"{self.layout.root}{session_id}/"
         found = (key for key in self.files.list_keys() if key.startswith(start))
         return [key.removeprefix(start) for key in found]
+
+
+class Ours:
+    """One scope in our storage, with the methods of `Theirs`."""
+
+    def __init__(self, storage: SnapshotStorage, location: SnapshotLocation) -> None:
+        self.storage, self.location = storage, location
+
+    def save_latest(self, data: JSON, *, second: int = 0) -> dict[str, JSON]:
+        taken = snapshot(data, scope=self.location.scope, second=second)
+        self.put(None, taken)
+        return taken
+
+    def save(self, id: str, data: JSON, *, second: int = 0) -> dict[str, JSON]:
+        taken = snapshot(data, scope=self.location.scope, second=second)
+        self.put(id, taken)
+        return taken
+
+    def put(self, id: str | None, taken: JSON) -> None:
+        asyncio.run(self.storage.save_snapshot(self.location, id or "latest", id is None, taken))
+
+    def load(self, id: str | None = None) -> JSON:
+        found = asyncio.run(self.storage.load_snapshot(self.location, id))
+        return None if found is None else found.to_json()
+
+    def ids(self, *, limit: int | None = None, after: str | None = None) -> list[str]:
+        return asyncio.run(self.storage.list_snapshot_ids(self.location, limit, after))
+
+    def manifest(self) -> JSON:
+        return asyncio.run(self.storage.load_manifest(self.location)).to_json()
+
+    def save_manifest(self, manifest: JSON) -> None:
+        asyncio.run(self.storage.save_manifest(self.location, manifest))
+
+    def delete_session(self) -> None:
+        asyncio.run(self.storage.delete_session(self.location.session_id))

@@ -29,76 +29,75 @@ def said(state: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[str]:
 
 
 def test_we_read_what_an_agent_left(ground: Ground, store: Store) -> None:
-    ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
+    ours, theirs = ground.ours(*SCOPE), ground.theirs(*SCOPE)
     known = theirs.converse("Grüße 👋", "add 2 3", history=True, app_state={"z": 1, "a": [{}]})
-
-    head = ours.load()
+    ground.pull(store)
+    head = store.scope(*SCOPE).load()
     assert head is not None
-    assert head.state == known
-    assert list(head.state)[:3] == ["messages", "state", "systemPrompt"]
-    assert list(head.state["state"]) == ["z", "a"]
-    assert said(head.state) == ["Grüße 👋", "echo: Grüße 👋", "add 2 3", "the tool has spoken"]
-    blocks = [block for message in head.state["messages"] for block in message["content"]]
-    used = next(block["toolUse"] for block in blocks if "toolUse" in block)
-    assert list(used["input"].items()) == [("b", 3), ("a", 2)]
+    for state in (head.state, ours.load()["data"]):
+        assert state == known
+        assert list(state)[:3] == ["messages", "state", "systemPrompt"]
+        assert list(state["state"]) == ["z", "a"]
+        assert said(state) == ["Grüße 👋", "echo: Grüße 👋", "add 2 3", "the tool has spoken"]
+        blocks = [block for message in state["messages"] for block in message["content"]]
+        used = next(block["toolUse"] for block in blocks if "toolUse" in block)
+        assert list(used["input"].items()) == [("b", 3), ("a", 2)]
 
-    turns = [len(said(each.state)) for each in ours.load_many(theirs.ids())]
-    assert turns == [2, 4]
-    assert [info.id for info in ours.history()] == theirs.ids()[::-1]
-    newest = ours.load(theirs.ids()[-1])
-    assert newest is not None
-    assert newest.state == known
+    assert ours.ids() == theirs.ids() == list(store.scope(*SCOPE).ids())
+    imported = [each.state for each in store.scope(*SCOPE).load_many(ours.ids())]
+    for states in (imported, [ours.load(id)["data"] for id in ours.ids()]):
+        assert [len(said(state)) for state in states] == [2, 4]
+        assert states[-1] == known
 
 
 def test_an_agent_goes_on_from_what_we_saved(ground: Ground, store: Store) -> None:
-    ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
+    ours, theirs = ground.ours(*SCOPE), ground.theirs(*SCOPE)
     message = {"role": "user", "content": [{"text": "from us"}], "trackingId": "t-1"}
     state = {"messages": [message], "state": {"mood": "calm"}, "systemPrompt": PROMPT}
-    first = ours.save({**state, "modelState": {}})
+    ours.save_latest({**state, "modelState": {}})
     restored = theirs.restore()
     assert {key: restored[key] for key in state} == state
-    assert theirs.restore(first.id) == restored
-
     theirs.converse("and you?")
-    second = ours.load()
+    ground.pull(store)
+    chat = store.scope(*SCOPE)
+    second = chat.load()
     assert second is not None
     assert said(second.state) == ["from us", "and you?", "echo: and you?"]
     assert second.state["state"] == {"mood": "calm"}
-    third = ours.append("messages", [{**message, "content": [{"text": "us again"}]}])
+    third = chat.append("messages", [{**message, "content": [{"text": "us again"}]}])
+    ground.push(store)
+    assert theirs.ids() == [third.id]
     assert said(theirs.converse("last")) == [
         *("from us", "and you?", "echo: and you?", "us again", "last", "echo: last")
     ]
-    assert [info.id for info in ours.history()] == [third.id, first.id]
 
 
 def test_an_agent_goes_back_and_branches(ground: Ground, store: Store) -> None:
     """Our fork of its history is a conversation that another agent takes up."""
-    ours, theirs = store.scope(*SCOPE), ground.theirs(*SCOPE)
+    theirs = ground.theirs(*SCOPE)
     theirs.converse("one", "two", "three", history=True)
-    first, second, third = theirs.ids()
+    _, second, third = theirs.ids()
     assert said(theirs.restore(second)) == ["one", "echo: one", "two", "echo: two"]
-    ours.fork(second, scope_id="branch", patch={"state": {"bold": True}})
-    branch = ground.theirs("chat-42", "branch")
-    known = branch.converse("four", history=True)
+    ground.pull(store)
+    store.scope(*SCOPE).fork(second, scope_id="branch", patch={"state": {"bold": True}})
+    ground.push(store)
+    known = ground.theirs("chat-42", "branch").converse("four", history=True)
     assert said(known) == ["one", "echo: one", "two", "echo: two", "four", "echo: four"]
     assert known["state"] == {"bold": True}
     assert said(theirs.restore()) == said(theirs.restore(third))
-    assert len(list(store.scope("chat-42", "branch").ids())) == 2
-    assert list(ours.ids()) == [first, second, third]
+    assert len(ground.ours("chat-42", "branch").ids()) == 2
 
 
-def test_a_graph_of_agents_is_kept(ground: Ground, store: Store) -> None:
+def test_a_graph_of_agents_is_kept(ground: Ground) -> None:
     team = ScopeKey("chat-42", "team", "multiAgent")
-    theirs = ground.theirs(*team)
+    ours, theirs = ground.ours(*team), ground.theirs(*team)
     done = theirs.ask("orchestrate", sessionId="chat-42", graphId="team", prompt="go")
     assert done == {"status": "COMPLETED", "nodes": ["first", "second"]}
-    head = store.scope(*team).load()
-    assert head is not None
-    assert head.state["orchestratorId"] == "team"
-    assert [each["nodeId"] for each in head.state["state"]["results"]] == ["first", "second"]
-    assert [info.key for info in store.scopes(kind="multiAgent")] == [team]
+    head = ours.load()
+    assert head["data"]["orchestratorId"] == "team"
+    assert [each["nodeId"] for each in head["data"]["state"]["results"]] == ["first", "second"]
 
     # The next run begins with what we saved in its place, and adds to it.
-    store.scope(*team).save(head.state)
+    ours.put(None, head)
     again = theirs.ask("orchestrate", sessionId="chat-42", graphId="team", prompt="go")
     assert again["nodes"] == ["first", "second", "first", "second"]

@@ -5,7 +5,6 @@ read like any other. `py_legacy_file` is a log of messages, which is nobody's sn
 """
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -97,22 +96,18 @@ def planted(sdk: Sdk, place: Place, written: Written) -> Ground:
     return ground
 
 
-@pytest.fixture
-def store(planted: Ground) -> Iterator[Store]:
-    with planted.open() as store:
-        yield store
-
-
 def when(document: JSON) -> datetime:
     text = document.get("createdAt") or document["created_at"]
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def test_every_document_is_read(written: Written, store: Store) -> None:
+def test_every_document_is_read(written: Written, planted: Ground, store: Store) -> None:
+    assert planted.pull(store).skipped == ()
     for scope, ids in written.scopes.items():
-        ours = store.scope(*scope)
         for id in (None, *ids):
-            found, document = ours.load(id), written.read(scope, id)
+            found, document = store.scope(*scope).load(id), written.read(scope, id)
+            loaded = planted.ours(*scope).load(id)
+            assert {name: loaded[name] for name in document} == document
             assert found is not None
             assert exact(found.state) == exact(document.pop("data"))
             assert exact(found.metadata) == exact({"strands": document})
@@ -120,42 +115,30 @@ def test_every_document_is_read(written: Written, store: Store) -> None:
             assert found.kept == (id is not None)
 
 
-def test_every_document_is_listed(written: Written, store: Store) -> None:
+def test_every_document_is_listed(written: Written, planted: Ground, store: Store) -> None:
+    planted.pull(store)
     assert list(store.sessions()) == sorted({scope.session_id for scope in written.scopes})
     assert sorted(info.key for info in store.scopes()) == sorted(written.scopes)
     for scope, ids in written.scopes.items():
-        ours = store.scope(*scope)
-        assert list(ours.ids()) == ids
-        assert [info.id for info in ours.history()] == ids[::-1]
-    assert [found for found in store.check() if found.severity == "error"] == []
+        assert planted.ours(*scope).ids() == planted.theirs(*scope).ids() == ids
+        assert [info.id for info in store.scope(*scope).history()] == ids[::-1]
 
 
-def test_our_snapshots_follow_theirs(written: Written, planted: Ground, store: Store) -> None:
+def test_our_snapshots_follow_theirs(written: Written, planted: Ground) -> None:
     for scope, ids in written.scopes.items():
-        ours, theirs = store.scope(*scope), planted.theirs(*scope)
-        before = written.read(scope)["data"]
-        info = ours.append("messages", [{"role": "user", "content": [{"text": "more"}]}])
-        assert info.parent_id == (ids[-1] if ids else None)
-        assert len(theirs.load()["data"]["messages"]) == len(before["messages"]) + 1
-        assert [each.id for each in ours.history()] == [info.id, *ids[::-1]]
-        assert theirs.ids() == [*ids, info.id]
+        ours, theirs = planted.ours(*scope), planted.theirs(*scope)
+        document = written.read(scope)
+        more = [*document["data"]["messages"], {"role": "user", "content": [{"text": "more"}]}]
+        ours.put(None, {**ours.load(), "data": {**document["data"], "messages": more}})
+        assert theirs.load()["data"]["messages"] == more
         for id in ids:
             assert theirs.load(id) == written.read(scope, id)
 
 
-def test_a_session_is_deleted_whole(written: Written, planted: Ground, store: Store) -> None:
+def test_a_session_is_deleted_whole(written: Written, planted: Ground) -> None:
     for scope in written.scopes:
-        store.delete_session(scope.session_id)
+        planted.ours(*scope).delete_session()
     assert planted.files.list_keys() == []
-
-
-def test_the_manifest_of_a_fixture_is_a_note(sdk: Sdk, place: Place) -> None:
-    ground = Ground(sdk, LAYOUTS["classic"], place)
-    plant(ground, "ts_raw_storage")
-    with ground.open() as store:
-        note = store.scope("raw-session", "a-1").note("manifest")
-    assert note is not None
-    assert note.value == {"schemaVersion": "1.0", "updatedAt": "2026-01-01T00:00:00.000Z"}
 
 
 def test_a_log_of_messages_is_left_alone(sdk: Sdk, place: Place) -> None:
@@ -163,11 +146,7 @@ def test_a_log_of_messages_is_left_alone(sdk: Sdk, place: Place) -> None:
     ground = Ground(sdk, LAYOUTS["classic"], place)
     plant(ground, "py_legacy_file")
     litter = ground.files.list_keys()
-    with ground.open() as store:
-        assert list(store.sessions()) == []
-        assert list(store.scopes()) == []
-        store.scope("chat").save({"by": "us"})
-        assert list(store.sessions()) == ["chat"]
-        assert store.delete_session("chat") == 1
-        assert store.delete_session("session_demo") == 0
+    ground.ours("chat").save_latest({"by": "us"})
+    ground.ours("chat").delete_session()
+    ground.ours("session_demo").delete_session()
     assert ground.files.list_keys() == litter

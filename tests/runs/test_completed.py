@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from limpet import Conflict, runs
 from limpet.runs import RunError
 from tests.concurrency.crew import Worker
 from tests.runs.hands import Hands, Place, ends_with
-from tests.waiting import until
+from tests.runs.hearing import heard_when_it_waits
 
 WAIT_S_MAX = 20.0
 
@@ -87,8 +86,10 @@ def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -
     thread = threading.Thread(target=first)
     thread.start()
     assert began.wait(WAIT_S_MAX)
-    threading.Timer(0.3, leave.set).start()
-    with hands.start("r", wait_s=WAIT_S_MAX, on_success=on_success) as run:
+    with (
+        heard_when_it_waits(leave.set),
+        hands.start("r", wait_s=WAIT_S_MAX, on_success=on_success) as run,
+    ):
         assert run.completed
         assert run.state == ("done" if on_success == "keep" else None)
         with pytest.raises(Conflict, match="has completed"):
@@ -108,14 +109,10 @@ def test_of_three_starters_one_does_it(shared: Place, on_success: str) -> None:
     workers[0].tell(["once", on_success, 30])
     assert workers[0].hear() == ["works", None]
     for other in workers[1:]:
-        assert other.ask(["hello", "", 30]) == "hello"
-        other.tell(["once", on_success, 30])
-    with shared.open() as store:
-        until(lambda: runs.get(store, on_success))
-        time.sleep(0.5)  # long enough for the others to wait
-        workers[0].tell("go on")
-        state = "done" if on_success == "keep" else None
-        assert [each.hear() for each in workers[1:]] == [["completed", state]] * 2
+        assert other.ask(["once", on_success, 30]) == "waits"
+    workers[0].tell("go on")
+    state = "done" if on_success == "keep" else None
+    assert [each.hear() for each in workers[1:]] == [["completed", state]] * 2
     for each in workers:
         each.end()
         assert each.process.returncode == 0

@@ -1,8 +1,6 @@
 """Runs over several processes: killed, paused, adopted and aborted."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -10,6 +8,7 @@ from pathlib import Path
 
 from limpet import Store, runs
 from tests.concurrency.crew import Worker
+from tests.concurrency.sleepers import go_on, stop_between_writes
 from tests.runs.hands import Place
 
 WAIT_S_MAX = 20.0
@@ -85,19 +84,18 @@ def test_an_abort_is_seen_in_another_process(shared: Place) -> None:
 
 
 def test_a_worker_that_was_asleep_finds_its_run_taken(shared: Place) -> None:
-    """Stopped between two steps: in one it might hold a lock that all others wait for."""
     with shared.open() as store, worker(shared) as asleep:
         assert asleep.ask(["doze", "r", TTL_S]) == "ready"
-        os.kill(asleep.process.pid, signal.SIGSTOP)
+        stop_between_writes(asleep, shared.url, "r", "main", "run", **shared.options)
         try:
             with runs.adopt(store, "r", wait_s=WAIT_S_MAX, on_success="keep") as run:
                 assert run.state == "dozing"
                 before = run.step("mine", keep=True)
-                os.kill(asleep.process.pid, signal.SIGCONT)
+                go_on(asleep)
                 assert asleep.ask("wake up") == "Conflict"
                 run.check()
         finally:
-            os.kill(asleep.process.pid, signal.SIGCONT)
+            go_on(asleep)
         found = runs.get(store, "r")
         assert found is not None
         assert (found.status, found.attempt, found.info.id) == ("completed", 2, before.id)

@@ -3,10 +3,12 @@
 import json
 import sys
 import time
+from threading import Event
 from typing import Any
 
 import limpet
 from limpet import Store, runs
+from tests.runs.hearing import heard_when_it_waits
 
 
 def say(message: Any) -> None:
@@ -51,9 +53,22 @@ def doze(store: Store, run_id: str, ttl_s: float) -> None:
 
 
 def once(store: Store, run_id: str, ttl_s: float) -> None:
-    """Do the run unless it is done; its name says what becomes of it."""
+    """Do the run unless it is done, and say it the first time that another one is found at it.
+
+    The name of the run says what becomes of it.
+    """
     ending: Any = run_id
-    with runs.start(store, run_id, ttl_s=ttl_s, wait_s=60, on_success=ending) as run:
+    waits = Event()
+
+    def tell() -> None:
+        if not waits.is_set():
+            say("waits")
+        waits.set()
+
+    with (
+        heard_when_it_waits(tell),
+        runs.start(store, run_id, ttl_s=ttl_s, wait_s=60, on_success=ending) as run,
+    ):
         if run.completed:
             say(["completed", run.state])
             return
@@ -62,13 +77,7 @@ def once(store: Store, run_id: str, ttl_s: float) -> None:
         run.step("done")
 
 
-def hello(store: Store, run_id: str, ttl_s: float) -> None:
-    """Say that the process is there, and the store open."""
-    runs.get(store, "nobody")
-    say("hello")
-
-
-VERBS = {"count": count, "idle": idle, "doze": doze, "once": once, "hello": hello}
+VERBS = {"count": count, "idle": idle, "doze": doze, "once": once}
 
 
 def main(url: str, options: str) -> None:

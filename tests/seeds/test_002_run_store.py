@@ -7,7 +7,7 @@ where that says "file", an engine may keep it in another way.
 import asyncio
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
 
@@ -158,16 +158,24 @@ def test_each_run_gets_exactly_one_checkpoint_that_is_overwritten_each_iteration
 # func NewStore
 
 
+@contextmanager
+def opened(kind: type[RunStore | GoRunStore], folder: Path | str) -> Iterator[Runs]:
+    runs = kind(folder)
+    yield runs
+    if isinstance(runs, RunStore):
+        runs.close()
+
+
 @pytest.mark.parametrize("kind", [RunStore, GoRunStore])
 def test_new_store_is_backed_by_the_given_directory(
     kind: type[RunStore | GoRunStore], tmp_path: Path
 ) -> None:
-    store: Runs = kind(tmp_path / "runs")
-    store.save(Checkpoint("r"))
-    again: Runs = kind(os.fspath(tmp_path / "runs"))
-    assert again.has_checkpoint("r")
-    other: Runs = kind(tmp_path / "others")
-    assert not other.has_checkpoint("r")
+    with opened(kind, tmp_path / "runs") as store:
+        store.save(Checkpoint("r"))
+        with opened(kind, os.fspath(tmp_path / "runs")) as again:
+            assert again.has_checkpoint("r")
+        with opened(kind, tmp_path / "others") as other:
+            assert not other.has_checkpoint("r")
 
 
 @pytest.mark.parametrize("kind", [RunStore, GoRunStore])
@@ -175,8 +183,8 @@ def test_new_store_creates_the_directory_if_it_does_not_exist(
     kind: type[RunStore | GoRunStore], tmp_path: Path
 ) -> None:
     for _ in range(2):
-        kind(tmp_path / "a" / "b")
-        assert (tmp_path / "a" / "b").is_dir()
+        with opened(kind, tmp_path / "a" / "b"):
+            assert (tmp_path / "a" / "b").is_dir()
 
 
 async def entered(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from limpet import NotFound
 from limpet.compat.agentos import Checkpoint, CheckpointMetadata, CheckpointStore
 from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
-from tests.compat.strands.kit import Ground, Grounds, close
+from tests.compat.strands.kit import Ground, Grounds, close, store_of
 
 
 @pytest.fixture(params=ENGINES)
@@ -50,13 +50,13 @@ async def test_implementations_may_back_this_with_maps_rows_blobs_or_any_other_d
     ground: Ground,
 ) -> None:
     """What one store has saved, another that is opened later finds."""
-    (saved,) = await save_some(CheckpointStore(ground.storage._store), {})
+    (saved,) = await save_some(CheckpointStore(store_of(ground.storage)), {})
     other = ground.open()
-    again = CheckpointStore(other._store)
+    again = CheckpointStore(store_of(other))
     assert await again.get(saved.id) == saved
     assert await again.latest(saved.run_id) == saved
     assert [each.id for each in await again.list(saved.graph_id)] == [saved.id]
-    if other._store is not ground.storage._store:
+    if store_of(other) is not store_of(ground.storage):
         close(other)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from limpet.core.codec import decode, encode
+from limpet.core.codec import decode, decode_foreign, encode
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from limpet.errors import Corrupt, InvalidInput
 
@@ -303,3 +303,12 @@ def test_no_message_holds_damaged_text() -> None:
         with pytest.raises(Corrupt) as caught:
             decode(mark + b'{"a": "' + secret.encode())
         assert secret not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 10**30, 1.5, "1234567890123456789012"])
+def test_json_of_other_tools_is_read_exactly(value: Any) -> None:
+    """They do not mark integers that the fast parser would round."""
+    assert repr(decode_foreign(json.dumps({"x": [value]}).encode())) == repr({"x": [value]})
+    for damaged in (b"", b"{", b"\xff", b'{"x": NaN}', b"[12345678901234567890"):
+        with pytest.raises(Corrupt):
+            decode_foreign(damaged)

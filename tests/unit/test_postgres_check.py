@@ -173,3 +173,4 @@ def test_a_lost_scope_belongs_to_its_family_again(backend: Backend, tables: Post
     assert backend.delete_session("lost+found") == 5
     assert [found.state["n"] for found in fork.load_many(list(fork.ids()))] == [3, 33]
     assert inspect(backend) == []
+    store.close()

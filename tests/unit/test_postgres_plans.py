@@ -54,7 +54,7 @@ WALK = {"start": 2_000, "limit": PAGE}
 VALUES: dict[str, Any] = {
     "lock_scope": SCOPE, "lock_fork_group": SCOPE, "lock_session": (SESSION,),
     "lock_session_if_free": (SESSION,), "session_scopes": (SESSION,),
-    "scope": tuple(SCOPE.values()),
+    "scope": SCOPE,
     "scope_to_commit": {**SCOPE, "id": ID}, "add_session": {"session_id": "new"},
     "add_scope": {**SCOPE, "scope_id": "new"},
     "add_scope_if_missing": {**SCOPE, "scope_id": "new"}, "chain_of_head": SCOPE,

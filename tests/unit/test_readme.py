@@ -85,4 +85,4 @@ def test_the_wheel_has_that_page_and_the_project_urls(tmp_path: Path) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert "](docs/" not in str(metadata.get_payload())
     assert metadata.get_all("Project-URL")
-    assert "langgraph>=1.0; extra == 'langgraph'" in metadata.get_all("Requires-Dist", [])
+    assert "langgraph>=1.0.10; extra == 'langgraph'" in metadata.get_all("Requires-Dist", [])

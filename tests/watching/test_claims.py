@@ -5,7 +5,6 @@ A holder is stopped and killed by signals, at moments of its own choosing or of 
 
 import json
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from limpet import Conflict, Lease, Scope, Store
 from tests.concurrency.crew import SIZE, Worker
 from tests.concurrency.pg_tools import Background, everything
+from tests.concurrency.sleepers import go_on, stop, stop_between_writes
 from tests.waiting import until
 from tests.watching.tools import on
 from tests.watching.worker import WRITES
@@ -32,14 +32,6 @@ def hired(url: str, *names: str) -> Iterator[list[Worker]]:
         workers = [stack.enter_context(Worker(module, url, name)) for name in names]
         assert [worker.hear() for worker in workers] == ["ready"] * len(names)
         yield workers
-
-
-def stop(worker: Worker) -> None:
-    worker.process.send_signal(signal.SIGSTOP)
-
-
-def go_on(worker: Worker) -> None:
-    worker.process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +72,7 @@ def test_a_holder_that_wakes_too_late_changes_nothing(url: str, store: Store) ->
     scope = store.scope("s")
     with hired(url, "sleeper") as (sleeper,):
         token = sleeper.ask(["hold", TTL_S])
-        stop(sleeper)
+        stop_between_writes(sleeper, url, "s")
         with scope.claim(owner="other", ttl_s=30, wait_s=60) as lease:
             assert lease.token != token
             lease.save({"by": "other"}, id="third")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from limpet.compat.agentos import Checkpoint, CheckpointStore
-from tests.compat.strands.kit import Grounds
+from tests.compat.strands.kit import Grounds, store_of
 
 ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]
 
@@ -57,4 +57,4 @@ async def save_some(
 
 def on(engine: str, grounds: Grounds) -> CheckpointStore:
     """Return checkpoints in the shared store of an engine."""
-    return CheckpointStore(grounds[engine].storage._store)
+    return CheckpointStore(store_of(grounds[engine].storage))

@@ -18,6 +18,7 @@ import obstore
 import pytest
 
 import limpet
+from limpet.api.store import AsyncStore
 from limpet.compat.strands import (
     FileStorage,
     S3Storage,
@@ -96,6 +97,12 @@ def opened(engine: str, request: pytest.FixtureRequest) -> Iterator[Ground]:
     with _ground(engine, folder, request) as ground:
         yield ground
         close(ground.storage)
+
+
+def store_of(storage: BaseStorage) -> AsyncStore:
+    """Return the store that a storage is over."""
+    assert isinstance(storage, StoreStorage)
+    return storage._store
 
 
 def close(storage: BaseStorage) -> None:

@@ -82,7 +82,12 @@ def test_of_latest_saves_by_four_processes_none_is_rejected(
         assert worker.returncode == 0, errors.decode()
     files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
     assert files == ["snapshot_latest.json"]
-    found = asyncio.run(FileStorage(tmp_path).load_snapshot(location))
+
+    async def read() -> Snapshot | None:
+        async with FileStorage(tmp_path) as storage:
+            return await storage.load_snapshot(location)
+
+    found = asyncio.run(read())
     assert found is not None
     assert found.data in [{"by": number, "index": 9} for number in range(4)]
 

@@ -15,7 +15,15 @@ from limpet.compat.strands import (
     SnapshotManifest,
     StoreStorage,
 )
-from tests.compat.strands.kit import ENGINES, FILED, Grounds, make_location, make_snapshot, uuid7
+from tests.compat.strands.kit import (
+    ENGINES,
+    FILED,
+    Grounds,
+    make_location,
+    make_snapshot,
+    store_of,
+    uuid7,
+)
 
 # Behind the facade both faces are one, so the other one is shown on two engines only.
 STORES = [engine for engine in ENGINES if engine not in FILED]
@@ -26,9 +34,7 @@ GROUNDS = [*((engine, "sync") for engine in STORES), ("memory", "async"), ("sqli
 def storage(request: pytest.FixtureRequest, grounds: Grounds) -> StoreStorage:
     """A facade over either face of a store."""
     engine, face = request.param
-    opened = grounds[engine].storage
-    assert isinstance(opened, StoreStorage)
-    store = opened._store
+    store = store_of(grounds[engine].storage)
     return StoreStorage(store.sync if face == "sync" else store.aio)
 
 

@@ -13,7 +13,7 @@ from limpet.compat.strands import (
     SnapshotManifest,
     SnapshotPage,
 )
-from tests.compat.strands.kit import Grounds, make_location, make_snapshot
+from tests.compat.strands.kit import Grounds, make_location, make_snapshot, store_of
 
 LOCATION = {"sessionId": "s", "scope": "multiAgent", "scopeId": "a"}
 SNAPSHOT = {
@@ -112,7 +112,7 @@ async def test_a_time_that_says_nothing_does_not_matter(grounds: Grounds, create
     location, storage = make_location(), grounds["memory"].storage
     await storage.save_snapshot(location, "x", False, make_snapshot(created_at=created_at))
     assert await storage.load_snapshot(location, "x") == make_snapshot(created_at=created_at)
-    found = storage._store.sync.scope(location.session_id, "a1").info("x")
+    found = store_of(storage).sync.scope(location.session_id, "a1").info("x")
     assert found is not None
     expected = datetime(2026, 1, 1, tzinfo=UTC)
     assert (found.created_at == expected) is (created_at == "2026-01-01")

@@ -12,6 +12,7 @@ from strands.storage import LocalFileStorage
 
 import limpet
 from limpet import Store, Unsupported
+from limpet.compat.strands import export_sessions, find_layout, import_sessions
 from limpet.compat.strands.dialects.payloads import dialect_of
 from tests.compat.strands_python.agents import (
     FIXTURES,
@@ -32,14 +33,9 @@ from tests.interop.sdk import Sdk, SdkError
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
 
-UNIFIED = "session/"
 WHERE = "scopes/agent/planner/snapshots/"
 IMAGE: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
 ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}
-
-
-def open_folder(path: Path, root: str = UNIFIED) -> Store:
-    return limpet.open(f"file://{path}", root=root, sync=False)
 
 
 @pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.slow)])
@@ -56,20 +52,18 @@ def ground(sdk: Sdk, place: Place, request: pytest.FixtureRequest) -> Ground:
 
 
 @pytest.mark.parametrize(
-    ("fixture", "root", "session_id"),
+    ("fixture", "session_id"),
     [
-        ("ts_unified_localfile", UNIFIED, "demo-unified"),
-        ("ts_filestorage", "", "demo-invocation"),
-        ("ts_filestorage", "", "demo-trigger"),
+        ("ts_unified_localfile", "demo-unified"),
+        ("ts_filestorage", "demo-invocation"),
+        ("ts_filestorage", "demo-trigger"),
     ],
 )
-def test_an_agent_in_python_goes_on_with_a_real_session(
-    tmp_path: Path, fixture: str, root: str, session_id: str
-) -> None:
-    shutil.copytree(FIXTURES / fixture, tmp_path / "store")
-    [latest] = (tmp_path / "store" / root / session_id).rglob("snapshot_latest.json")
+def test_an_agent_in_python_goes_on_with_a_real_session(fixture: str, session_id: str) -> None:
+    [latest] = (FIXTURES / fixture).rglob(f"{session_id}/**/snapshot_latest.json")
     theirs = json.loads(latest.read_text())["data"]
-    with open_folder(tmp_path / "store", root) as store:
+    with limpet.open("memory:") as store:
+        import_sessions(store, FIXTURES / fixture, layout=find_layout(FIXTURES / fixture))
         agent = agent_on(storage_on(store), session_id, "support-bot")
         assert said(agent.messages) == said(theirs["messages"])
         ids = [message["tracking_id"] for message in agent.messages]
@@ -85,11 +79,9 @@ def test_an_agent_in_python_goes_on_with_a_real_session(
         )
 
 
-def test_an_agent_in_python_gives_the_answer_that_one_in_typescript_waits_for(
-    tmp_path: Path,
-) -> None:
-    shutil.copytree(FIXTURES / "ts_filestorage", tmp_path / "store")
-    with open_folder(tmp_path / "store", "") as store:
+def test_an_agent_in_python_gives_the_answer_that_one_in_typescript_waits_for() -> None:
+    with limpet.open("memory:") as store:
+        import_sessions(store, FIXTURES / "ts_filestorage")
         agent = agent_on(storage_on(store), "demo-interrupt", "approver")
         result = agent(answer_to(agent._interrupt_state.interrupts.values(), "yes"))
         assert result.stop_reason == "end_turn"
@@ -100,8 +92,9 @@ def test_an_agent_in_python_gives_the_answer_that_one_in_typescript_waits_for(
 def test_an_agent_in_typescript_gives_the_answer_that_one_in_python_waits_for(
     sdk: Sdk, tmp_path: Path
 ) -> None:
-    with open_folder(tmp_path) as store:
+    with limpet.open("memory:") as store:
         agent_on(storage_on(store, dialect="typescript"))("confirm")
+        export_sessions(store, tmp_path, layout="unified")
     runtime = node.find_runtime()
     packages = node.install("strands", PROJECT, cache=node.cache_folder(), runtime=runtime)
     script = Path(__file__).parent / "answer.mjs"
@@ -115,7 +108,8 @@ def test_an_agent_in_typescript_gives_the_answer_that_one_in_python_waits_for(
     assert [message["role"] for message in told["messages"]] == ["user", "assistant"] * 2
     result = told["messages"][2]["content"][0]["toolResult"]
     assert result["content"] == [{"text": "approved: yes"}]
-    with open_folder(tmp_path) as store:
+    with limpet.open("memory:") as store:
+        import_sessions(store, tmp_path, layout="unified")
         agent = agent_on(storage_on(store))
         assert said(agent.messages) == ["confirm", "done"]
         assert not agent._interrupt_state.activated
@@ -125,7 +119,8 @@ def test_agents_take_turns(ground: Ground) -> None:
     theirs = ground.theirs("chat-42", "planner")
     theirs.converse("one", "add 2 3", history=True, app_state={"n": 1})
     expected = ["one", "echo: one", "add 2 3", "the tool has spoken"]
-    with ground.open() as store:
+    with limpet.open("memory:") as store:
+        ground.pull(store)
         storage = storage_on(store, dialect="typescript")
         agent = agent_on(storage, **ALWAYS)
         assert said(agent.messages) == expected
@@ -134,6 +129,7 @@ def test_agents_take_turns(ground: Ground) -> None:
         agent([{"text": "three"}, IMAGE])
         expected += ["three", "echo: three"]
 
+        ground.push(store)
         restored = theirs.restore()
         assert said(restored["messages"]) == expected
         assert restored["state"] == {"n": 2}
@@ -146,6 +142,7 @@ def test_agents_take_turns(ground: Ground) -> None:
 
         theirs.converse("four")
         expected += ["four", "echo: four"]
+        ground.pull(store)
         assert said(agent_on(storage).messages) == expected
         assert said(agent_on(storage_on(store)).messages) == expected
 
@@ -163,9 +160,13 @@ def test_what_is_written_for_typescript_reads_as_it_was_written(store: Store) ->
 
 
 def test_without_the_dialect_typescript_gets_nothing_it_could_misread(ground: Ground) -> None:
-    """It restores the conversation alone: the other fields have names that it does not know."""
-    with ground.open() as store:
+    """An agent in TypeScript refuses the document of one in Python, unless it is translated."""
+    with limpet.open("memory:") as store:
         agent_on(storage_on(store))("one")
+        ground.push(store)
+        with pytest.raises(SdkError, match="Unsupported snapshot schema version"):
+            ground.theirs("chat-42", "planner").restore()
+        ground.push(store, payload="typescript")
         restored = ground.theirs("chat-42", "planner").restore()
         assert said(restored["messages"]) == ["one", "echo: one"]
 
@@ -177,15 +178,19 @@ def test_teams_take_turns_between_runs(ground: Ground) -> None:
         return theirs.ask("orchestrate", sessionId="chat-42", graphId="team", prompt="go")
 
     assert orchestrate()["status"] == "COMPLETED"
-    with ground.open() as store:
+    with limpet.open("memory:") as store:
+        ground.pull(store)
         storage = storage_on(store, dialect="typescript")
         graph_on(storage, calls)("go")
+        ground.push(store)
         assert calls == ["first", "second"]
         assert orchestrate() == {"status": "COMPLETED", "nodes": ["first", "second"]}
+        ground.pull(store)
 
         # In the middle of a run it is the team's own business.
         with pytest.raises(ConnectionError):
             graph_on(storage, calls, fails=True)("go")
+        ground.push(store)
         with pytest.raises(SdkError):
             orchestrate()
         graph_on(storage, calls)("go")
@@ -198,30 +203,28 @@ def test_teams_take_turns_between_runs(ground: Ground) -> None:
             graph_on(storage, calls)("go")
 
 
-def test_a_folder_of_the_sdk_is_ours_and_theirs(tmp_path: Path) -> None:
-    theirs = LocalFileStorage(str(tmp_path))
+def test_a_folder_of_the_sdk_moves_into_a_store_and_back(store: Store, tmp_path: Path) -> None:
+    theirs = LocalFileStorage(str(tmp_path / "in"))
     agent_on(theirs, **ALWAYS)("one")
     key = f"session/chat-42/{WHERE}snapshot_latest.json"
-    written = (tmp_path / key).read_bytes()
-    with open_folder(tmp_path) as store:
-        ours = storage_on(store)
-        assert wait(ours.list("")) == wait(theirs.list(""))
-        assert wait(ours.read(key)) == written
-        agent = agent_on(ours, **ALWAYS)
-        assert said(agent.messages) == ["one", "echo: one"]
-        agent("two")
-        again = agent_on(theirs, **ALWAYS)
+    import_sessions(store, tmp_path / "in", layout="unified")
+    ours = storage_on(store)
+    assert wait(ours.list("")) == wait(theirs.list(""))
+    assert wait(ours.read(key)) == (tmp_path / "in" / key).read_bytes()
+    agent = agent_on(ours, **ALWAYS)
+    assert said(agent.messages) == ["one", "echo: one"]
+    agent("two")
+
+    export_sessions(store, tmp_path / "out", layout="unified")
+    theirs = LocalFileStorage(str(tmp_path / "out"))
+    again = agent_on(theirs, **ALWAYS)
+    assert again.messages == agent.messages
+    ids = wait(manager_on(theirs, "chat-42").list_snapshot_ids(again))
+    assert ids == wait(manager_on(ours, "chat-42").list_snapshot_ids(again))
+    for id in ids:
+        assert wait(manager_on(theirs, "chat-42").restore_snapshot(again, snapshot_id=id))
+        assert wait(manager_on(ours, "chat-42").restore_snapshot(agent, snapshot_id=id))
         assert again.messages == agent.messages
-        again("three")
-        assert said(agent_on(ours).messages)[4:] == ["three", "echo: three"]
-        assert wait(ours.list("")) == wait(theirs.list(""))
-        ids = wait(manager_on(theirs, "chat-42").list_snapshot_ids(again))
-        assert ids == wait(manager_on(ours, "chat-42").list_snapshot_ids(again))
-        for id in ids:
-            assert wait(manager_on(theirs, "chat-42").restore_snapshot(again, snapshot_id=id))
-            assert wait(manager_on(ours, "chat-42").restore_snapshot(agent, snapshot_id=id))
-            assert again.messages == agent.messages
-        assert [*store.check()] == []
 
 
 def test_a_folder_in_typescript_words_is_none_of_the_python_sdk(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """PostgreSQL's errors as ours, chosen by code (SQLSTATE)."""
 
+import re
+
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
@@ -76,29 +78,35 @@ def translated(cause: Exception) -> LimpetError:
         case "0A":
             return Unsupported(f"the server cannot do this. {where}")
     notes = getattr(cause, "__notes__", ())  # `place_of`, if a connection failed
-    return Unavailable(f"postgres did not answer{_reason(cause)}. {where}{''.join(notes)}")
+    return Unavailable(f"{_reason(cause)}. {where}{''.join(notes)}")
 
 
-# A refused connection has no SQLSTATE. These texts choose no class of error; they only add a hint.
-# The rest of the message is not repeated.
+# A refused connection has no SQLSTATE. These texts choose no class of error; they only say what can
+# be done. The rest of the message is not repeated.
 _REASONS = {
-    "Connection refused": "no server listens at this address",
-    "password authentication failed": "the password is wrong",
-    "no password supplied": "a password is needed",
-    "does not exist": "there is no such database or role",
-    "pg_hba.conf": "pg_hba.conf does not admit this host",
-    "timeout expired": "the connection timed out",
-    "could not translate host name": "the host name is not known",
-    "failed to resolve host": "the host name is not known",
-    "No such file or directory": "no server listens at this socket",
+    "Connection refused": "no server listens there: start it, or correct host and port of the URL",
+    "No such file or directory": "no server listens at this socket: start it, or name its host",
+    "password authentication failed": (
+        "the server refuses the password: correct it in the URL, an @ as %40, or in PGPASSWORD"
+    ),
+    "no password supplied": "a password is needed: put it in the URL, PGPASSWORD or ~/.pgpass",
+    r"pg_hba\.conf": "pg_hba.conf does not admit this host: add a line for it there",
+    'database ".*" does not exist': (
+        "there is no such database: make it by CREATE DATABASE, or correct its name in the URL"
+    ),
+    'role ".*" does not exist': (
+        "there is no such role: make it by CREATE ROLE, or correct the user of the URL"
+    ),
+    "timeout expired": "the server does not answer: look whether it runs, and the network",
+    "could not translate host name": "the host name is not known: correct it in the URL",
+    "failed to resolve host": "the host name is not known: correct it in the URL",
 }
 
 
 def _reason(cause: Exception) -> str:
-    if not isinstance(cause, psycopg.OperationalError):
-        return ""
-    text = str(cause)
-    return next((f": {reason}" for words, reason in _REASONS.items() if words in text), "")
+    text = str(cause) if isinstance(cause, psycopg.OperationalError) else ""
+    found = (reason for pattern, reason in _REASONS.items() if re.search(pattern, text))
+    return next(found, "postgres did not answer")
 
 
 def place_of(cause: Exception, conninfo: str) -> str:

@@ -29,7 +29,7 @@ from limpet.backends.postgres.tables import (
 )
 from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
 from limpet.backends.support.backoff import Backoff
-from limpet.backends.support.forks import abandon, renew_after_fork
+from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
@@ -115,17 +115,18 @@ class PostgresServer:
 
     def connect(self) -> Connection:
         try:
-            conn = psycopg.connect(
-                self._conninfo,
-                autocommit=True,  # BEGIN and COMMIT are sent by our own code
-                prepare_threshold=None if self._settings.pooler else 2,
-            )
+            with opening_a_socket():
+                conn = psycopg.connect(
+                    self._conninfo,
+                    autocommit=True,  # BEGIN and COMMIT are sent by our own code
+                    prepare_threshold=None if self._settings.pooler else 2,
+                )
+                self._connections.add(conn)
         except psycopg.Error as cause:
             if any(each in str(cause) for each in self._secrets):
                 raise psycopg.OperationalError("an option of the URL is not acceptable") from None
             cause.add_note(place_of(cause, self._conninfo))
             raise
-        self._connections.add(conn)
         if not self._settings.pooler:
             conn.execute("; ".join(f"SET {each}" for each in self._limits()).encode())
         # All integers are sent as bigint, so that a statement is prepared once, and not once for

@@ -4,8 +4,13 @@ A lock may have been held, at the moment of the fork, by a thread that does not 
 """
 
 import os
+import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
+
+_FORK_WAIT_S_MAX = 2.0
 
 
 class Renewable(Protocol):
@@ -35,9 +40,50 @@ def abandon(fd: int) -> None:
     os.close(null)
 
 
+class _Opening:
+    """The threads that open a socket. A fork waits for them, and keeps others from beginning."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        self.changed = threading.Condition()
+        self.threads: set[int] = set()
+
+    def before_fork(self) -> None:
+        self.changed.acquire()
+        itself = {threading.get_ident()}  # a signal handler may fork
+        # Not for ever: the server may not answer.
+        self.changed.wait_for(lambda: self.threads <= itself, _FORK_WAIT_S_MAX)
+
+    def after_fork_in_parent(self) -> None:
+        self.changed.release()
+
+
+_opening = _Opening()
+
+
+@contextmanager
+def opening_a_socket() -> Iterator[None]:
+    """Let a fork wait until a socket is open and known: a child cannot abandon it before."""
+    with _opening.changed:
+        _opening.threads.add(threading.get_ident())
+    try:
+        yield
+    finally:
+        with _opening.changed:
+            _opening.threads.discard(threading.get_ident())
+            _opening.changed.notify_all()
+
+
 def _after_fork_in_child() -> None:
+    _opening.after_fork()
     for each in list(_renewables):
         each.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_opening.before_fork,
+    after_in_parent=_opening.after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

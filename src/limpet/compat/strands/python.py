@@ -36,7 +36,7 @@ from limpet.api.store import AsyncStore, Store
 from limpet.compat.json_files import load_strict
 from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import FACADE, SCHEMA_VERSION, SCOPES
-from limpet.compat.strands.storage import FORM, GONE, moment_of, parent_in
+from limpet.compat.strands.storage import FORM, GONE, moment_of
 from limpet.compat.wire import check_store
 from limpet.errors import Conflict, InvalidInput, LimpetError, Unsupported
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
@@ -195,8 +195,7 @@ def _write(store: Store, address: _KeyAddress, data: bytes, dialect: Dialect) ->
 
 
 def _save(scope: Scope, id: str | None, parsed: _Parsed) -> None:
-    parent = parent_in(scope.driver.opened)
-    options: dict[str, Any] = {"metadata": {FORM: parsed.form}, "parent": parent}
+    options: dict[str, Any] = {"metadata": {FORM: parsed.form}}
     if parsed.envelope is not None:
         options["metadata"][FACADE] = parsed.envelope
         options["created_at"] = moment_of(parsed.envelope)

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.opened import Opened
 from limpet.api.store import AsyncStore, Store
 from limpet.compat.strands.records import (
     FACADE,
@@ -30,7 +29,7 @@ from limpet.compat.strands.records import (
 from limpet.compat.wire import check_store, wire_time
 from limpet.core import prepare, times
 from limpet.errors import Corrupt, InvalidInput, LimpetError
-from limpet.model import HEAD, JSON, Parent
+from limpet.model import JSON
 from limpet.model import Snapshot as Stored
 from limpet.opening import draw
 
@@ -220,7 +219,6 @@ class StoreStorage(BaseStorage):
         facts: dict[str, Any] = {
             "metadata": {FACADE: wire},
             "created_at": moment_of(wire),
-            "parent": parent_in(self._store.driver.opened),
         }
         scope = self._scope(address)
         if id is not None:
@@ -287,15 +285,8 @@ class StoreStorage(BaseStorage):
             page = [each async for each in scope.ids(after=start, limit=wanted)]
             found += filter(is_identifier, page)
             if wanted is None or len(page) < wanted or len(found) == limit:
-                break
+                return found
             start = page[-1]
-        uuids = all(map(is_uuid7, found)) and (after is None or is_uuid7(after))
-        if uuids or is_database(self._store.driver.opened):
-            return found
-        # Object engines list by name, where `a-b` comes before `a`. For UUIDs that is the same
-        # order; other ids are all read and sorted.
-        ids = sorted([each async for each in scope.ids() if is_identifier(each)])
-        return [each for each in ids if after is None or each > after][:limit]
 
     async def _check_cursor(self, scope: AsyncScope, after: str) -> None:
         with suppress(Corrupt):  # a page may end with a damaged snapshot
@@ -305,19 +296,6 @@ class StoreStorage(BaseStorage):
 
 def no_cursor(after: str) -> InvalidInput:
     return InvalidInput(f"start_after is neither a UUID 7 nor an id in history. id=`{after}`")
-
-
-def is_database(opened: Opened) -> bool:
-    """Return whether the engine is a database: others list snapshots by file name."""
-    return "atomic" in opened.backend.capabilities
-
-
-def parent_in(opened: Opened) -> Parent:
-    """Return the parent of a new snapshot, which Strands does not name: the newest one.
-
-    In files there is none, since finding the newest would mean reading all of them.
-    """
-    return HEAD if is_database(opened) else None
 
 
 def snapshot_of(found: Stored) -> Snapshot:

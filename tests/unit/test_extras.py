@@ -1,0 +1,77 @@
+"""Without an extra, one line tells how to get it."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SCRIPT = """
+import sys
+sys.modules[{package!r}] = None
+{program}
+"""
+
+OPEN = "import limpet; limpet.open({url!r})"
+COMMAND = "from limpet.cli import main; sys.argv[1:] = {words}; sys.exit(main())"
+
+
+def said_without(package: str, program: str) -> str:
+    """Run a program where a package is not installed; return what it says at its end."""
+    script = SCRIPT.format(package=package, program=program)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    return done.stderr
+
+
+POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "program"),
+    [
+        ("psycopg", "postgres", OPEN.format(url=POSTGRES)),
+        ("obstore", "s3", OPEN.format(url=BUCKET)),
+        ("obstore", "s3", OPEN.format(url="gs://bucket/agents")),
+        ("obstore", "s3", OPEN.format(url="az://bucket/agents")),
+        ("langgraph", "langgraph", "from limpet.compat.langgraph import LimpetSaver"),
+        ("pytest", "testing", "import limpet.testing"),
+    ],
+)
+def test_the_last_line_names_the_extra(package: str, extra: str, program: str) -> None:
+    *_, last = said_without(package, program).splitlines()
+    assert last.endswith(f": pip install 'limpet[{extra}]'")
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "words"),
+    [
+        ("psycopg", "postgres", ["ls", "--url", POSTGRES]),
+        ("obstore", "s3", ["ls", "--url", BUCKET]),
+        ("click", "cli", ["ls"]),
+        ("rich", "cli", ["ls"]),
+        ("langgraph", "langgraph", ["import", "langgraph-sqlite", __file__]),
+    ],
+)
+def test_the_command_says_it_in_one_line(package: str, extra: str, words: list[str]) -> None:
+    (line,) = said_without(package, COMMAND.format(words=words)).splitlines()
+    assert line.endswith(f": pip install 'limpet[{extra}]'")
+
+
+def test_each_extra_brings_its_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for extra, package in (
+        ("cli", "click>"),
+        ("cli", "rich>"),
+        ("langgraph", "langgraph>"),
+        ("postgres", "psycopg["),
+        ("s3", "obstore>"),
+        ("testing", "pytest>"),
+    ):
+        assert any(each.startswith(package) for each in extras[extra])
