@@ -491,6 +491,69 @@ def test_without_permission_nothing_passes_for_empty(
     assert done.stdout.splitlines()[: len(said)] == said
 
 
+KEEPS = """
+import os, sys, limpet
+from limpet import Unavailable
+path, folder = sys.argv[1:]
+with limpet.open(f"file://{path}", sync=False) as store:
+    for number in range(3):
+        store.scope("s").save({"n": number})
+    store.scope("s").set_note("n", 1)
+    if os.getuid() == 0:
+        for name, _, names in os.walk(path):
+            for each in [name, *(os.path.join(name, each) for each in names)]:
+                os.chown(each, 65534, 65534)
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    os.chmod(os.path.join(path, folder), 0o555)
+    for delete in (lambda: store.delete_session("s"), store.scope("s").delete) * 2:
+        try:
+            delete()
+            print("deleted")
+        except Unavailable as error:
+            print(error)
+    os.chmod(os.path.join(path, folder), 0o755)
+    store.delete_session("s")
+    print(list(store.sessions()), store.delete_session("s"), list(store.check()))
+"""
+
+
+@pytest.mark.parametrize(("folder", "key"), [(FOLDER, "head"), (f"{FOLDER}/notes/scope", "n.json")])
+def test_what_could_not_be_deleted_is_named(folder: str, key: str) -> None:
+    """And why; each time, until it can be deleted."""
+    with tempfile.TemporaryDirectory() as above:
+        os.chmod(above, 0o755)
+        command = [sys.executable, "-W", "error", "-c", KEEPS, f"{above}/store", folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        os.chmod(above, 0o700)
+    assert done.returncode == 0, done.stderr
+    *said, after = done.stdout.splitlines()
+    assert after == "[] 0 []"
+    assert len(said) == 4
+    for each in said:
+        assert re.search(rf"not all .* deleted: there is no permission.*{folder}/{key}`", each)
+
+
+def test_what_a_service_does_not_delete_is_named() -> None:
+    with Stub(ignores=()) as stub:
+        with limpet.open("s3://limpet-tests/here", **stub.service.options) as store:
+            store.scope("s").save({"n": 1})
+            store.scope("s").set_note("n", 1)
+            for name in ("head", "notes/scope/n.json"):
+                stub.kept = {f"here/{FOLDER}/{name}"}
+                for _ in range(2):
+                    with pytest.raises(
+                        Unavailable, match=f"denied.*{name}` reason=`AccessDenied"
+                    ) as caught:
+                        store.delete_session("s")
+                    assert not caught.value.outcome_known
+            stub.kept = set()
+            store.delete_session("s")
+            assert list(store.sessions()) == []
+        assert not any("/sessions/" in key for key in stub.objects)
+
+
 # What vanishes in mid-run
 
 
