@@ -1,4 +1,4 @@
-"""A process that writes to a folder of documents until it dies.
+"""A process that writes to a folder or a bucket until it dies.
 
     <url> <seed> <tag>    writes chosen by a seed, until it is killed from outside; says in lines of
                           JSON `["begin", what it found]`, `["try", write]`, `["done"]`

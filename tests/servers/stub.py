@@ -5,6 +5,7 @@ ignore conditions, as some services do, and answer the next requests with an err
 """
 
 import hashlib
+import re
 import threading
 from collections.abc import Collection
 from email.utils import formatdate
@@ -35,6 +36,7 @@ class Stub:
         self.ignores = frozenset(ignores)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.kept: set[str] = set()  # keys that it refuses to delete
         self._answers: list[Answer] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
@@ -93,7 +95,15 @@ class Stub:
             return 200, {"ETag": _etag(body)}, b""
         if found is None:
             return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
-        return 200, {"ETag": _etag(found), "Last-Modified": formatdate(usegmt=True)}, found
+        fields = {"ETag": _etag(found), "Last-Modified": formatdate(usegmt=True)}
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
+        if asked is None:
+            return 200, fields, found
+        first, last = int(asked[1]), min(int(asked[2]), len(found) - 1)
+        if first > last:
+            return 416, {}, b"<Error><Code>InvalidRange</Code></Error>"
+        fields["Content-Range"] = f"bytes {first}-{last}/{len(found)}"
+        return 206, fields, found[first : last + 1]
 
     def _refuses(self, found: bytes | None, headers: dict[str, str]) -> bool:
         asked = {name: headers.get(name.lower()) for name in set(_CONDITIONS) - self.ignores}
@@ -104,10 +114,16 @@ class Stub:
 
     def _delete(self, body: bytes) -> bytes:
         keys = [each.text or "" for each in ElementTree.fromstring(body).iter() if _is_key(each)]
-        for key in keys:
+        for key in set(keys) - self.kept:
             self.objects.pop(key, None)
-        deleted = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
-        return f"<DeleteResult>{deleted}</DeleteResult>".encode()
+        denied = "<Code>AccessDenied</Code><Message>no</Message>"
+        done = "".join(
+            f"<Error><Key>{escape(key)}</Key>{denied}</Error>"
+            if key in self.kept
+            else f"<Deleted><Key>{escape(key)}</Key></Deleted>"
+            for key in keys
+        )
+        return f"<DeleteResult>{done}</DeleteResult>".encode()
 
     def _list(self, query: dict[str, list[str]]) -> bytes:
         prefix = query.get("prefix", [""])[0]

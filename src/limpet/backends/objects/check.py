@@ -90,9 +90,10 @@ class Checking(Part):
         has_head = any(key.is_head for _, key in listed)
         if not segments and not has_head:
             return
-        (stored,) = self._bucket.get([f"{folder}head"])
+        path = f"{folder}head"
+        (stored,) = self._bucket.get([path])
         try:
-            held = Held() if stored is None else self._storage.parsed_head(stored)
+            held = Held() if stored is None else self._storage.parsed_head(stored, path)
         except LimpetError as error:
             if has_head:
                 yield from self._lost(folder, stored, str(error), repair)

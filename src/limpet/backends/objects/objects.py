@@ -429,12 +429,9 @@ class StoredHead(NamedTuple):
         return head
 
 
-def parse_head(data: bytes, scope: ScopeKey | None = None) -> StoredHead:
-    """Read a head, which must be that of `scope`, if one is given."""
+def parse_head(data: bytes) -> StoredHead:
     unpacked = unpack("head", data)
     head: Head = parsed(lambda: _parse_facts(unpacked.lines(0)))
-    if scope is not None and head.scope != scope:
-        raise Corrupt("a head is stored under the key of another scope: run `limpet check`")
     return StoredHead(head, unpacked)
 
 

@@ -135,12 +135,15 @@ class Storage:
         if stored is None:
             self._check_absent(scope)
             return Held()
-        return self.parsed_head(stored, scope)
+        return self.parsed_head(stored, key)
 
-    def parsed_head(self, stored: Stored, scope: ScopeKey | None = None) -> Held:
-        found = parse_head(stored.data, scope)
+    def parsed_head(self, stored: Stored, key: str) -> Held:
+        """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
+        found = parse_head(stored.data)
         self._is_ours = True
         head = found.facts_only
+        if keys.head_key(head.scope) != key:
+            raise Corrupt(f"a head is stored under the key of another scope. key=`{key}`")
         if head.pending is not None and not self.is_alive(head):
             return Held(None, stored.version)
         return Held(head, stored.version, found, size=stored.size)
@@ -154,9 +157,9 @@ class Storage:
             for at, stored in zip(large, wholes, strict=True):
                 found[at] = stored
         heads: list[Head | LimpetError | None] = []
-        for each in found:
+        for path, each in zip(paths, found, strict=True):
             try:
-                heads.append(None if each is None else self.parsed_head(each).head)
+                heads.append(None if each is None else self.parsed_head(each, path).head)
             except LimpetError as error:
                 heads.append(error)
         return heads

@@ -299,6 +299,7 @@ class DirectoryBucket:
         runs = _runs(keys)
         while some := list(islice(runs, _OPEN_MAX)):
             opened: list[int] = []
+            above: Sequence[str] = ()
             try:
                 for above, names in some:
                     handle = act(above, names)
@@ -307,7 +308,8 @@ class DirectoryBucket:
                 for folder in opened:
                     self._folders.flush(folder)
             except OSError as cause:
-                raise failure(cause, self._folders.root, outcome_known=False) from cause
+                path = self._folders.path(*above, *([cause.filename] if cause.filename else []))
+                raise failure(cause, path, outcome_known=False) from cause
             finally:
                 for folder in opened:
                     os.close(folder)

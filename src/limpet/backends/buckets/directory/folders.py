@@ -43,8 +43,8 @@ _NOT_HERE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOTTY, errno.ENOSYS, 
 _NO_LOCKS = _NOT_HERE | {errno.ENOLCK, errno.EBADF}  # NFS locks only what is open for writing
 
 _FACTS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
+    errno.ENOSPC: "the disk is full: make room, for example by scope.delete(), which needs none",
+    errno.EDQUOT: "the disk quota is used up: make room, for example by scope.delete()",
     errno.EACCES: "there is no permission",
     errno.EPERM: "there is no permission",
     errno.EROFS: "the file system is read-only",

@@ -260,7 +260,7 @@ class ObjectStoreBucket:
         """
         paths = [self._root + key for key in keys]
         try:
-            self._service.ask(lambda store: store.delete(paths), write=True, again=True)
+            self._service.ask(lambda store: store.delete(paths), write=True, again=True, keys=paths)
         except Refusal as refusal:
             if refusal.kind is not Kind.MISSING:
                 raise self._service.misread(refusal) from None

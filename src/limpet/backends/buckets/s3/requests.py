@@ -236,10 +236,12 @@ class Service:
         *,
         write: bool = False,
         again: bool = True,
+        keys: Sequence[str] = (),
     ) -> T:
         """Send a request until it is answered, as long as repeating is harmless, up to `retry_s`.
 
-        `again`: it may be repeated although it may have been executed.
+        `again`: it may be repeated although it may have been executed. Of `keys` the error names
+        the one that failed.
 
         Raises:
             Refusal: the object is missing, has moved, or is too short.
@@ -248,12 +250,14 @@ class Service:
         backoff = Backoff(
             self._clock, first_s=_PAUSE_S, longest_s=_PAUSE_S_MAX, wait_s=self._retry_s
         )
-        sent = False
+        sent, name = False, self._name
         while True:
             try:
                 return request(store)
             except driver_errors() as cause:
                 failure = read_failure(cause)
+                named = next((key for key in keys if key in str(cause)), "")
+                name = f"{self._name}` key=`{named}" if named else self._name
             except Garbled as cause:
                 failure = Failure(Kind.GARBLED, str(cause))
             if failure.kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
@@ -262,7 +266,7 @@ class Service:
             sent = sent or (write and unclear)
             harmless = failure.kind in (Kind.BUSY, Kind.GARBLED) or (unclear and again)
             if not harmless or not backoff.sleep():
-                raise error_of(failure, self._name, sent=sent)
+                raise error_of(failure, name, sent=sent)
 
     def misread(self, refusal: Refusal) -> Unavailable:
         """Return the error for a refusal that the request cannot explain."""
