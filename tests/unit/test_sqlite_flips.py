@@ -221,6 +221,7 @@ def test_an_index_that_leads_to_another_snapshot(flips: Flips) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in range(1, 61))]
 )
