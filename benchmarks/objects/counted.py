@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from benchmarks.report import TIMES, Result
+from benchmarks.report import NONE, TIMES, Result
 from benchmarks.traces import TRACES, Step
 from limpet import opening
 from limpet.api.scope import Scope
@@ -84,9 +84,9 @@ def measure_traces(turns: int | None) -> Iterator[Result]:
 
 def _ratio(measure: str, value: int, of: int, most: float | None) -> Result:
     ratio = value / of
-    goal = {} if most is None else {"goal": f"≤ {most:g} {TIMES}"}
+    goal = NONE if most is None else f"≤ {most:g} {TIMES}"
     met = None if most is None else ratio <= most
-    return Result(measure, f"{value:,} of {of:,}", ratio=f"{ratio:.2f} {TIMES}", met=met, **goal)
+    return Result(measure, f"{value:,} of {of:,}", goal, f"{ratio:.2f} {TIMES}", met)
 
 
 def _requests(measure: str, found: dict[str, int], most: int) -> Result:

@@ -210,7 +210,18 @@ def test_some_bits_of_a_table(flips: Flips, table: str) -> None:
     assert unexplained(flips, Random(table).sample(used, 12)) == []
 
 
+def test_an_index_that_leads_to_another_snapshot(flips: Flips) -> None:
+    """The last byte of each entry is the seq it leads to, here mostly that of another one."""
+    (number,) = (number for number, name in flips.pages.items() if name == "snapshots_by_place")
+    start = (number - 1) * PAGE_BYTES
+    page = flips.intact[start : start + PAGE_BYTES]
+    entries = [int.from_bytes(page[at : at + 2]) for at in range(8, 8 + 2 * page[4], 2)]
+    bits = [8 * (start + at + page[at]) + low for at in entries for low in range(3)]
+    assert unexplained(flips, bits) == []
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in range(1, 61))]
 )

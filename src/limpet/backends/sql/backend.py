@@ -403,14 +403,21 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     else:
         name = "history_of_sessions"
 
+    last = SEQ_MAX
+
     def take(columns: Any) -> SnapshotInfo | None:
+        nonlocal last
         key = _scope_key(columns)
         if key is None:
             return None
         try:
-            info = info_of(key, verified(columns))
+            row = verified(columns)
+            info = info_of(key, row)
         except Corrupt:
             return None  # left out of a listing; asking for it by id raises
+        if row.seq >= last:
+            raise Corrupt("the index of a history leads to other snapshots: run `limpet check`")
+        last = row.seq
         # The table of labels is an index: the snapshot itself is the authority.
         matches = all(info.labels.get(name) == value for name, value in query.labels)
         return info if matches else None
