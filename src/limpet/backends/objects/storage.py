@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Moved, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.objects import (
     Fact,
@@ -101,6 +101,8 @@ class Storage:
     def __init__(
         self, bucket: Bucket, *, clock: Clock, draw: Callable[[], Stamp], compress: bool
     ) -> None:
+        if isinstance(bucket, Ending):
+            bucket.keep_end()
         self._bucket = bucket
         self._closed = False
         self._is_ours = False

@@ -4,8 +4,8 @@ Before its first write a bucket proves that the service honours conditional writ
 the conditions answers `200` to everything, and would lose concurrent writes.
 
 obstore takes any XML for a listing, a login page for an empty one, and one that is truncated
-without a token for a complete one. So the end of a listing is only believed when a key after it was
-seen. The object that proved the conditions stays, as the last key of the bucket.
+without a token for a complete one. So with `keep_end` the end of a listing is only believed when a
+key after it was seen: the object that proved the conditions stays, as the last key of the bucket.
 """
 
 import threading
@@ -39,8 +39,9 @@ class ObjectStoreBucket:
     """The objects below a prefix of a bucket. Opening makes no request.
 
     Costs, in requests: `get`, `fingerprints` and `mark` one per key (two for the first bytes of an
-    empty object); `put` one; `list` one per 1,000 keys, and one more to see that the last of them
-    is the last; `delete` one per 1,000 keys (with Google one per key); the first write two more.
+    empty object); `put` one; `list` one per 1,000 keys, and with `keep_end` one more where it ends;
+    `delete` one per 1,000 keys (with Google one per key); the first write four more, or two if
+    another process has proved the same.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ObjectStoreBucket:
         self._root = prefix
         self._version = version
         self._seeks = seeks
+        self._keeps_end = False
         self._proving = threading.Lock()
         self._proven = False
         self._unfit: str | None = None
@@ -76,6 +78,9 @@ class ObjectStoreBucket:
 
     def close(self) -> None:
         self._service.close()
+
+    def keep_end(self) -> None:
+        self._keeps_end = self._seeks
 
     # Reading
 
@@ -171,12 +176,12 @@ class ObjectStoreBucket:
         for each in _walk(store, folder, offset, min(limit, PAGE_KEYS_MAX)):
             key = each["path"]
             is_enough = is_enough or key == until
-            if key == end or (key > whole and not key.startswith(whole)):
+            if (key == end and self._keeps_end) or (key > whole and not key.startswith(whole)):
                 return
             if key.startswith(whole):
                 yield each
                 at = key
-        if is_enough or not self._seeks:
+        if is_enough or not self._keeps_end:
             return
         before = ""
         while at != before:
@@ -277,13 +282,15 @@ class ObjectStoreBucket:
             if self._proven:
                 return
             try:
-                # Nobody deletes it, so that now it exists, and each condition must refuse a write.
-                ignored = ""
-                if self._put_end(None) and self._put_end(None):
-                    ignored = "If-None-Match"
-                elif self._put_end(self._wrong_version()):
+                # Only the process that created it removes it, if at all. Until then it exists, and
+                # one of the two conditions must refuse a write. It is tried twice, as a delayed
+                # delete of another process may have removed our object.
+                made = self._put_end(None)
+                twice = made and self._put_end(None) and self._put_end(None)
+                ignored = "If-None-Match" if twice else ""
+                if not ignored and self._put_end(self._wrong_version()):
                     ignored = "If-Match"
-                if ignored:
+                if ignored or (made and not self._keeps_end):
                     self._delete([_END])
             except Unavailable as cause:
                 raise Unavailable(*cause.args) from None  # the caller's data was not sent
