@@ -11,9 +11,12 @@ import zstandard
 
 import limpet
 from limpet import Scope, Snapshot, Store, Unavailable, opening
+from limpet.backends.objects import edits
 from limpet.backends.objects.backend import ObjectBackend
+from limpet.core import prepare
 from limpet.errors import Corrupt, NotFound, Unsupported
 from limpet.model import ANY
+from limpet.protocol import Stamp
 from tests.buckets.counting import CountingBucket
 from tests.crash.mortal_objects import dump, sealed, strangers
 
@@ -143,6 +146,42 @@ def _plain(data: bytes) -> bytes:
         return data
     reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
     return reader.read()
+
+
+def test_a_pointer_goes_with_the_last_that_needs_it(
+    bucket: CountingBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snapshots of one minute share the pointers of their labels, also across segments."""
+    monkeypatch.setattr(edits, "TAIL_ITEMS_MAX", 2)
+    monkeypatch.setattr(edits, "SEGMENT_ITEMS_MAX", 3)
+    now = opening.draw().now
+
+    def draw() -> Stamp:
+        nonlocal now
+        now += 7_000_000
+        return opening.draw()._replace(now=now)
+
+    backend = ObjectBackend(bucket, clock=opening.CLOCK, draw=draw)
+    with opening.store_over(backend) as store:
+        scope = store.scope("s")
+        tools = scope.driver.tools
+        ids = []
+        for n in range(24):
+            commit = prepare.save(
+                scope.key,
+                {"n": n},
+                labels={"run": "1"} if n % 3 != 1 else {},
+                stamp=draw(),
+                state_bytes_max=tools.state_bytes_max,
+            )
+            ids.append(backend.commit(commit).id)
+        assert len(segments(bucket)) > 4
+        for id in ids[::2] + ids[1::2]:
+            labelled = [info.id for info in scope.history() if info.labels]
+            assert [info.id for info in store.history(labels={"run": "1"})] == labelled
+            scope.delete_snapshot(id)
+            assert list(store.check()) == []
+        assert not [key for key in bucket.objects if "/labels/" in key]
 
 
 def test_a_missing_segment_is_damage(bucket: CountingBucket, chat: list[str]) -> None:

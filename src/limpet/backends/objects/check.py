@@ -188,7 +188,7 @@ class Checking(Part):
     def _left(self, head: Head, listed: Sequence[Listed], repair: bool) -> Iterator[Finding]:
         left = unnamed(head, listed)
         if left and repair:
-            self._storage.sweep_listed(head.scope, left)
+            self._storage.sweep(head.scope, left)
         for each in left:
             fact = "a segment that a killed process has left over"
             yield _finding("segment_left", fact, scope=head.scope, repaired=repair, key=each.key)

@@ -19,7 +19,6 @@ from limpet.errors import Corrupt, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
 _PASSES_MAX = 100  # over a session that other writers keep writing to
-_CHUNK = 64  # heads read at a time
 
 
 class Deleting(Notes):

@@ -111,19 +111,7 @@ def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
     return fact._replace(pointers=pointers)
 
 
-def unused(
-    scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact], unread: Iterable[tuple[int, int]]
-) -> set[str]:
-    """Return the pointers of removed snapshots that no other one needs.
-
-    `left` has the others that were read; `unread` the first and last `seq` of the segments that
-    were not. In doubt, because one of those has snapshots of the same minute, a pointer stays.
-    """
+def unused(scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact]) -> set[str]:
+    """Return the pointers of removed snapshots that none of those `left` needs."""
     doomed = {key for fact in gone for key in pointers_of(scope, fact)}
-    doomed.difference_update(key for fact in left for key in pointers_of(scope, fact))
-    minutes = [(keys.minute_of(first), keys.minute_of(last)) for first, last in unread]
-    for fact in gone:
-        minute = keys.minute_of(fact.row.seq)
-        if any(first <= minute <= last for first, last in minutes):
-            doomed.difference_update(pointers_of(scope, fact._replace(own=False)))
-    return doomed
+    return doomed.difference(key for fact in left for key in pointers_of(scope, fact))

@@ -417,14 +417,19 @@ class Storage:
             with suppress(Unavailable):
                 self.bucket.delete([keys.segment_key(scope, each) for each in names])
 
-    def sweep(self, scope: ScopeKey) -> int:
+    def sweep(self, scope: ScopeKey, listed: Sequence[Listed] | None = None) -> int:
         """Remove the segments that the head does not name and never will; return their bytes.
 
         Listed before the head is read: one that is listed, not named, and not written to replace
         the present head can no longer be committed. Nothing is removed without a head.
         """
-        listed = list(walk(self.bucket, keys.segments_prefix(scope)))
-        return self.sweep_listed(scope, listed)
+        if listed is None:
+            listed = list(walk(self.bucket, keys.segments_prefix(scope)))
+        head = self.read_head(scope).head if listed else None
+        doomed = [] if head is None else unnamed(head, listed)
+        if doomed:
+            self.bucket.delete([each.key for each in doomed])
+        return sum(each.size for each in doomed)
 
     def sweep_after(self, head: Head, before: Head | None) -> None:
         """As `sweep`, after this head was stored; mostly without reading the present one.
@@ -440,20 +445,10 @@ class Storage:
         past = tuple(f".after-{w}" for w in head.trail)
         if before is not None:
             past += tuple(f"/{each.name}" for each in before.segments)
-        doomed = [each.key for each in others if each.key.endswith(past)]
-        if len(doomed) < len(others):
-            self.sweep_listed(head.scope, listed)
-        elif doomed:
-            self.bucket.delete(doomed)
-
-    def sweep_listed(self, scope: ScopeKey, listed: Sequence[Listed]) -> int:
-        head = self.read_head(scope).head if listed else None
-        if head is None:
-            return 0
-        doomed = unnamed(head, listed)
-        if doomed:
-            self.bucket.delete([each.key for each in doomed])
-        return sum(each.size for each in doomed)
+        if not all(each.key.endswith(past) for each in others):
+            self.sweep(head.scope, listed)
+        elif others:
+            self.bucket.delete([each.key for each in others])
 
 
 def unnamed(head: Head, listed: Sequence[Listed]) -> list[Listed]:

@@ -19,9 +19,9 @@ from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index, pointers_of, unused
 from limpet.backends.objects.objects import Fact, Head, Named
 from limpet.backends.objects.scopes import Scopes
-from limpet.backends.objects.storage import Beaten, Held, Storage
+from limpet.backends.objects.storage import Beaten, Gone, Held, Storage
 from limpet.core import ids
-from limpet.errors import LimpetError, Unavailable
+from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Stamp
 
@@ -178,19 +178,34 @@ class Writer:
         kept = tuple(each for each in names.values() if each is not None)
         new_head = replace(new_head.rewritten(nonce), segments=kept)
         left += [entry.fact for entry in new_head.entries]
-        read = {each.name for each in concerned}
-        unread = [(each.first, each.last) for each in head.segments if each.name not in read]
         before = {f.row.seq: f for s in segments for f in s.facts} | {
             entry.row.seq: entry.fact for entry in head.entries
         }
         gone = [*doomed.values(), *(before[seq] for seq in changed)]
+        left += self._neighbours(head, concerned, gone)
         return Change(
             new_head,
             pointers=_new_pointers(head.scope, changed, before),
-            unneeded=unused(head.scope, gone, left, unread),
+            unneeded=unused(head.scope, gone, left),
             written=tuple(written),
             must_sweep=True,
         )
+
+    def _neighbours(
+        self, head: Head, concerned: Sequence[Named], gone: Collection[Fact]
+    ) -> list[Fact]:
+        """Return the snapshots in other segments that may share a pointer with removed ones."""
+        minutes = {keys.minute_of(fact.row.seq) for fact in gone if fact.pointers}
+        near = [
+            each
+            for each in head.segments
+            if each not in concerned
+            and any(keys.minute_of(each.first) <= m <= keys.minute_of(each.last) for m in minutes)
+        ]
+        try:
+            return [fact for facts in self.storage.read_facts(head.scope, near) for fact in facts]
+        except (Corrupt, Gone):
+            return list(gone)  # not known: their pointers stay
 
 
 class Part:
