@@ -7,6 +7,7 @@ docstring of `protocol.Backend` is a promise that holds here.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from limpet.backends.sql.tables import (
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.delta import diff
-from limpet.core.ids import SEQ_MAX, prefix_end, revision
+from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
 from limpet.core.leases import claimed, renewed
 from limpet.core.notes import NoteRow, note_of, written_note
 from limpet.core.rows import Row, info_of
@@ -403,26 +404,22 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     else:
         name = "history_of_sessions"
 
-    last = SEQ_MAX
-
     def take(columns: Any) -> SnapshotInfo | None:
-        nonlocal last
         key = _scope_key(columns)
         if key is None:
             return None
         try:
-            row = verified(columns)
-            info = info_of(key, row)
+            info = info_of(key, verified(columns))
         except Corrupt:
             return None  # left out of a listing; asking for it by id raises
-        if row.seq >= last:
-            raise Corrupt("the index of a history leads to other snapshots: run `limpet check`")
-        last = row.seq
         # The table of labels is an index: the snapshot itself is the authority.
         matches = all(info.labels.get(name) == value for name, value in query.labels)
         return info if matches else None
 
-    return tables.transaction.page(name, values, take, limit)
+    found = tables.transaction.page(name, values, take, limit)
+    if any(seq_of(one.revision) <= seq_of(next.revision) for one, next in pairwise(found)):
+        raise Corrupt("the index of a history leads to other snapshots: run `limpet check`")
+    return found
 
 
 def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -> list[str]:
