@@ -28,7 +28,10 @@ class Inspected(ObjectBackend):
     ) -> Pruned:
         objects: Mapping[str, Stored] = self._bucket._storage.objects  # type: ignore[attr-defined]
         before = {key for key in objects if "/segments/" in key}
-        doomed = {tag for id, tags in _snapshots(objects, scope) if id in ids for tag in tags}
+        found = list(_snapshots(objects, scope))
+        doomed = {tag for id, tags in found if id in ids for tag in tags}
+        # What others hold too is for those to answer who delete the others.
+        doomed -= {tag for id, tags in found if id not in ids for tag in tags}
         answer = super().delete_snapshots(scope, ids, spare_head=spare_head, **options)
         heads = _heads(objects)
         left = {
