@@ -206,7 +206,7 @@ def test_a_store_is_not_overwritten_by_its_own_export(command: Command, tmp_path
             store.scope("s").save({"n": 1})
     (tmp_path / "link").symlink_to(base)
     os.link(base, tmp_path / "second.jsonl")
-    (document,) = folder.rglob("snapshot_latest.json")
+    (document,) = folder.rglob("head")
     os.link(document, tmp_path / "document.jsonl")
     before = base.read_bytes(), document.read_bytes()
     for name in ("a.db", "link", "second.jsonl", "a.db-wal"):

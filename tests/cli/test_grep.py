@@ -142,7 +142,7 @@ def damage(url: str, session: str) -> None:
         conn.close()
         return
     folder = Path(unquote(url.removeprefix("file://"))) / "sessions" / session
-    for path in folder.rglob("snapshot_*.json"):
+    for path in folder.rglob("head"):
         path.write_bytes(path.read_bytes().replace(b"fox", b"f\xffx"))
 
 

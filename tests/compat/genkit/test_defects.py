@@ -5,7 +5,8 @@ Of 12 see test_upstream_js.py. What is about files is shown for `JsonFileSession
 
 import asyncio
 import json
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,13 +133,14 @@ async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
 
 
 async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
-    async with limpet.open_async(f"file://{tmp_path}") as store:
+    url = f"sqlite:///{tmp_path}/a.db"
+    async with limpet.open_async(url) as store:
         sessions = SessionStore[Any](store)
         for id, second in (("a", 1), ("b", 2), ("c", 3)):
             await sessions.save_snapshot(id, always(row(second=second)))
-    (bad,) = tmp_path.rglob("snapshot_b.json")
-    bad.write_text("{")
-    async with limpet.open_async(f"file://{tmp_path}") as store:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as conn, conn:
+        conn.execute("UPDATE snapshots SET status = 'torn' WHERE id = 'b'")
+    async with limpet.open_async(url) as store:
         sessions = SessionStore[Any](store)
         found = await sessions.get_snapshot(session_id="s")
         assert found is not None
