@@ -47,8 +47,7 @@ def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
 
 def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
-    if _is_half_deleted(ops):
-        return []
+    ops = _without_unknown_ids(_without_half_deleted(ops))
     found = [*unexpected(ops, faulty), *losers(ops), *_seqs(ops), *_grown(ops), *_forks(ops)]
     found += lease_violations(ops)
     ids, twins = ids_of(ops)
@@ -79,19 +78,40 @@ def unexpected(ops: Sequence[Op], faulty: bool) -> Iterator[str]:
             yield from (f"check finds an error: {each.code}: {each.message}" for each in errors)
 
 
-def _is_half_deleted(ops: Sequence[Op]) -> bool:
-    """Return whether a head seemed to be lost during a deletion, or since one that died.
+def _without_half_deleted(ops: Sequence[Op]) -> list[Op]:
+    """Leave out what found a head lost during a deletion, or since one that died.
 
     A deletion may remove the head of a scope that others have begun again meanwhile. Until it is
     complete, or repeated, that looks like damage (docs/format.md, not promised: 3).
     """
     wiping = [op for op in ops if op.verb in ("delete_session", "delete_scope")]
-    return any(
-        "the head of a scope is missing" in op.said
-        or (op.verb == "check" and op.ok and any(e.code == "head_missing" for e in op.answer))
+    return [
+        op
         for op in ops
-        if any(w.overlaps(op) or (w.open_ended and w.begin < op.end) for w in wiping)
-    )
+        if not _finds_head_lost(op)
+        or not any(w.overlaps(op) or (w.open_ended and w.begin < op.end) for w in wiping)
+    ]
+
+
+def _without_unknown_ids(ops: Sequence[Op]) -> list[Op]:
+    """Leave out lists of ids with one that nothing else shows: that of a write without an answer.
+
+    Which write it belongs to cannot be told.
+    """
+    known = {info.id for op in ops for info in seen_infos(op)}
+    known |= {op.given["commit"].id for op in ops if op.verb == "commit"}
+    silent = any(op.verb == "commit" and op.open_ended for op in ops)
+    return [
+        op
+        for op in ops
+        if not (silent and op.verb == "ids" and op.ok and not known.issuperset(op.answer))
+    ]
+
+
+def _finds_head_lost(op: Op) -> bool:
+    if op.verb == "check" and op.ok:
+        return any(each.code == "head_missing" for each in op.answer)
+    return "the head of a scope is missing" in op.said
 
 
 def said(op: Op) -> str:

@@ -4,6 +4,7 @@ Its tails are flushed after two snapshots and its segments hold few, so that sho
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from limpet.backends.buckets.protocol import Bucket, Stored
@@ -15,9 +16,18 @@ from limpet.core import codec
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import Backend, Clock, Stamp
 
-edits.TAIL_ITEMS_MAX = 2
-edits.SEGMENT_ITEMS_MAX = 4
-edits.BASE_BYTES_MAX = 60
+_SMALL = {"TAIL_ITEMS_MAX": 2, "SEGMENT_ITEMS_MAX": 4, "BASE_BYTES_MAX": 60}
+
+
+@contextmanager
+def small_objects() -> Iterator[None]:
+    """Let objects be small, in this block alone: the process may have other stores."""
+    before = {name: getattr(edits, name) for name in _SMALL}
+    vars(edits).update(_SMALL)
+    try:
+        yield
+    finally:
+        vars(edits).update(before)
 
 
 class Inspected(ObjectBackend):
