@@ -284,7 +284,12 @@ class SqlBackend:
             behind = after
             for each in on:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
-                page += tables.transaction.page("list_notes", at, good_note, limit - len(page))
+                found = tables.transaction.page("list_notes", at, good_note, limit - len(page))
+                if any(note.snapshot_id != each for note in found) or not _ascend(
+                    [behind, *(note.name for note in found)]
+                ):
+                    raise Corrupt("the index of notes leads to other notes: run `limpet check`")
+                page += found
                 if len(page) >= limit:
                     break
                 behind = ""
@@ -417,9 +422,14 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         return info if matches else None
 
     found = tables.transaction.page(name, values, take, limit)
-    if any(seq_of(one.revision) <= seq_of(next.revision) for one, next in pairwise(found)):
+    if not _ascend([*(seq_of(info.revision) for info in reversed(found)), values["before"]]):
         raise Corrupt("the index of a history leads to other snapshots: run `limpet check`")
     return found
+
+
+def _ascend(keys: Sequence[Any]) -> bool:
+    """Tell whether each key is greater than the one before it: a damaged index may repeat some."""
+    return all(one < following for one, following in pairwise(keys))
 
 
 def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -> list[str]:

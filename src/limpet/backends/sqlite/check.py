@@ -4,7 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
@@ -178,7 +178,7 @@ def check_some(
             CheckPosition.parse(after),
             repair=repair,
             limit=max(1, limit),
-            survive=_survived,
+            survive=partial(_survived, writes=repair),
             broken=(sqlite3.DatabaseError,),
         )
     if any(each.code == "file_damaged" for each in findings):
@@ -190,13 +190,15 @@ def check_some(
     return findings, None if following is None else str(following)
 
 
-def _survived(cause: Exception, position: CheckPosition, key: int | None) -> list[Finding]:
+def _survived(
+    cause: Exception, position: CheckPosition, key: int | None, *, writes: bool
+) -> list[Finding]:
     """Return what to say of an error, or raise it.
 
-    In a file that is known to be damaged, and so is not written to, a part that cannot be read does
-    not keep the others from being inspected. A table that is missing has been reported.
+    While nothing is written, a part that cannot be read does not keep the others from being
+    inspected: SQLite's own check may have overlooked it. A table that is missing has been reported.
     """
-    if position.access is not RowAccess.READ:
+    if writes and position.access is not RowAccess.READ:
         raise cause
     if isinstance(cause, sqlite3.DatabaseError) and not is_damage(cause):
         if primary_code(cause) == sqlite3.SQLITE_ERROR:

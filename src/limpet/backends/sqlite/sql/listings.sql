@@ -3,10 +3,11 @@
 -- checksum, so a name that an index and its table do not agree on is not listed.
 
 -- name: history_of_scope
+-- The key of the scope is the one asked for: what an index wrongly leads to fails its checksum.
 -- Newest first. A leaf has no child just behind it and none in the index of those apart.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, :session_id, :scope_id, :kind
+       :pk, :session_id, :scope_id, :kind
   FROM snapshots AS n
  WHERE n.scope_pk = :pk
    AND n.seq < :before
@@ -168,11 +169,11 @@ SELECT x.session_id, count(*), sum(n.size), sum(length(b.body)) AS stored
 SELECT DISTINCT on_id FROM notes WHERE scope_pk = :pk AND on_id > :after ORDER BY on_id;
 
 -- name: all_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
   FROM notes
  WHERE scope_pk = :pk AND (on_id, name) > (:on, :after)
  ORDER BY on_id, name;
 
 -- name: list_notes
-SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
+SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
   FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;
