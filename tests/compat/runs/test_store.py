@@ -152,7 +152,7 @@ def test_one_damaged_run_breaks_nothing(tmp_path: Path) -> None:
         found = RunStore(store)
         for run_id in ("a", "b", "c"):
             found.save(Checkpoint(run_id))
-        (head,) = (tmp_path / "sessions" / "b").rglob("snapshot_latest.json")
+        (head,) = (tmp_path / "sessions" / "b").rglob("head")
         head.write_bytes(head.read_bytes()[:-9])
         assert sorted(each.run_id for each in found.list()) == ["a", "b", "c"]  # ends are not read
         head.write_bytes(b"")
