@@ -208,7 +208,7 @@ SABOTAGES: Final = {
     "lease merely read": Sabotage(_lease_merely_read, "I", "none"),
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),
-    "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none"),
+    "only listed heads deleted": Sabotage(_only_listed_heads, "S", "delayed"),
 }
 
 

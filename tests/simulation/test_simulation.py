@@ -11,7 +11,7 @@ from simulation.words import lines_of
 from tests.effort import slowly
 
 RUNS = int(os.environ.get("LIMPET_SIMULATION_RUNS", "24"))  # of each scenario in each mode
-SEEDS_MAX = 400  # in which a sabotage must be caught; all are within sixty
+SEEDS_MAX = 400  # in which a sabotage must be caught; all but one are within sixty
 
 
 @pytest.mark.parametrize("runs", [RUNS // 6, pytest.param(RUNS, marks=pytest.mark.slow)])
