@@ -170,7 +170,7 @@ def test_a_tree_with_a_cycle_is_left(path: Path, monkeypatch: Any, keys: list[in
         assert {each.code for each in found} == {"file_damaged"}
         cursors.append(after)
     with pytest.raises(Corrupt):
-        backend.check("snapshots:5:REPAIR", repair=False, limit=2)
+        backend.check("snapshots:5:REPAIR", repair=True, limit=2)
     backend.close()
     assert len(cursors) <= 3
 
