@@ -158,10 +158,10 @@ def test_what_a_service_acknowledged_survives_the_kill(seaweedfs: Service) -> No
 @pytest.mark.timeout(900)
 def test_what_a_service_acknowledged_survives_many_kills(seaweedfs: Service) -> None:
     counts: Counter[str] = Counter()
-    for number in range(2):
+    for number in range(3):
         seed = 1000 * number + 1
         counts += torture(url_of(seaweedfs), rounds=15, writes_max=40, seed=seed, late_s=LATE_S)
-    assert counts.keys() >= ALL - {"forget"}
+    assert counts.keys() >= ALL | {"killed, done", "killed, not"}
 
 
 @pytest.mark.slow
