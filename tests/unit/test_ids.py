@@ -1,6 +1,7 @@
 """Minted ids are UUIDv7 and always grow, whatever the clock does; revisions name a place."""
 
 import contextlib
+import random
 import uuid
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from limpet.core.ids import mint, revision, seq_of
+from limpet.core.ids import mint, revision, seq_of, tag_of
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
 YEAR_US = 365 * 24 * 3600 * 1_000_000
@@ -173,3 +174,22 @@ def test_a_token_without_a_place_is_refused(token: str) -> None:
 def test_any_token_has_a_place_or_is_refused(token: str) -> None:
     with contextlib.suppress(InvalidInput):
         assert seq_of(token) >= 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tag_is_in_every_id_and_its_end_tells_ids_apart(seed: int) -> None:
+    """Whatever the clock does, and with another tag after a scope was deleted."""
+    chance, floor, now = random.Random(seed), "", 1_700_000_000_000_000
+    tag, ends = 0, set[str]()
+    for number in range(2_000):
+        if number % 500 == 0:
+            tag = chance.getrandbits(40)
+        now += chance.choice((0, 100, 1_000, -5_000))
+        minted = mint(now, chance.getrandbits(80), floor, tag)
+        assert minted > floor
+        assert tag_of(minted) == tag
+        ends.add(minted[-8:])
+        floor = minted
+    assert len(ends) > 1_990
+    last = mint(now, (1 << 80) - 1, "", 5)  # no step is left behind it
+    assert mint(now, (1 << 80) - 1, last, 5) > last

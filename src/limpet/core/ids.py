@@ -13,27 +13,35 @@ _RANDOM_BITS = 74
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _TIME_MAX = (1 << 48) - 1
 _STEP_MASK = (1 << 32) - 1
-_TAG_BITS = 40
-_TAG_MASK = (1 << _TAG_BITS) - 1
-_TAGGED_STEP_MASK = (1 << 16) - 1
 
 
 def mint(now_us: int, bits: int, floor: str, tag: int | None = None) -> str:
     """Return a UUIDv7 that is greater than `floor`, the greatest one minted before ("" for none).
 
     It carries the given time, unless that does not exceed the floor (equal clocks, a clock that
-    stepped back): then it is a small random step above the floor. Its last 40 bits are `tag`, if
-    one is given.
+    stepped back): then it is a small random step above the floor. With a `tag` of 40 bits it is
+    `<time>-7<3 digits of the tag>-8<3 more>-<4 more><8 random digits>`.
     """
     now_ms = min(max(0, now_us // 1000), _TIME_MAX)
-    low = bits & _RANDOM_MASK if tag is None else (bits & _RANDOM_MASK & ~_TAG_MASK) | tag
-    text = _text_of((now_ms << _RANDOM_BITS) | low)
+    if tag is not None:
+        return _tagged(now_ms, bits, floor, tag)
+    text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
+    return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
+
+
+def _tagged(now_ms: int, bits: int, floor: str, tag: int) -> str:
+    def text_of(ms: int, low: int) -> str:
+        high, rest = divmod(tag, 1 << 28)
+        return _text_of((ms << _RANDOM_BITS) | (high << 62) | (rest << 32) | low)
+
+    text = text_of(now_ms, bits & _STEP_MASK)
     if text > floor:
         return text
-    if tag is None:
-        return _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
-    above = (_value_of(floor) >> _TAG_BITS) + 1 + (bits & _TAGGED_STEP_MASK)
-    return _text_of((above << _TAG_BITS) | tag)
+    above = _value_of(floor)
+    low = (above & _STEP_MASK) + 1 + (bits & 0xFFFF)
+    text = text_of(above >> _RANDOM_BITS, low & _STEP_MASK)
+    # Not greater: there is no step left, or the floor has a greater tag.
+    return text if text > floor else text_of((above >> _RANDOM_BITS) + 1, bits & _STEP_MASK)
 
 
 def may_begin_minted(text: str) -> bool:
@@ -42,8 +50,10 @@ def may_begin_minted(text: str) -> bool:
 
 
 def tag_of(text: str) -> int | None:
-    """Return the last 40 bits of a UUIDv7; None for any other text."""
-    return int(text[-10:], 16) if _UUID7.fullmatch(text) else None
+    """Return the 40 bits of a UUIDv7 where a tag is; None for any other text."""
+    if not _UUID7.fullmatch(text):
+        return None
+    return int(text[15:18] + text[20:23] + text[24:28], 16)
 
 
 def _value_of(text: str) -> int:
