@@ -187,11 +187,12 @@ def _only_listed_heads(backend: Any) -> None:
 
 
 class Sabotage(NamedTuple):
-    """What is broken, and the scenario and the mode in which it is caught soonest."""
+    """What is broken, and the scenario, mode and seed from which on it is caught soonest."""
 
     engine: Callable[[Any], None]
     scenario: str
     mode: str
+    seed: int = 0
 
 
 SABOTAGES: Final = {
@@ -208,7 +209,7 @@ SABOTAGES: Final = {
     "lease merely read": Sabotage(_lease_merely_read, "I", "none"),
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),
-    "only listed heads deleted": Sabotage(_only_listed_heads, "S", "delayed"),
+    "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none", 440),
 }
 
 
