@@ -12,6 +12,7 @@ import pytest
 
 import limpet
 from limpet import Scope, Unavailable
+from limpet.backends.support import queue
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Schemas
 from tests.waiting import until
@@ -31,8 +32,11 @@ def together(count: int, work: Any) -> list[Any]:
         return list(pool.map(work, range(count)))
 
 
-def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
+def test_saves_and_notes_of_threads_are_not_in_vain(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each save stays one statement, whoever of this process came before."""
+    monkeypatch.setattr(queue, "_WAIT_S_MAX", 60.0)  # however slow the server is
     with PgProxy(postgres_url) as proxy, limpet.open(proxy.url) as store:
         scope = store.scope("s")
         scope.save({"n": -1})
@@ -57,11 +61,11 @@ def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
 def has_turn(scope: Scope) -> bool:
     """Tell whether a thread has its turn in a scope."""
     backend: Any = scope.driver.opened.backend
-    queue = backend._server._queues.get(scope.key)
-    if queue is None:
+    threads = backend._server._queues.get(scope.key)
+    if threads is None:
         return False
-    if queue._lock.acquire(blocking=False):
-        queue._lock.release()
+    if threads._lock.acquire(blocking=False):
+        threads._lock.release()
         return False
     return True
 

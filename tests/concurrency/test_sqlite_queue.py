@@ -14,8 +14,10 @@ import pytest
 import limpet
 from limpet import Store, Unavailable
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.support import queue
 
 WAIT_S = 0.5
+SLOW_S = 60.0  # however slow the disk is
 THREADS = 6
 
 
@@ -36,9 +38,9 @@ def file_of(store: Store) -> SqliteFile:
     return file
 
 
-def test_no_caller_in_the_queue_tries_in_vain(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_caller_in_the_queue_tries_in_vain(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "_WAIT_S_MAX", SLOW_S)
+    store = limpet.open(f"sqlite:///{path}", lock_wait_s=SLOW_S)
     file, pauses = file_of(store), 0
 
     def pause(_: float) -> None:
@@ -56,6 +58,7 @@ def test_no_caller_in_the_queue_tries_in_vain(
         list(pool.map(work, range(THREADS)))
     assert pauses == 0
     assert len(list(store.scopes())) == THREADS
+    store.close()
 
 
 def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None:
@@ -89,12 +92,12 @@ def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> N
 
 
 def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
-    queue = file_of(store)._queue
-    left = queue._lock
+    threads = file_of(store)._queue
+    left = threads._lock
     left.acquire()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(store.scope("s").save, {}).result(timeout=20)
-    assert queue._lock is not left
+    assert threads._lock is not left
 
 
 def test_a_write_inside_a_write_is_refused(store: Store) -> None:

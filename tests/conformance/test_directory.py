@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from limpet import opening
-from limpet.core.names import listing_order
+from limpet.core.names import name_of
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync
@@ -17,10 +17,7 @@ class OnDirectory(conformance.Kit):
         return opening.open_backend(f"file://{place}/store", sync=False)
 
     def order(self, name: str, *, folder: bool = False) -> str:
-        return listing_order(name)
-
-    def id_order(self, id: str) -> str:
-        return id
+        return f"{name_of(name)}."
 
 
 class TestDirectory(Sync, OnDirectory, Stored):

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from limpet import opening
-from limpet.core.names import listing_order
+from limpet.core.names import name_of
 from limpet.model import ANY
 from limpet.protocol import Backend
 from limpet.testing import conformance
@@ -51,9 +51,6 @@ class OnService(conformance.Kit):
         bucket.close()
         return found
 
-    def id_order(self, id: str) -> str:
-        return id
-
 
 def _plain(data: bytes) -> bytes:
     reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
@@ -74,8 +71,7 @@ class OnSeaweedFS(OnService):
 
     def order(self, name: str, *, folder: bool = False) -> str:
         # It keeps a tree, so folders are sorted by their names alone.
-        order = listing_order(name)
-        return order[:-1] if folder else order
+        return name_of(name) if folder else f"{name_of(name)}."
 
 
 class TestSeaweedFS(Sync, OnSeaweedFS, Damage, Saving, Updating, Threads, Leasing):
@@ -100,7 +96,7 @@ class OnMoto(OnService):
         self.service = moto
 
     def order(self, name: str, *, folder: bool = False) -> str:
-        return listing_order(name)
+        return f"{name_of(name)}."
 
 
 class TestMoto(Sync, OnMoto, Repeating):

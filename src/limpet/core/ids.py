@@ -80,18 +80,13 @@ def _text_of(value: int) -> str:
 # Where no counter is shared, a place in history (`seq`) is a time: microseconds, and ten more bits
 # that keep equal times apart.
 _PLACE_BITS = 10
-_PLACE_HALF = 1 << (_PLACE_BITS - 1)
 _PLACE_US_MAX = 8 * 10**15  # the year 2223, so that there is always a greater one
 
 
-def place(now_us: int, last: int, bits: int, *, aside: bool = False) -> int:
-    """Return a place greater than `last`: that of the given time if it is greater.
-
-    Snapshots saved with head=False (`aside`) are not ordered by the head's compare-and-set. They
-    and the heads use different halves of a microsecond, so that at least those two never collide.
-    """
+def place(now_us: int, last: int, bits: int) -> int:
+    """Return a place greater than `last`: that of the given time if it is greater."""
     time_us = max(0, min(now_us, _PLACE_US_MAX), (last >> _PLACE_BITS) + 1)
-    return (time_us << _PLACE_BITS) | (bits % _PLACE_HALF) | (_PLACE_HALF if aside else 0)
+    return (time_us << _PLACE_BITS) | (bits % (1 << _PLACE_BITS))
 
 
 def place_at(now_us: int) -> int:

@@ -79,11 +79,6 @@ def clipped_ids(scope: ScopeKey) -> tuple[str | None, str | None]:
     )
 
 
-def listing_order(id: str) -> str:
-    """Return the sort key of ids where listings are in the order of keys."""
-    return f"{name_of(id)}."
-
-
 @lru_cache(maxsize=4096)
 def name_of(id: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     """Return the name of an id in a key: escaped, and clipped if it is too long."""

@@ -66,10 +66,6 @@ class Kit:
         """
         return name
 
-    def id_order(self, id: str) -> str:
-        """Return what the ids of a scope are sorted by."""
-        return self.order(id)
-
     def folder_order(self, name: str) -> str:
         return self.order(name, folder=True)
 

@@ -55,7 +55,7 @@ class Order(Kit):
             scope.save(each, id=each)
             scope.set_note(each, each)
 
-        assert list(scope.ids()) == sorted(STRANGE_IDS, key=self.id_order)
+        assert list(scope.ids()) == sorted(STRANGE_IDS)
         assert [note.name for note in scope.notes()] == sorted(STRANGE_IDS, key=self.order)
         assert names(scope.history()) == list(STRANGE_IDS)[::-1]
         left = list(STRANGE_IDS)
