@@ -86,6 +86,17 @@ def test_a_chain_relinked_has_the_wanted_texts(seed: int, count: int, data: st.D
         assert all(each.literal.decode() is not None for each in found.deltas)
 
 
+def test_what_was_changed_once_costs_nothing_in_the_deltas_before() -> None:
+    """Small changes of earlier saves are copied with what is around them, not written again."""
+    chance, tasks = random.Random(3), [f"{n}:{'note ' * 20}" for n in range(30)]
+    states = []
+    for turn in range(20):
+        tasks[chance.randrange(30)] = f"{turn}:{'note ' * 20}"
+        states.append(codec.encode(tasks))
+    backward = chain_of(states).reversed()
+    assert max(len(each.ops) for each in backward.deltas) <= 3 * 4
+
+
 def test_composed_deltas_need_no_text() -> None:
     states = grown(7, 6)
     chain = chain_of(states)

@@ -126,11 +126,15 @@ class Draft:
     def copy(self, start: int, size: int) -> None:
         if not size:
             return
-        ops = self._ops
-        if ops and not ops[-1] and ops[-3] + ops[-2] == start:
-            ops[-2] += size  # it continues the copy before
+        if self.continues_at(start):
+            self._ops[-2] += size
         else:
-            ops += (start, size, 0)
+            self._ops += (start, size, 0)
+
+    def continues_at(self, start: int) -> bool:
+        """Return whether a copy from `start` on would only make the last step longer."""
+        ops = self._ops
+        return bool(ops) and not ops[-1] and ops[-3] + ops[-2] == start
 
     def write(self, literal: bytes) -> None:
         if not literal:

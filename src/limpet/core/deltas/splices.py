@@ -149,11 +149,12 @@ class Inverse:
                 self._missing(draft, source, at, min(low, end))
                 at = min(low, end)
             else:
-                upto = min(high, end)
-                if upto - at < _COPY_MIN and source != BASE:
-                    self._missing(draft, source, at, upto)
+                upto, found = min(high, end), start + at - low
+                is_worth = upto - at >= _COPY_MIN or draft.continues_at(found)
+                if is_worth or source == BASE:
+                    draft.copy(found, upto - at)
                 else:
-                    draft.copy(start + at - low, upto - at)
+                    self._missing(draft, source, at, upto)
                 at = upto
                 index += 1
 
