@@ -333,6 +333,19 @@ def test_foreign_files_are_left_alone(store: Store, root: Path) -> None:
     assert {name: data for name, data in files(root).items() if name in mine} == mine
 
 
+def test_the_folder_of_another_tool_is_no_empty_store(store: Store, root: Path) -> None:
+    path = root / "s/scopes/agent/main/snapshots/snapshot_latest.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"{}")
+    for number in range(len(attempts(store))):
+        with (
+            limpet.open(f"file://{root}", sync=False) as other,
+            pytest.raises(Unsupported, match="sessions of the Strands SDK"),
+        ):
+            attempts(other)[number]()
+    assert list(files(root)) == ["s/scopes/agent/main/snapshots/snapshot_latest.json"]
+
+
 # Objects that are not what they were
 
 

@@ -235,7 +235,10 @@ VERBS: dict[str, Verb] = {
     "`scope.delete()`, `store.delete_session`": whole(lambda s: s.delete_session("chat")),
     "`note`": whole(lambda s: s.scope("labelled").note("n")),
     "`notes`, one there": whole(lambda s: list(s.scope("labelled").notes())),
-    "`set_note`": whole(lambda s: s.scope("labelled").set_note("m", 1)),
+    "`set_note`": whole(lambda s: s.scope("labelled").set_note("n", 2)),
+    "`set_note` of a new one, as the first call": whole(
+        lambda s: s.scope("labelled").set_note("m", 1)
+    ),
     "`claim` and its end": cold(lambda s, ids: claim(s)),
     "`watch` of a scope, one poll": idle,
     "`store.find(id)`, minted by Limpet": lambda place: counted(

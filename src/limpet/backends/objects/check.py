@@ -147,6 +147,8 @@ class Checking(Part):
                 continue
             if repair:
                 self._writer.index.write(head.scope, lost)
+                if self._bucket.get([keys.head_key(head.scope)], first=1) == [None]:
+                    self._writer.index.remove(lost)  # deleted meanwhile
             for key in lost:
                 fact = wanted[key]
                 yield _finding(

@@ -112,6 +112,8 @@ class Deleting(Notes):
         try:
             for removed in self._passes(session_id, prefix):
                 count += removed
+            if not count:
+                self._storage.check_ours()
         except Unavailable as error:
             raise Unavailable(
                 f"not all of the session was deleted: {error}", outcome_known=False
@@ -132,7 +134,9 @@ class Deleting(Notes):
                 alive.append(keys.alive_key(head.scope, head.line))
                 pointers.add(keys.line_key(head.scope, head.line))
                 pointers.update(k for f in self._facts_of(head) for k in pointers_of(head.scope, f))
-            for some in (alive, heads, [each.key for each in page if each.key not in heads]):
+            rest = [each.key for each in page if each.key not in heads]
+            # A repair may have written the sign again until the head was gone.
+            for some in (alive, heads, [*alive, *rest] if rest else []):
                 if some:
                     bucket.delete(some)
             self._writer.index.remove(pointers)

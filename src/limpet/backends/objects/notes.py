@@ -28,15 +28,18 @@ class Notes(Part):
         after: str,
         limit: int,
     ) -> list[Note]:
+        page: list[Note] = []
         if name is not None:
             wanted = [each for at, each in enumerate(on) if at > 0 or name > after]
             paths = [keys.note_key(scope, name, each) for each in wanted][:limit]
             found = zip(paths, self._bucket.get(paths), strict=True)
-            return [note_of(parse_note(k, each.data).row) for k, each in found if each is not None]
-        page: list[Note] = []
-        for at, each in enumerate(on):
-            if len(page) < limit:
-                page += self._page(scope, each, after if at == 0 else "", limit - len(page))
+            page += [note_of(parse_note(k, each.data).row) for k, each in found if each is not None]
+        else:
+            for at, each in enumerate(on):
+                if len(page) < limit:
+                    page += self._page(scope, each, after if at == 0 else "", limit - len(page))
+        if not page:
+            self._storage.check_ours()
         return page
 
     def _page(self, scope: ScopeKey, on: str | None, after: str, limit: int) -> list[Note]:
@@ -70,6 +73,8 @@ class Notes(Part):
 
         def attempt() -> Note:
             (stored,) = self._bucket.get([key])
+            if stored is None:
+                self._storage.check_ours()
             existing = None if stored is None else parse_note(key, stored.data)
             if existing is not None and nonce in _nonces(existing):
                 return note_of(existing.row)  # an answer was lost
@@ -96,6 +101,7 @@ class Notes(Part):
         found = self._bucket.get([key], first=1)
         self._check_fence(scope, fence)
         if found == [None]:
+            self._storage.check_ours()
             return 0
         self._bucket.delete([key])
         return 1

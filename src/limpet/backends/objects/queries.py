@@ -60,10 +60,12 @@ class Queries(Part):
             return self._of_scope(query.scope, query, limit)
         if query.id is not None:
             scopes = self._scopes_with(query.id, query.prefix)
-            return _newest(limit, (self._of_any(each, query, limit) for each in scopes))
-        if query.labels:
-            return self._labelled(query, limit)
-        return self._everywhere(query, limit)
+            found = _newest(limit, (self._of_any(each, query, limit) for each in scopes))
+        else:
+            found = (self._labelled if query.labels else self._everywhere)(query, limit)
+        if not found:
+            self._storage.check_ours()
+        return found
 
     def _of_scope(
         self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
