@@ -18,12 +18,12 @@ from psycopg_pool import AsyncConnectionPool
 
 import limpet
 from limpet.backends.postgres.backend import PostgresBackend
-from limpet.backends.postgres.one_statement import KnownScope, as_one_statement
+from limpet.backends.postgres.one_statement import OneStatement, as_one_statement
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.postgres.transaction import PostgresTransaction, statements_of
-from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
+from limpet.backends.sql.commit import PreparedDelta, apply_commit
+from limpet.backends.sql.continuing import KnownScope, known_scope
 from limpet.core import prepare
-from limpet.core.rows import info_of
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Commit
 
@@ -151,25 +151,21 @@ class NativeStore:
 
     async def _commit(self, commit: Commit) -> limpet.SnapshotInfo:
         backend = self._backend
-        prepared = backend._prepare(commit)
         line = backend._known_scopes.get(commit.scope)
+        prepared = backend._prepare(commit, line)
         quick = None if line is None else as_one_statement(line, commit, prepared)
         async with self._pool.connection() as conn:
-            if quick is not None and await self._landed(conn, quick.values):
-                row, body, moved = quick.row, quick.body, quick.moved
+            if quick is not None and await self._landed(conn, quick):
+                row, body = quick.row, quick.body
+                left: KnownScope | None = quick.left
             else:
                 row, body, moved = await self._ordinary(conn, commit, prepared, line)
-        if moved is None:
-            backend._known_scopes.pop(commit.scope)
-        else:
-            backend._known_scopes.put(commit.scope, KnownScope(moved, True))
-        if body is not None:
-            backend._cache.put(commit.scope, LastBody(row.nonce, body))
-        return info_of(commit.scope, row)
+                left = known_scope(moved, body)
+        return backend._remember(commit, row, body, left)
 
-    async def _landed(self, conn: Connection, values: dict[str, Any]) -> bool:
+    async def _landed(self, conn: Connection, quick: OneStatement) -> bool:
         try:
-            cursor = await conn.execute(self._statements["save_in_one"], values, binary=True)
+            cursor = await conn.execute(self._statements[quick.name], quick.values, binary=True)
             return await cursor.fetchone() is not None
         except psycopg.errors.UniqueViolation:
             return False  # another scope took the very place

@@ -243,7 +243,7 @@ def test_a_new_row_takes_the_next_place() -> None:
         size=99,
     )
     assert row.revision == "c.0.00000000000000aa"
-    assert floor_after(COMMIT, line._replace(floor="f"), row) == "f"
+    assert floor_after(COMMIT, "f", row) == "f"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_an_id_is_minted_above_the_floor() -> None:
     floor = mint(9_000_000, 5, "")
     row = new_row(commit, LINE._replace(floor=floor), size=1, newest_kept=never)
     assert row.id == mint(5_000_000, 77, floor) > floor
-    assert floor_after(commit, LINE._replace(floor=floor), row) == row.id
+    assert floor_after(commit, floor, row) == row.id
 
 
 def test_a_row_says_where_it_was_forked() -> None:

@@ -43,8 +43,12 @@ def words(seed: object, count: int = 60) -> str:
 VOCABULARY = [Random(seed).randbytes(4).hex() for seed in range(500)]
 
 
+PROMPT = words("prompt", 250)  # so that no state is small, which would be written whole at first
+
+
 def chat(turns: int) -> dict[str, Any]:
-    return {"turn": turns, "messages": [{"content": words(turn)} for turn in range(turns)]}
+    messages = [{"content": words(turn)} for turn in range(turns)]
+    return {"turn": turns, "prompt": PROMPT, "messages": messages}
 
 
 def rows(path: Path, columns: str = "seq, base, encoding", where: str = "1") -> list[Any]:

@@ -21,7 +21,13 @@ ROWS_MAX = 1_000  # of one table, for one statement on one scope
 PAGE_ROWS_MAX = 10 * PAGE
 
 # These count everything; the last is asked only when something is damaged.
-EVERYTHING = {"totals", "stored_bytes", "largest_sessions", "check.a_snapshot_without_body"}
+EVERYTHING = {
+    "totals",
+    "stored_bytes",
+    "largest_sessions",
+    "check.a_snapshot_without_body",
+    "unfolded_scopes",
+}
 RARE = {"check.restore_scope"}  # once for each scope that a repair has to make again
 NO_PLAN = {"lock_everybody_out"}  # LOCK TABLE is not planned
 CATALOGUE = {"check.tables", "check.indexes", "check.triggers", "check.walk_watermark"}
@@ -51,6 +57,11 @@ QUERY: dict[str, Any] = {
 }  # fmt: skip
 WALK = {"start": 2_000, "limit": PAGE}
 
+SAVE: dict[str, Any] = {
+    **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
+    "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
+    "fence": None, "listeners": 1, "overwrite": True,
+}  # fmt: skip
 VALUES: dict[str, Any] = {
     "lock_scope": SCOPE, "lock_fork_group": SCOPE, "lock_session": (SESSION,),
     "lock_session_if_free": (SESSION,), "session_scopes": (SESSION,),
@@ -59,11 +70,12 @@ VALUES: dict[str, Any] = {
     "add_scope": {**SCOPE, "scope_id": "new"},
     "add_scope_if_missing": {**SCOPE, "scope_id": "new"}, "chain_of_head": SCOPE,
     "join_fork_group": {"family": SHORT, "origin": SHORT, "pk": FORK},
-    "save_in_one": {
-        **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
-        "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
-        "fence": None, "listeners": 1, "overwrite": True,
+    "save_in_one": SAVE,
+    "save_and_fold": {
+        **SAVE, "whole": [SEQ, LAST], "sums": [1, 2], "seqs": [SEQ], "bases": [LAST],
+        "encodings": [2], "bodies": [b"x"], "checksums": [0],
     },
+    "small_bodies": (2048, LONG, SEQ, PAGE),
     "has_listeners": {"listeners": 1},
     "put_lease": ("key", "ann", 1, SHORT), "revisions": (TARGETS,),
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},
@@ -87,7 +99,8 @@ VALUES: dict[str, Any] = {
     "bodies.glance": (SEQ,), "bodies.dependents": ([SEQ, NEW],), "bodies.bases": ([SEQ, NEW],),
     "bodies.dependents_of_group": {"seq": SEQ, "until": None},
     "bodies.listed_of_group": {"seq": SEQ, "until": None},
-    "bodies.listed": ([SEQ, NEW],), "bodies.unused": ([SEQ + 1, SEQ],),
+    "bodies.checksums": ([SEQ, NEW],), "bodies.listed": ([SEQ, NEW],),
+    "bodies.unused": ([SEQ + 1, SEQ],),
     "bodies.lock": ([SEQ + 1, SEQ],), "bodies.add": (NEW, SEQ, 2, b"x", 0),
     "bodies.add_many": ([NEW], [SEQ], [2], [b"x"], [0]), "bodies.remove": ([SEQ, NEW],),
     "check.tables": ("x",), "check.indexes": ("x",), "check.triggers": ("x",),
@@ -228,7 +241,7 @@ def test_a_page_of_a_listing_touches_few_rows(planner: Planner) -> None:
 
 def test_what_counts_everything_comes_to_an_end(planner: Planner) -> None:
     """It reads the tables, each once and not once for each row of another."""
-    asked = {"totals": {"session_id": None}, "largest_sessions": (10,)}
+    asked = {"totals": {"session_id": None}, "largest_sessions": (10,), "unfolded_scopes": (2048,)}
     for name in sorted(EVERYTHING):
         rows = touched(planner.plan(name, asked.get(name, ())))
         assert max(rows.values()) <= 2.5 * SNAPSHOTS, name

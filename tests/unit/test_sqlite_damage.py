@@ -123,7 +123,7 @@ def ids_of(scope: Scope, **which: Any) -> list[str]:
 def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     """It is contained, never overwritten silently, and can be deleted by its id."""
     check_contained(store, path, name, HEAD)
-    check_refused(store, path, name)
+    check_refused(path, name)
     other = everything(store, "other")
     scope = store.scope("s")
 
@@ -185,11 +185,18 @@ def check_contained(store: Store, path: Path, name: str, id: str) -> None:
     assert everything(store, "other") == other
 
 
-def check_refused(store: Store, path: Path, name: str) -> None:
-    """Whatever would build on a damaged head or replace it is refused, and changes nothing."""
-    scope = store.scope("s")
-    before = dump(path)
+def check_refused(path: Path, name: str) -> None:
+    """Whatever would build on a damaged head or replace it is refused, and changes nothing.
 
+    In another process: the one that saved it last does not read it again.
+    """
+    before = dump(path)
+    with limpet.open(f"sqlite:///{path}") as other:
+        check_refused_by(other.scope("s"), name)
+    assert dump(path) == before
+
+
+def check_refused_by(scope: Scope, name: str) -> None:
     with pytest.raises(Corrupt):
         scope.append("items", [1])
     with pytest.raises(Corrupt):
@@ -203,7 +210,6 @@ def check_refused(store: Store, path: Path, name: str) -> None:
                 scope.save({"new": 1}, id=HEAD, overwrite=overwrite)
         with pytest.raises(Corrupt):
             scope.delete(expect="0.0.x")
-    assert dump(path) == before
 
 
 def dump(path: Path) -> list[Any]:
@@ -232,8 +238,8 @@ def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
     assert store.scope("s").load(HEAD) is None
     with pytest.raises(Corrupt):
         store.scope("s").load()
-    with pytest.raises(Corrupt):
-        store.scope("s").save({"new": 1})
+    with limpet.open(f"sqlite:///{path}") as other, pytest.raises(Corrupt):
+        other.scope("s").save({"new": 1})
     assert store.scope("new").delete_snapshot(HEAD) == 1
     assert store.scope("s").delete() == len(IDS) - 1
     assert store.scope("s").save({"new": 1}).parent_id is None

@@ -29,8 +29,8 @@ STATEMENTS = {name: text for file in _FILES for name, text in load_queries("sqli
 LARGE = ("snapshots", "bodies", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}
-# The first reads one row, the last by key; the others count everything.
-ON_PURPOSE = {"last_seq_and_time", "sizes_by_session", "stored_bytes"}
+# The first reads one row, the last by key; the others are about everything.
+ON_PURPOSE = {"last_seq_and_time", "sizes_by_session", "stored_bytes", "unfolded_scopes"}
 NEVER_SORTED = {
     "history_of_scope",
     "history_of_sessions",

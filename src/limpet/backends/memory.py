@@ -217,7 +217,7 @@ class MemoryBackend:
         )
         self._scopes[commit.scope] = scope
         self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
-        scope.floor = commits.floor_after(commit, line, row)
+        scope.floor = commits.floor_after(commit, line.floor, row)
         scope.put(row, body)
         if commit.head:
             scope.head = row.seq

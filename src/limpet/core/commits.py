@@ -202,9 +202,9 @@ def _status(commit: Commit, before: Row | None) -> str:
     return "" if before is None else before.status
 
 
-def floor_after(commit: Commit, line: ScopeState, row: Row) -> str:
+def floor_after(commit: Commit, floor: str, row: Row) -> str:
     """Return the greatest id minted in the scope once `row` is stored."""
-    return line.floor if commit.id is not None else row.id
+    return floor if commit.id is not None else row.id
 
 
 def appended(append: Append, head_body: bytes | None) -> tuple[bytes, AppendOffsets | None]:

@@ -197,7 +197,9 @@ class Saving(Part):
         else:
             new = self._added(commit, held, whole, fact, body or b"", offsets)
             newest = body if row.kept else newest
-        new = new.rewritten(row.nonce, last=row.seq, floor=commits.floor_after(commit, line, row))
+        new = new.rewritten(
+            row.nonce, last=row.seq, floor=commits.floor_after(commit, line.floor, row)
+        )
         pointers = [
             key
             for key in pointers_of(commit.scope, fact)

@@ -17,18 +17,15 @@ from limpet.backends.postgres.check import check_some
 from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.lost_answers import StampTrace
-from limpet.backends.postgres.one_statement import (
-    KNOWN_SCOPES_BYTES_MAX,
-    KnownScope,
-    as_one_statement,
-)
+from limpet.backends.postgres.one_statement import as_one_statement
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
 from limpet.backends.postgres.tables import PostgresTables
 from limpet.backends.sql.backend import SqlBackend, good_note
 from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
+from limpet.backends.sql.continuing import KnownScope, known_scope
 from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
-from limpet.backends.support.recent import Recent
+from limpet.core.deltas.chain import ChainState
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
@@ -76,10 +73,6 @@ class PostgresBackend(SqlBackend):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
-        # Scopes of which this process made the last change.
-        self._known_scopes: Recent[ScopeKey, KnownScope] = Recent(
-            KNOWN_SCOPES_BYTES_MAX, KnownScope.cost
-        )
         self._server = PostgresServer(conninfo, settings, clock, draw)
         try:
             with self._server.connect() as conn:
@@ -89,8 +82,7 @@ class PostgresBackend(SqlBackend):
 
     def close(self) -> None:
         self._server.close()
-        self._cache.clear()
-        self._known_scopes.clear()
+        self._forget()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         return self._server.read(action)
@@ -136,26 +128,20 @@ class PostgresBackend(SqlBackend):
         return self._server.queued(commit.scope, partial(self._commit, commit))
 
     def _commit(self, commit: Commit) -> SnapshotInfo:
-        prepared = self._prepare(commit)
         known = self._known_scopes.get(commit.scope)
+        prepared = self._prepare(commit, known)
         one = None if known is None else as_one_statement(known, commit, prepared)
         if one is None:
             done = self._save(commit, prepared, known, None)
         else:
-            done = _Saved(one.row, one.body, one.moved, True)
-            lost = Lost(StampTrace(commit.scope, one.stamp, one.known), done._replace(moved=None))
+            done = _Saved(one.row, one.body, one.left)
+            lost = Lost(StampTrace(commit.scope, one.stamp, one.known), done._replace(left=None))
             try:
-                if not self._server.once("save_in_one", one.values, commit.scope.session_id):
+                if not self._server.once(one.name, one.values, commit.scope.session_id):
                     done = self._save(commit, prepared, known, None)
             except NoAnswer:
                 done = self._save(commit, prepared, known, lost)
-        if done.moved is None:
-            self._known_scopes.pop(commit.scope)
-        else:
-            self._known_scopes.put(commit.scope, KnownScope(done.moved, done.alone))
-        if done.body is not None:
-            self._cache.put(commit.scope, LastBody(done.row.nonce, done.body))
-        return info_of(commit.scope, done.row)
+        return self._remember(commit, *done)
 
     def _save(
         self,
@@ -167,12 +153,12 @@ class PostgresBackend(SqlBackend):
         def write(tables: PostgresTables) -> _Saved:
             tables.is_new = known is None or not known.alone
             # A writer alone that cannot do without asking mostly has a group to close.
-            tables.full = None if known is None or tables.is_new else known.kept_chain
+            tables.full = None if known is None or tables.is_new else _kept_chain(known)
             row, body = apply_commit(tables, commit, prepared)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found
             alone = known is None or found is None or found.stamps == known.scope.stamps
-            return _Saved(row, body, tables.moved, alone)
+            return _Saved(row, body, known_scope(tables.moved, body, alone=alone))
 
         return self._server.write(write, lost)
 
@@ -269,9 +255,14 @@ class PostgresBackend(SqlBackend):
 
 
 class _Saved(NamedTuple):
-    """The result of a commit: its row, its state if known, and the scope if it was moved."""
+    """The result of a commit: its row, its state if known, and what is known of its scope."""
 
     row: Row
     body: bytes | None
-    moved: ScopeRow | None
-    alone: bool  # no other process had changed the scope since we did
+    left: KnownScope | None
+
+
+def _kept_chain(known: KnownScope) -> ChainState | None:
+    """Return the chain of a scope, unless a draft is about to be covered."""
+    head = known.scope.shown
+    return known.chain if head is not None and head.kept else None

@@ -25,7 +25,7 @@ from limpet.backends.sql.tables import (
     verified_note,
 )
 from limpet.core import ids
-from limpet.core.deltas.chain import BodyRow, ChainState
+from limpet.core.deltas.chain import ChainState
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
@@ -70,7 +70,6 @@ class PostgresTables(Tables):
         self.lost_trace: CommitTrace | None = None  # of the same step, whose answer was lost before
         self.trace: CommitTrace | None = None
         self.found: ScopeRow | None = None  # the scope as it was found
-        self.moved: ScopeRow | None = None  # and as a commit left it
         self.changed = ""  # the session whose listeners are notified
 
     # Scopes
@@ -194,14 +193,7 @@ class PostgresTables(Tables):
     def move_scope(self, scope: ScopeRow) -> None:
         stamps = self.stamped(scope)
         self.transaction.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
-        if self.added is None:
-            return
-        row, checksum = self.added
-        # Large or not, the body that this writer stored itself is not read again.
-        scope = scope._replace(stamps=stamps, top=BodyRow._make((row.seq, None, 0, None, 0)))
-        if scope.head_seq == row.seq:
-            scope = scope._replace(shown=row, shown_checksum=checksum)
-        self.moved = scope
+        self._remember(scope._replace(stamps=stamps))
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         self.trace = RemovalTrace(self._session_id, tuple(pks))

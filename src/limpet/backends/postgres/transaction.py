@@ -30,6 +30,7 @@ def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
     if notifies:
         has_listeners = found["has_listeners"].rstrip(";")
         found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, f"({has_listeners})")
+    found["save_and_fold"] = found["save_in_one"].replace("/* fold */", found.pop("fold"))
     return {name: in_schema(text, schema).encode() for name, text in found.items()}
 
 

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of
-from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit, cache_cost
+from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
+from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, KnownScope
+from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.tables import (
     SNAPSHOT_COLUMNS,
     ScopeRow,
@@ -25,6 +27,7 @@ from limpet.backends.sql.tables import (
 )
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
+from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
 from limpet.core.leases import claimed, renewed
@@ -54,6 +57,10 @@ class SqlBackend:
     def __init__(self, cache_bytes_max: int) -> None:
         # The last encoded state of each scope, so that the next one can be compared with it.
         self._cache: Recent[ScopeKey, LastBody] = Recent(cache_bytes_max, cache_cost)
+        # Scopes of which this process made the last change.
+        self._known_scopes: Recent[ScopeKey, KnownScope] = Recent(
+            KNOWN_SCOPES_BYTES_MAX, KnownScope.cost
+        )
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         """Run an action that sees one moment of the store."""
@@ -80,20 +87,34 @@ class SqlBackend:
     # Committing
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        prepared = self._prepare(commit)
-        row, body = self._write(partial(apply_commit, commit=commit, prepared=prepared))
+        raise NotImplementedError
+
+    def _remember(
+        self, commit: Commit, row: Row, body: bytes | None, known: KnownScope | None
+    ) -> SnapshotInfo:
+        """Remember what a commit left, for the next one; return its record."""
+        if known is None:
+            self._known_scopes.pop(commit.scope)
+        else:
+            self._known_scopes.put(commit.scope, known)
         if body is not None:
             self._cache.put(commit.scope, LastBody(row.nonce, body))
         return info_of(commit.scope, row)
 
-    def _prepare(self, commit: Commit) -> PreparedDelta | None:
+    def _forget(self) -> None:
+        self._cache.clear()
+        self._known_scopes.clear()
+
+    def _prepare(self, commit: Commit, scope: KnownScope | None) -> PreparedDelta | None:
         """Compare with the last state that this process knows, before the transaction begins."""
-        known = self._cache.get(commit.scope)
-        if known is None or not isinstance(commit.body, bytes):
+        known, body = self._cache.get(commit.scope), commit.body
+        if known is None or not isinstance(body, bytes):
             return None
         # A state that is replaced is compared only if it differs.
-        step = None if commit.replaces is not None else diff(known.body, commit.body)
-        return PreparedDelta(known, step)
+        is_needless = commit.replaces is not None or (
+            scope is not None and is_whole_at_first(scope.chain, len(body))
+        )
+        return PreparedDelta(known, None if is_needless else diff(known.body, body))
 
     # Reading
 
@@ -136,9 +157,11 @@ class SqlBackend:
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
-        return self._query(
+        found = self._query(
             lambda tables: tables.transaction.page("list_sessions", values, _name, limit)
         )
+        _check_order([after, *found], "sessions")
+        return found
 
     def list_scopes(
         self,
@@ -163,9 +186,12 @@ class SqlBackend:
             "after_kind": start.kind,
             "after_scope": start.scope_id,
         }
-        return self._query(
+        found = self._query(
             lambda tables: tables.transaction.page("list_scopes", values, _scope_info, limit)
         )
+        keys = (each.key for each in found)
+        _check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
+        return found
 
     # Deleting
 
@@ -260,6 +286,10 @@ class SqlBackend:
         after: int | None = 0
         while after is not None and after < last:
             after = self._write(methodcaller("drop_unlisted", after))
+        for scope in self._read(unfolded_scopes):
+            done: FoldedUpTo | None = FoldedUpTo()
+            while done is not None:
+                done = self._write(partial(fold_some, key=scope, done=done))
         return self._give_back()
 
     # Notes
@@ -285,10 +315,9 @@ class SqlBackend:
             for each in on:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
                 found = tables.transaction.page("list_notes", at, good_note, limit - len(page))
-                if any(note.snapshot_id != each for note in found) or not _ascend(
-                    [behind, *(note.name for note in found)]
-                ):
-                    raise Corrupt("the index of notes leads to other notes: run `limpet check`")
+                if any(note.snapshot_id != each for note in found):
+                    raise Corrupt("the index of notes leads to others: run `limpet check`")
+                _check_order([behind, *(note.name for note in found)], "notes")
                 page += found
                 if len(page) >= limit:
                     break
@@ -422,21 +451,24 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         return info if matches else None
 
     found = tables.transaction.page(name, values, take, limit)
-    if not _ascend([*(seq_of(info.revision) for info in reversed(found)), values["before"]]):
-        raise Corrupt("the index of a history leads to other snapshots: run `limpet check`")
+    places = [seq_of(info.revision) for info in reversed(found)]
+    _check_order([*places, values["before"]], "snapshots")
     return found
 
 
-def _ascend(keys: Sequence[Any]) -> bool:
-    """Tell whether each key is greater than the one before it: a damaged index may repeat some."""
-    return all(one < following for one, following in pairwise(keys))
+def _check_order(keys: Sequence[Any], what: str) -> None:
+    """Raise Corrupt unless each key is greater than the last: a damaged index repeats some."""
+    if not all(one < following for one, following in pairwise(keys)):
+        raise Corrupt(f"the index of {what} leads to others: run `limpet check`")
 
 
 def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -> list[str]:
     found = tables.scope(scope)
     if found is None:
         return []
-    return tables.transaction.page(name, {"pk": found.pk, "after": after}, _name, limit)
+    names = tables.transaction.page(name, {"pk": found.pk, "after": after}, _name, limit)
+    _check_order([after, *names], "ids")
+    return names
 
 
 def _name(found: Any) -> str | None:

@@ -14,13 +14,13 @@ from limpet.core import codec
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import (
     LINK_BYTES,
-    SMALL_BYTES,
     BodyRow,
     Chains,
     ChainState,
     body_row,
     chain_state_of,
     check_row,
+    next_form,
     payload_of,
     read_chain,
 )
@@ -87,6 +87,11 @@ class Bodies:
     def _keyed(self, name: str, seqs: Iterable[int]) -> list[Any]:
         return self._transaction.all(f"bodies.{name}", (self._transaction.many(seqs),))
 
+    def are_unchanged(self, rows: Sequence[BodyRow]) -> bool:
+        """Return whether all rows are as they were written."""
+        keys = [row.seq for row in rows]
+        return self._keyed("checksums", keys) == [(row.seq, row.checksum) for row in rows]
+
     def insert_rows(self, rows: Iterable[BodyRow]) -> None:
         self._transaction.do_many("bodies.add", rows)
 
@@ -141,21 +146,13 @@ class Bodies:
             if new.body is None:
                 raise
             return self._whole(None, new, None)
-        if new.body is not None and delta.is_poor(step):
-            return self._whole(chain, new, step)
-        payload = delta.dump(step)
-        squeezed = codec.squeeze(payload, codec.DELTA)
-        stored = len(squeezed[1])
-        if new.body is not None and (
-            new.size <= SMALL_BYTES or stored > chain.estimate(new.size) // 2
-        ):
-            whole = codec.squeeze(new.body)
-            if len(whole[1]) <= stored:
-                return self._whole(chain, new, step, whole)
-        if chain.is_full(len(payload)):
+        form, squeezed, payload_bytes = next_form(chain, new.size, new.body, step)
+        if form == codec.WHOLE:
+            return self._whole(chain, new, step, squeezed)
+        if squeezed is None:
             return self._pack(chain, new, step)
         self._transaction.do("bodies.add", body_row(new.seq, chain.seq, squeezed))
-        return chain.after_delta(new.seq, new.nonce, new.size, len(payload), new.append_offsets)
+        return chain.after_delta(new.seq, new.nonce, new.size, payload_bytes, new.append_offsets)
 
     def _whole(
         self,
@@ -246,11 +243,16 @@ class Bodies:
         if sum(len(each.ends) for each in texts) > _SEALED_PIECES_MAX:
             return None
         inverse = Inverse(texts[-1], sources)
-        sealed = [
-            body_row(row.seq, pack, codec.squeeze(delta.dump(inverse.delta_of(text)), codec.SEALED))
-            for row, text in zip(members, texts, strict=False)
-            if row.seq in needed
-        ]
+
+        def seal(pairs: Iterable[tuple[BodyRow, Splices]]) -> list[BodyRow]:
+            payloads = ((row.seq, delta.dump(inverse.delta_of(text))) for row, text in pairs)
+            return [body_row(seq, pack, codec.squeeze(p, codec.SEALED)) for seq, p in payloads]
+
+        every = list(zip(members, texts, strict=False))
+        some = every[:: max(1, len(every) // 3)]  # it gains little for a window, or counters
+        if 3 * _bytes(seal(some)) > 2 * _bytes([row for row, _ in some]):
+            return None
+        sealed = seal(each for each in every if each[0].seq in needed)
         # All or none, since each may build on the one before. Rows are removed and inserted, never
         # updated: a shorter UPDATE does not give pages back.
         return sealed if 3 * _bytes(sealed) <= 2 * _bytes(members) else None

@@ -10,7 +10,7 @@ from limpet.backends.sql.tables import ScopeRow, Tables, is_text
 from limpet.core import commits
 from limpet.core.commits import ScopeState, Verdict
 from limpet.core.deltas import delta
-from limpet.core.deltas.chain import ChainState, extended
+from limpet.core.deltas.chain import ChainState, extended, is_whole_at_first
 from limpet.core.deltas.delta import Delta
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -90,6 +90,14 @@ def _source(tables: Tables, commit: Commit) -> tuple[ScopeRow, Row] | None:
     return None if scope is None or found is None else (scope, found)
 
 
+class Step(NamedTuple):
+    """The step from the last body to a new one, the size of that, and where its lists end."""
+
+    step: Delta | None
+    size: int
+    append_offsets: AppendOffsets | None
+
+
 class _Plan(NamedTuple):
     """How a new body is stored: behind which chain, by which step from its last body."""
 
@@ -109,15 +117,18 @@ def _plan(
 ) -> _Plan:
     body, offsets = commit.body, commit.append_offsets
     if isinstance(body, Append):
-        unread = _append_unread(body, current, scope)
+        unread = append_unread(body, current, None if scope is None else scope.chain)
         if unread is not None:
-            return unread
+            ground = None if scope is None else scope.chain
+            return _Plan(ground, unread.step, unread.size, None, unread.append_offsets)
         body, offsets = commits.appended(
             body, None if current.head is None else tables.state(current.head)
         )
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
     chain, step = None if scope is None else scope.chain, None
+    if is_whole_at_first(chain, len(body)):
+        return _Plan(None, None, len(body), body, offsets)
     if chain is not None and prepared is not None and prepared.known.nonce == chain.nonce:
         step = prepared.step or delta.diff(prepared.known.body, body)
     elif scope is not None:
@@ -173,7 +184,7 @@ def _other_bases(
         found = tables.seq_and_size(scope, commit.parent)
         if found is not None:
             yield found[0]
-    if plan.step is None or len(plan.step.literal) < _FAR_BYTES:
+    if plan.step is None or not _is_far(plan.step):
         return
     row = current.head
     with suppress(Corrupt):  # a new state must not fail for an old one
@@ -185,9 +196,17 @@ def _other_bases(
                 yield row.seq
 
 
-def _append_unread(append: Append, current: ScopeState, scope: ScopeRow | None) -> _Plan | None:
-    """Return how to append without reading the state, if enough is known of it."""
-    chain = None if scope is None else scope.chain
+def _is_far(step: Delta) -> bool:
+    return len(step.literal) >= _FAR_BYTES
+
+
+def looks_for_other_bases(commit: Commit, step: Delta) -> bool:
+    """Return whether so much has changed that a nearer state may be there, and is looked for."""
+    return delta.is_large(step) and (isinstance(commit.parent, str) or _is_far(step))
+
+
+def append_unread(append: Append, current: ScopeState, chain: ChainState | None) -> Step | None:
+    """Return what an append does if no state is read for it; None if too little is known."""
     if chain is None or current.head is None or chain.append_offsets is None:
         return None
     if (chain.seq, chain.nonce) != (current.head.seq, current.head.nonce):
@@ -198,7 +217,7 @@ def _append_unread(append: Append, current: ScopeState, scope: ScopeRow | None) 
     step, offsets = found
     size = chain.size + len(step.literal)
     commits.check_size(size, append)
-    return _Plan(chain, step, size, None, offsets)
+    return Step(step, size, offsets)
 
 
 def _last(
@@ -229,7 +248,7 @@ def _insert(
     chain = tables.bodies.write(plan.chain, new, plan.step, scope.top)
     if covered is not None and not (chain.rows and plan.chain and plan.chain.seq == covered):
         tables.bodies.release([covered])  # unless the new state is a delta on top of it
-    _move(tables, commit, current, scope, row, chain)
+    tables.move_scope(moved_scope(scope, commit, row, chain))
     return row
 
 
@@ -254,7 +273,7 @@ def _fork(
         offsets = chain.append_offsets if chain is not None and chain.seq == source.seq else None
         new = new._replace(body=tables.state(source), append_offsets=offsets)
         chain = tables.bodies.write(None, new, None)
-    _move(tables, commit, current, scope, row, chain)
+    tables.move_scope(moved_scope(scope, commit, row, chain))
     return row
 
 
@@ -270,22 +289,15 @@ def _add_row(
     return row
 
 
-def _move(
-    tables: Tables,
-    commit: Commit,
-    current: ScopeState,
-    scope: ScopeRow,
-    row: Row,
-    chain: ChainState | None,
-) -> None:
-    moved = scope._replace(
+def moved_scope(scope: ScopeRow, commit: Commit, row: Row, chain: ChainState | None) -> ScopeRow:
+    """Return the scope after a new snapshot, `chain` being that of its last body."""
+    return scope._replace(
         head_seq=row.seq if commit.head else scope.head_seq,
         tip_seq=row.seq if row.kept else scope.tip_seq,
         next_seq=row.seq + 1,
-        floor=commits.floor_after(commit, current, row),
+        floor=commits.floor_after(commit, scope.floor, row),
         codec=None if chain is None else chain.dump(scope.pk),
     )
-    tables.move_scope(moved)
 
 
 def _replace(

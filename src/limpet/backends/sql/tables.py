@@ -101,7 +101,8 @@ class Tables:
 
     def __init__(self, transaction: Transaction, bodies: Bodies | None = None) -> None:
         self.transaction = transaction
-        self.added: tuple[Row, int] | None = None  # the last one, and its checksum
+        self.added: Row | None = None  # the last snapshot
+        self.moved: ScopeRow | None = None  # the scope as a commit left it
         self.bodies = bodies or Bodies(transaction)
 
     # Scopes
@@ -147,11 +148,18 @@ class Tables:
     def add_scope(self, key: ScopeKey) -> ScopeRow:
         self.transaction.do("add_session", key._asdict())
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
+        found = self.scope(key)
+        if found is None or found.pk != pk:
+            raise Corrupt("the index of scopes does not lead to a new one: run `limpet check`")
         return ScopeRow(pk)
 
     def move_scope(self, scope: ScopeRow) -> None:
         """Store the columns of a scope that a commit may change."""
         self.transaction.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
+        self._remember(scope)
+
+    def _remember(self, scope: ScopeRow) -> None:
+        self.moved = None if self.added is None else showing(scope, self.added)
 
     def forget_chains(self, pk: int) -> None:
         """Let the session of a scope forget its chains: the next saves read what they build on."""
@@ -200,10 +208,8 @@ class Tables:
     def next_seq_and_time(self, scope: ScopeRow | None, stamp: Stamp) -> tuple[int, int]:
         """Return the seq of a new snapshot, greater than all before, and its logical time."""
         if scope is None or scope.last_seq is None or scope.last_saved_at is None:
-            last_seq, last_saved_at = self.last_seq_and_time()
-        else:
-            last_seq, last_saved_at = _last(scope.last_seq, scope.last_saved_at)
-        return max(last_seq + 1, 0 if scope is None else scope.next_seq), last_saved_at + 1
+            return next_place(scope, *self.last_seq_and_time())
+        return next_place(scope, scope.last_seq, scope.last_saved_at)
 
     def last_seq_and_time(self) -> tuple[int, int]:
         """Return the greatest seq ever given and its logical time; (0, -1) in a new store."""
@@ -246,20 +252,18 @@ class Tables:
         return verified((*found[:_ROW_COLUMNS], found[_ROW_COLUMNS], scope.pk))
 
     def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = self.transaction.one(
-            "seq_and_size", (scope.pk, snapshot_id)
-        )
-        return found
+        """Return the place and the size of a snapshot that need not be intact."""
+        found = self.transaction.one("seq_and_size", (scope.pk, snapshot_id))
+        if found is None:
+            return None
+        seq, size = found
+        return seq, size if type(size) is int else 0
 
     def insert(self, scope: ScopeRow, row: Row, head: Row | None) -> None:
         """Add a snapshot with its labels. `head` is what the scope shows until now."""
-        # With a kept head that is the newest, nothing can ever come between it and this one.
-        follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
-        checksum = row_checksum(row, scope.pk)
-        self.added = row, checksum
-        self.transaction.do("add_snapshot", (*row, checksum, scope.pk, not follows))
-        if row.labels != EMPTY:
-            self._add_labels(row)
+        self.added = row
+        self.transaction.do("add_snapshot", snapshot_values(scope, row, head))
+        self._add_labels(row)
 
     def replace(self, scope: ScopeRow, before: Row, row: Row) -> None:
         values = {**row._asdict(), "checksum": row_checksum(row, scope.pk)}
@@ -301,8 +305,9 @@ class Tables:
             yield of_size(row, body)
 
     def _add_labels(self, row: Row) -> None:
-        labels = codec.decode(row.labels).items()
-        self.transaction.do_many("add_label", [(*label, row.seq) for label in labels])
+        labels = labels_of(row)
+        if labels:
+            self.transaction.do_many("add_label", labels)
 
     # Notes
 
@@ -325,6 +330,31 @@ class Tables:
 
     def remove_notes_on(self, scope: ScopeRow, on: str) -> None:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
+
+
+def snapshot_values(scope: ScopeRow, row: Row, head: Row | None) -> tuple[Any, ...]:
+    """Return the values of `add_snapshot`. `head` is what the scope shows until now."""
+    # With a kept head that is the newest, nothing can ever come between it and this one.
+    follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
+    return (*row, row_checksum(row, scope.pk), scope.pk, not follows)
+
+
+def labels_of(row: Row) -> list[tuple[str, str, int]]:
+    """Return the rows of the labels of a snapshot."""
+    if row.labels == EMPTY:
+        return []
+    return [(name, value, row.seq) for name, value in codec.decode(row.labels).items()]
+
+
+def showing(scope: ScopeRow, row: Row) -> ScopeRow:
+    """Return a scope that was moved, with the snapshot that was added as its head if it is."""
+    return scope._replace(shown=row) if scope.head_seq == row.seq else scope
+
+
+def next_place(scope: ScopeRow | None, last_seq: Any, last_saved_at: Any) -> tuple[int, int]:
+    """Return the seq and the logical time that follow the last ones of the whole store."""
+    seq, saved_at = _last(last_seq, last_saved_at)
+    return max(seq + 1, 0 if scope is None else scope.next_seq), saved_at + 1
 
 
 def _last(seq: Any, saved_at: Any) -> tuple[int, int]:

@@ -11,16 +11,19 @@ from functools import partial
 from typing import TypeVar
 
 from limpet.backends.sql.backend import SqlBackend
-from limpet.backends.sql.tables import Tables
+from limpet.backends.sql.commit import apply_commit
+from limpet.backends.sql.continuing import Continued, KnownScope, Save, continued, known_scope
+from limpet.backends.sql.tables import Tables, next_place
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
+from limpet.core.rows import Row
 from limpet.errors import Unavailable
-from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey
-from limpet.protocol import Clock
+from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey, SnapshotInfo
+from limpet.protocol import Clock, Commit
 
 T = TypeVar("T")
 
@@ -48,10 +51,11 @@ class SqliteBackend(SqlBackend):
         self._clock = clock
         file = ReadOnlyFile if mode == "ro" else SqliteFile
         self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
+        self._last = (0, -1)  # the place and the time of the last commit of this process
 
     def close(self) -> None:
         self._file.close()
-        self._cache.clear()
+        self._forget()
 
     def _read(self, action: Callable[[Tables], T]) -> T:
         for _ in range(_READS_MAX - 1):
@@ -63,6 +67,27 @@ class SqliteBackend(SqlBackend):
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:
             return action(Tables(transaction))
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        known = self._known_scopes.get(commit.scope)
+        prepared = self._prepare(commit, known)
+        plan = None if known is None else continued(known, commit, prepared)
+        last = self._last
+        save = None if plan is None else plan.at(*next_place(plan.known.scope, *last))
+
+        def write(tables: Tables) -> tuple[Row, bytes | None, KnownScope | None]:
+            if plan is not None and save is not None:
+                done = _continue(tables, plan, save, last[0])
+                if done is not None:
+                    return done.row, plan.body, done.known
+            row, body = apply_commit(tables, commit, prepared)
+            return row, body, known_scope(tables.moved, body)
+
+        row, body, left = self._write(write)
+        self._last = row.seq, row.saved_at
+        if left is not None and left.chain.seq != left.scope.head_seq:
+            left = None  # the head could be updated without a trace in what is compared
+        return self._remember(commit, row, body, left)
 
     # On a full disk SQLite still needs a few pages for its log. So the log is emptied first, and as
     # little as possible is deleted at a time.
@@ -116,3 +141,32 @@ class SqliteBackend(SqlBackend):
         self._file.check_in_place()
         with self._file.transaction(write=repair) as transaction:
             return check_some(transaction, after, repair=repair, limit=limit)
+
+
+def _continue(tables: Tables, plan: Continued, save: Save, last_seq: int) -> Save | None:
+    """Store a save if its scope is as it was known, else nothing, and return None.
+
+    `save` is right if `last_seq` is still the last of the whole store.
+    """
+    transaction, known, id = tables.transaction, plan.known.scope, plan.commit.id
+    if id is not None and tables.existing(known, id) is not None:
+        return None
+    if plan.folded and not tables.bodies.are_unchanged(plan.known.unfolded):
+        return None
+    moved, before = save.known.scope, (*known[1:7], known.pk)
+    changes = (*moved[1:5], moved.codec)
+    if not transaction.count("continue_scope", (*changes, *before, last_seq)):
+        found = transaction.one("scope_to_continue", before)
+        if found is None:
+            return None
+        # Other scopes of the file were written to: only the place is another.
+        save = plan.at(*next_place(known, *found))
+        tables.move_scope(save.known.scope)
+    transaction.do("add_snapshot", save.snapshot)
+    if plan.folded:
+        tables.bodies.delete_rows([row.seq for row in plan.folded])
+        tables.bodies.insert_rows(plan.folded)
+    transaction.do("bodies.add", save.stored)
+    if save.labels:
+        transaction.do_many("add_label", save.labels)
+    return save

@@ -6,13 +6,16 @@ a *pack*, one delta against the previous anchor that holds everything the group 
 together. The members of the group are then *sealed*: rewritten as deltas against the pack, which
 already holds most of their content. When the packs outgrow the state, the next anchor is whole.
 
+A state of up to 2 KB is written whole, which is cheap, and so is reading it. Eight such states are
+then *folded* together into deltas, each on the state saved after it: the newest stays whole.
+
 `ChainState` describes the newest end of that chain. It holds no content, so appending reads neither
 the state nor any row. It is stored with the nonce of the write that made it: what a process has
 cached is valid only while that nonce is still the scope's.
 """
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import orjson
@@ -138,12 +141,15 @@ def _address(seq: int, base: int | None) -> bytes:
     return f"{seq}:{'' if base is None else base}:".encode()
 
 
+WHOLE_BYTES_MAX = 2 * 1024
+FOLDED_TOGETHER = 8
+FOLDED_MAX = 32  # that build on each other
 _GROUP_ROWS_MAX = 32
 _GROUP_BYTES_MAX = 128 * 1024
 LINK_BYTES = 1024  # the cost to a reader of one more row in the chain, in bytes of state
 _SLACK_BYTES = 8 * 1024
 _OFFSETS_BYTES_MAX = 2048
-SMALL_BYTES = 16 * 1024  # a state this small is always compared in size with its delta
+_SMALL_BYTES = 16 * 1024  # a state this small is always compared in size with its delta
 
 
 class ChainState(NamedTuple):
@@ -235,6 +241,47 @@ def chain_state_of(
     """
     stored, raw = (sum(column) for column in zip(*chain, strict=True))
     return ChainState(seq, nonce, size, seq, 0, 0, len(chain) - 1, stored, raw, offsets)
+
+
+def is_whole_at_first(chain: ChainState | None, size: int) -> bool:
+    """Return whether a state is so small that it is written whole, and folded later."""
+    return size <= WHOLE_BYTES_MAX and (chain is None or not chain.rows)
+
+
+def folded(rows: Sequence[BodyRow]) -> list[BodyRow]:
+    """Return small states that were written whole, but the last, as deltas.
+
+    Each is one on the state saved after it. One that would gain nothing is left out.
+    """
+    found = []
+    for row, later in pairwise(rows):
+        payload = delta.dump(delta.diff(later.body, row.body))
+        squeezed = codec.squeeze(payload, codec.DELTA)
+        if len(squeezed[1]) < len(row.body):
+            found.append(body_row(row.seq, later.seq, squeezed))
+    return found
+
+
+def next_form(
+    chain: ChainState, size: int, body: bytes | None, step: Delta
+) -> tuple[int, tuple[int, bytes] | None, int]:
+    """Return how to store the body that follows a chain, given the step from its last body.
+
+    That is whole or as a delta, squeezed, and with the bytes of the delta. Not squeezed: the delta
+    would be too much for its group, which a pack closes. `body` is None after an append to a state
+    that was not read.
+    """
+    if body is not None and delta.is_poor(step):
+        return codec.WHOLE, codec.squeeze(body), 0
+    payload = delta.dump(step)
+    squeezed = codec.squeeze(payload, codec.DELTA)
+    stored = len(squeezed[1])
+    if body is not None and (size <= _SMALL_BYTES or stored > chain.estimate(size) // 2):
+        whole = codec.squeeze(body)
+        if len(whole[1]) <= stored:
+            return codec.WHOLE, whole, 0
+    is_full = chain.is_full(len(payload))
+    return codec.DELTA, None if is_full else squeezed, len(payload)
 
 
 def parse_chain_state(packed: bytes | None, owner: int) -> ChainState | None:

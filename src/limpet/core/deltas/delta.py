@@ -20,7 +20,7 @@ from limpet.errors import Corrupt
 
 _SAMPLE = 24  # bytes searched at once
 _MATCH_MIN = 32  # bytes that are worth a copy: a step itself takes up to 20
-_BLOCK_MIN = 64
+_BLOCK_MIN = 512  # in which the first difference is found at once
 _BLOCK_MAX = 64 * 1024
 _STEPS_MAX = 512
 _SEARCHES = ((2 * 1024, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how samples spread out
@@ -182,6 +182,8 @@ class _Search:
             found = self._sampled(at, expected, len(self._old), reach, spread)
             if found is not None:
                 return found
+            if reach is not None and expected + reach >= len(self._old):
+                break  # all of it was searched
         if self._end - at >= _MOVED_MIN and expected:
             return self._sampled(at, 0, expected, None, 8)
         return None
@@ -190,6 +192,8 @@ class _Search:
         self, at: int, low: int, high: int, reach: int | None, spread: int
     ) -> tuple[int, int, int] | None:
         """Search samples in old[low:high], at most `reach` bytes of it, each farther from `at`."""
+        if high - low < _SAMPLE:
+            return None
         gap = 0
         while at + gap + _SAMPLE <= self._end and self._left > 0:
             sample_at = at + gap
@@ -227,14 +231,14 @@ def _same_ahead(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
         block = min(block * 4, _BLOCK_MAX)
     else:
         return limit
-    low, high = done, done + size  # the same up to `low`, not up to `high`
-    while high - low > 1:
-        middle = (low + high) // 2
-        if new.startswith(view[i + low : i + middle], j + low):
-            low = middle
-        else:
-            high = middle
-    return low
+    while size > _BLOCK_MIN:
+        half = size // 2
+        if new.startswith(view[i + done : i + done + half], j + done):
+            done, half = done + half, size - half
+        size = half
+    i, j = i + done, j + done
+    differ = int.from_bytes(old[i : i + size]) ^ int.from_bytes(new[j : j + size])
+    return done + size - (differ.bit_length() + 7) // 8
 
 
 def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
@@ -249,11 +253,11 @@ def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
         block = min(block * 4, _BLOCK_MAX)
     else:
         return limit
-    low, high = done, done + size
-    while high - low > 1:
-        middle = (low + high) // 2
-        if new.endswith(view[i - middle : i - low], 0, j - low):
-            low = middle
-        else:
-            high = middle
-    return low
+    while size > _BLOCK_MIN:
+        half = size // 2
+        if new.endswith(view[i - done - half : i - done], 0, j - done):
+            done, half = done + half, size - half
+        size = half
+    i, j = i - done, j - done
+    differ = int.from_bytes(old[i - size : i]) ^ int.from_bytes(new[j - size : j])
+    return done + ((differ & -differ).bit_length() - 1) // 8

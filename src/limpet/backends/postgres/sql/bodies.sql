@@ -71,6 +71,9 @@ SELECT b.seq, b.base
 -- name: lock
 SELECT seq FROM limpet.bodies WHERE seq = ANY (%s::bigint[]) ORDER BY seq FOR UPDATE;
 
+-- name: checksums
+SELECT b.seq, b.checksum FROM limpet.bodies AS b WHERE b.seq = ANY (%s::bigint[]) ORDER BY b.seq;
+
 -- name: add
 INSERT INTO limpet.bodies (seq, base, encoding, body, checksum) VALUES (%s, %s, %s, %s, %s);
 

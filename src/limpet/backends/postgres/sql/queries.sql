@@ -130,7 +130,24 @@ WITH moved AS (
     SELECT l.name, l.value, %(seq)s
       FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
 )
+/* fold */
 SELECT pk, false /* has_listeners */ FROM moved;
+
+-- name: fold
+-- Part of `save_and_fold`: small states become deltas, if all of them are as they were written.
+, folded AS (
+    UPDATE limpet.bodies AS b
+       SET base = f.base, encoding = f.encoding, body = f.body, checksum = f.checksum
+      FROM moved
+     CROSS JOIN unnest(%(seqs)s::bigint[], %(bases)s::bigint[], %(encodings)s::int[],
+                       %(bodies)s::bytea[], %(checksums)s::bigint[])
+                AS f (seq, base, encoding, body, checksum)
+     WHERE b.seq = f.seq
+       AND cardinality(%(whole)s::bigint[]) =
+           (SELECT count(*)
+              FROM unnest(%(whole)s::bigint[], %(sums)s::bigint[]) AS w (seq, checksum)
+              JOIN limpet.bodies AS u ON u.seq = w.seq AND u.checksum = w.checksum)
+)
 
 -- name: has_listeners
 -- Whether any process listens. Listeners share a lock, so that it cannot be taken exclusively.
@@ -327,6 +344,25 @@ SELECT b.seq FROM limpet.bodies AS b
    AND NOT EXISTS (SELECT 1 FROM limpet.snapshots AS n
                     WHERE n.seq = b.seq AND n.seq > %(after)s)
  ORDER BY b.seq LIMIT 1;
+
+-- name: unfolded_scopes
+-- Scopes with several small states that are whole.
+SELECT x.session_id, s.scope_id, s.kind
+  FROM (SELECT n.scope_pk AS pk
+          FROM limpet.bodies AS b
+          JOIN limpet.snapshots AS n ON n.seq = b.seq
+         WHERE b.base IS NULL AND octet_length(b.body) <= %s AND n.kept
+         GROUP BY n.scope_pk HAVING count(*) > 1) AS u
+  JOIN limpet.scopes AS s ON s.pk = u.pk
+  JOIN limpet.sessions AS x ON x.pk = s.session_pk;
+
+-- name: small_bodies
+-- The kept states of a scope, oldest first; without their bytes where those are many.
+SELECT b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= %s THEN b.body END, b.checksum
+  FROM limpet.snapshots AS n
+  JOIN limpet.bodies AS b ON b.seq = n.seq
+ WHERE n.scope_pk = %s AND n.seq > %s AND n.kept
+ ORDER BY n.seq LIMIT %s;
 
 -- name: scopes_above
 -- Scopes with a state that builds on this one, over others or not.

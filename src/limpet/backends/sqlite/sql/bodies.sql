@@ -50,6 +50,12 @@ SELECT b.seq, b.base
  WHERE NOT EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = b.seq)
    AND NOT EXISTS (SELECT 1 FROM bodies AS d WHERE d.base = b.seq);
 
+-- name: checksums
+SELECT b.seq, b.checksum
+  FROM json_each(?) AS w
+ CROSS JOIN bodies AS b ON b.seq = w.value
+ ORDER BY b.seq;
+
 -- name: add
 INSERT INTO bodies (seq, base, encoding, body, checksum) VALUES (?, ?, ?, ?, ?);
 

@@ -128,6 +128,22 @@ DELETE FROM labels WHERE seq = ?;
 -- name: move_scope
 UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, codec = ? WHERE pk = ?;
 
+-- name: continue_scope
+-- If it is as this process left it, and no other scope was written to since.
+UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, codec = ?
+ WHERE head_seq IS ? AND tip_seq IS ? AND next_seq = ? AND floor = ? AND fence IS ? AND codec = ?
+   AND pk = ?
+   AND ? = (SELECT max(w.seq, coalesce((SELECT max(seq) FROM snapshots), 0)) FROM watermark AS w);
+
+-- name: scope_to_continue
+-- The last seq given in the whole store, and its logical time, if the scope is as it was left.
+SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
+  FROM scopes AS s
+ CROSS JOIN watermark AS w
+  LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots)
+ WHERE s.head_seq IS ? AND s.tip_seq IS ? AND s.next_seq = ? AND s.floor = ? AND s.fence IS ?
+   AND s.codec = ? AND s.pk = ?;
+
 -- name: forget_chains
 -- Of a whole session: a body of one of its scopes may build on one of another.
 UPDATE scopes SET codec = NULL
@@ -200,6 +216,25 @@ DELETE FROM bodies WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
 SELECT b.seq FROM bodies AS b
  WHERE b.seq > :after AND NOT EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = b.seq)
  ORDER BY b.seq LIMIT 1;
+
+-- name: unfolded_scopes
+-- Scopes with several small states that are whole.
+SELECT x.session_id, s.scope_id, s.kind
+  FROM (SELECT n.scope_pk AS pk
+          FROM bodies AS b
+          JOIN snapshots AS n ON n.seq = b.seq
+         WHERE b.base IS NULL AND length(b.body) <= ? AND n.kept
+         GROUP BY n.scope_pk HAVING count(*) > 1) AS u
+  JOIN scopes AS s ON s.pk = u.pk
+  JOIN sessions AS x ON x.pk = s.session_pk;
+
+-- name: small_bodies
+-- The kept states of a scope, oldest first; without their bytes where those are many.
+SELECT b.seq, b.base, b.encoding, CASE WHEN length(b.body) <= ? THEN b.body END, b.checksum
+  FROM snapshots AS n
+  JOIN bodies AS b ON b.seq = n.seq
+ WHERE n.scope_pk = ? AND n.seq > ? AND n.kept
+ ORDER BY n.seq LIMIT ?;
 
 -- name: scopes_above
 -- Scopes with a state that builds on this one, over others or not.

@@ -1,0 +1,186 @@
+"""A save by the writer that changed the scope last: all of it is decided before the transaction.
+
+It knows the row of the scope, since it wrote it. What it decides holds only if the scope is still
+as it left it, which the engine verifies as it writes. If it is not, nothing was stored, and the
+save is made in the ordinary way (`commit.py`), which reads everything again.
+
+The last body is not verified again: damage to it is found by reads and by `check`.
+"""
+
+from typing import Any, NamedTuple
+
+from limpet.backends.sql.commit import (
+    PreparedDelta,
+    Step,
+    append_unread,
+    looks_for_other_bases,
+    moved_scope,
+)
+from limpet.backends.sql.tables import ScopeRow, labels_of, showing, snapshot_values
+from limpet.core import codec, commits
+from limpet.core.commits import ScopeState
+from limpet.core.deltas import delta
+from limpet.core.deltas.chain import (
+    FOLDED_MAX,
+    FOLDED_TOGETHER,
+    BodyRow,
+    ChainState,
+    body_row,
+    chain_state_of,
+    folded,
+    is_whole_at_first,
+    next_form,
+)
+from limpet.core.limits import MIB
+from limpet.core.rows import Row
+from limpet.errors import LimpetError
+from limpet.protocol import Append, AppendOffsets, Commit
+
+KNOWN_SCOPES_BYTES_MAX = 16 * MIB  # some thousand scopes
+_SCOPE_BYTES = 2048  # of a scope without its variable columns
+_LIST_BYTES = 256  # of where a list ends
+
+
+class KnownScope(NamedTuple):
+    """What a process knows of a scope that it changed last.
+
+    Attributes:
+        alone: no other process had changed it just before.
+        unfolded: its last states, if they were written whole and are not folded yet.
+        folds: how many states before those were folded, each on the next.
+    """
+
+    scope: ScopeRow
+    chain: ChainState
+    alone: bool = True
+    unfolded: tuple[BodyRow, ...] = ()
+    folds: int = 0
+
+    def cost(self) -> int:
+        head = self.scope.shown
+        head_bytes = 0 if head is None else len(head.labels) + len(head.metadata)
+        lists = _LIST_BYTES * len(self.chain.append_offsets or ())
+        bodies = sum(len(row.body) for row in self.unfolded)
+        return _SCOPE_BYTES + len(self.scope.codec or b"") + head_bytes + lists + bodies
+
+    @property
+    def last_body(self) -> bytes | None:
+        """The last state, if it was written whole by this process."""
+        return self.unfolded[-1].body if self.unfolded else None
+
+
+def known_scope(
+    moved: ScopeRow | None, body: bytes | None, *, alone: bool = True
+) -> KnownScope | None:
+    """Return what is known of a scope that a commit left like this; None if too little.
+
+    `body` is the state that it stored, if that is known.
+    """
+    chain = None if moved is None else moved.chain
+    if moved is None or chain is None:
+        return None
+    unfolded: tuple[BodyRow, ...] = ()
+    if body is not None and chain.seq == moved.tip_seq and is_whole_at_first(chain, len(body)):
+        unfolded = (body_row(chain.seq, None, codec.squeeze(body)),)
+    return KnownScope(moved, chain, alone, unfolded)
+
+
+class Save(NamedTuple):
+    """A save at its place in history: what is written, and what is known after it."""
+
+    row: Row
+    snapshot: tuple[Any, ...]  # the values of `add_snapshot`
+    labels: list[tuple[str, str, int]]
+    stored: BodyRow
+    known: KnownScope
+
+
+class Continued(NamedTuple):
+    """A save that needs no question, but for its place in history.
+
+    If `folded` is not empty, these rows take the places of some of `known.unfolded`, provided that
+    all of those are unchanged.
+    """
+
+    known: KnownScope
+    commit: Commit
+    row: Row
+    body: bytes | None
+    form: int
+    squeezed: tuple[int, bytes]
+    payload_bytes: int
+    offsets: AppendOffsets | None
+    folded: list[BodyRow]
+
+    def at(self, seq: int, saved_at: int) -> Save:
+        row = self.row._replace(seq=seq, saved_at=max(self.commit.stamp.now, saved_at))
+        scope, chain, _, unfolded, folds = self.known
+        if self.folded:
+            unfolded, folds = unfolded[-1:], folds + len(unfolded) - 1
+            if folds >= FOLDED_MAX:
+                unfolded, folds = (), 0  # the last of them stays whole
+        if self.form == codec.WHOLE:
+            stored = body_row(seq, None, self.squeezed)
+            sizes = [(len(stored.body), row.size)]
+            new = chain_state_of(seq, row.nonce, row.size, sizes, self.offsets)
+            is_foldable = row.kept and stored.encoding == codec.WHOLE
+            unfolded = (*unfolded, stored) if is_foldable else ()
+        else:
+            stored = body_row(seq, chain.seq, self.squeezed)
+            new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)
+            unfolded = ()
+        moved = showing(moved_scope(scope, self.commit, row, new), row)
+        values = snapshot_values(scope, row, scope.shown)
+        left = KnownScope(moved, new, True, unfolded, folds if unfolded else 0)
+        return Save(row, values, labels_of(row), stored, left)
+
+
+def continued(
+    known: KnownScope, commit: Commit, prepared: PreparedDelta | None
+) -> Continued | None:
+    """Return a commit as such a save, or None if more has to be known for it."""
+    scope, chain = known.scope, known.chain
+    head = scope.shown
+    if head is None or not head.kept or commit.id == head.id:
+        return None
+    if commit.replaces or commit.again or commit.source or commit.new_scope:
+        return None
+    current = ScopeState(head, scope.floor, scope.fence)
+    given = commit.body if isinstance(commit.body, bytes) else None
+    try:
+        commits.judge(commit, current, None, bool)
+        found = _step(known, commit, current, prepared)
+    except LimpetError:
+        return None  # what is known may be out of date: only the storage refuses
+    if found is None:
+        return None
+    step, size, offsets = found
+    body = given
+    if given is None and step is not None and known.last_body is not None:
+        body = delta.apply(known.last_body, step)
+    if body is not None and is_whole_at_first(chain, size):
+        form, squeezed, payload_bytes = codec.WHOLE, codec.squeeze(body), 0
+    elif step is None or looks_for_other_bases(commit, step):
+        return None
+    else:
+        form, chosen, payload_bytes = next_form(chain, size, given, step)
+        if chosen is None or (form == codec.WHOLE and chain.rows):
+            return None  # a group ends: its members are read
+        squeezed = chosen
+    row = commits.new_row(commit, current, size=size, newest_kept=lambda: None)
+    fold = folded(known.unfolded) if len(known.unfolded) > FOLDED_TOGETHER else []
+    return Continued(known, commit, row, body, form, squeezed, payload_bytes, offsets, fold)
+
+
+def _step(
+    known: KnownScope, commit: Commit, current: ScopeState, prepared: PreparedDelta | None
+) -> Step | None:
+    """Return the step of a commit from the last body, as far as it is known."""
+    body = commit.body
+    if isinstance(body, Append):
+        return append_unread(body, current, known.chain)
+    if not isinstance(body, bytes):
+        return None
+    is_known = prepared is not None and prepared.known.nonce == known.chain.nonce
+    step = prepared.step if prepared is not None and is_known else None
+    return Step(step, len(body), commit.append_offsets)
