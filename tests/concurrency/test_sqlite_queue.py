@@ -3,18 +3,20 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limpet
-from limpet import Store, Unavailable
+from limpet import Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.support import queue
+from tests.waiting import until
 
 WAIT_S = 0.5
 SLOW_S = 60.0  # however slow the disk is
@@ -38,10 +40,18 @@ def file_of(store: Store) -> SqliteFile:
     return file
 
 
-def test_no_caller_in_the_queue_tries_in_vain(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def patient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store whose threads wait as long as it takes."""
     monkeypatch.setattr(queue, "_WAIT_S_MAX", SLOW_S)
-    store = limpet.open(f"sqlite:///{path}", lock_wait_s=SLOW_S)
-    file, pauses = file_of(store), 0
+    with limpet.open(f"sqlite:///{path}", lock_wait_s=SLOW_S) as store:
+        yield store
+
+
+def test_no_caller_in_the_queue_tries_in_vain(
+    patient: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, pauses = file_of(patient), 0
 
     def pause(_: float) -> None:
         nonlocal pauses
@@ -50,15 +60,14 @@ def test_no_caller_in_the_queue_tries_in_vain(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(file, "_clock", file._clock._replace(sleep=pause))
 
     def work(thread: int) -> None:
-        scope = store.scope("s", f"line-{thread}")
+        scope = patient.scope("s", f"line-{thread}")
         for number in range(30):
             scope.save({"n": number})
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, range(THREADS)))
     assert pauses == 0
-    assert len(list(store.scopes())) == THREADS
-    store.close()
+    assert len(list(patient.scopes())) == THREADS
 
 
 def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None:
@@ -123,3 +132,84 @@ def test_a_failed_write_lets_the_next_one_through(store: Store) -> None:
         raise KeyboardInterrupt
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(store.scope("s").save, {"n": 1}).result(timeout=10).id
+
+
+# Joined writes
+
+
+def commits_of(store: Store) -> list[str]:
+    """Return a list that grows by each COMMIT from now on."""
+    said: list[str] = []
+    (conn,) = file_of(store)._idle
+    conn.set_trace_callback(lambda text: said.append(text) if text == "COMMIT" else None)
+    return said
+
+
+def state_of(scope: Scope, id: str) -> Any:
+    found = scope.load(id)
+    assert found is not None
+    return found.state
+
+
+def in_line(store: Store, works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run each in a thread of its own, all of them together; return results and errors."""
+    file = file_of(store)
+    with ThreadPoolExecutor(len(works)) as pool:
+        with file.queued():
+            futures = []
+            for number, work in enumerate(works, 1):
+                futures.append(pool.submit(work))
+                until(lambda: len(file.joined._waiting) == number)  # noqa: B023
+        return [future.exception(timeout=30) or future.result() for future in futures]
+
+
+def test_saves_that_wait_share_one_commit(patient: Store) -> None:
+    patient.scope("s", "line-0").save({"n": 0})
+    said = commits_of(patient)
+    works = [partial(patient.scope("s", f"line-{n % 4}").save, {"n": n}) for n in range(8)]
+    infos = in_line(patient, works)
+    assert len(said) == 1
+    found = [state_of(patient.scope("s", f"line-{n % 4}"), infos[n].id) for n in range(8)]
+    assert found == [{"n": n} for n in range(8)]
+
+
+def test_one_that_is_refused_leaves_nothing_in_the_others(patient: Store) -> None:
+    scope = patient.scope("s")
+    scope.save({"n": 0})
+    works: list[Callable[[], Any]] = [partial(scope.save, {"n": n}) for n in range(1, 7)]
+    works[2] = partial(scope.save, {"n": "refused"}, expect=None)
+    works[4] = partial(scope.append, "n", ["not a list"])
+    found = in_line(patient, works)
+    assert isinstance(found[2], Conflict)
+    assert isinstance(found[4], InvalidInput)
+    states = [state_of(scope, info.id) for info in scope.history()]
+    assert states == [{"n": n} for n in (6, 4, 2, 1, 0)]
+    assert list(patient.check()) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), sqlite3.OperationalError("disk I/O error")])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_ends_the_transaction_of_others_ends_no_save(
+    patient: Store, moment: str, error: BaseException
+) -> None:
+    """Only who leads is interrupted; whatever else is acknowledged is stored, once."""
+    scope = patient.scope("s")
+    scope.save({"n": 0})
+    file = file_of(patient)
+
+    def fail(_: Any) -> None:
+        raise error
+
+    def interrupted() -> None:
+        file.joined.run(fail, lambda: None)
+
+    works: list[Callable[[], Any]] = [partial(scope.save, {"n": n}) for n in range(1, 5)]
+    works.insert(0 if moment == "before" else len(works), interrupted)
+    found = in_line(patient, works)
+    ended = [each for each in found if isinstance(each, BaseException)]
+    assert len(ended) == isinstance(error, KeyboardInterrupt)
+    stored = {info.id for info in scope.history()}
+    assert stored >= {each.id for each in found if isinstance(each, SnapshotInfo)}
+    numbers = [state_of(scope, id)["n"] for id in stored]
+    assert len(set(numbers)) == len(numbers) >= 4
+    assert list(patient.check()) == []

@@ -23,6 +23,7 @@ from limpet.core.deltas import delta
 from limpet.core.deltas.chain import (
     FOLDED_MAX,
     FOLDED_TOGETHER,
+    WHOLE_BYTES_MAX,
     BodyRow,
     ChainState,
     body_row,
@@ -60,7 +61,7 @@ class KnownScope(NamedTuple):
         head = self.scope.shown
         head_bytes = 0 if head is None else len(head.labels) + len(head.metadata)
         lists = _LIST_BYTES * len(self.chain.append_offsets or ())
-        bodies = sum(len(row.body) for row in self.unfolded)
+        bodies = WHOLE_BYTES_MAX * len(self.unfolded)
         return _SCOPE_BYTES + len(self.scope.codec or b"") + head_bytes + lists + bodies
 
     @property

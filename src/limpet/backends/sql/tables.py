@@ -133,10 +133,14 @@ class Tables:
         """Return a scope from which a fork may begin: its states stay until it has."""
         return self.scope(key)
 
+    def scope_and_head(self, key: ScopeKey) -> ScopeRow | None:
+        """Return a scope with its head, also the state of that if it is not large."""
+        found = self.transaction.one("scope_to_commit", key._asdict())
+        return None if found is None else scope_row(found)
+
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
-        found = self.transaction.one("scope_to_commit", commit.scope._asdict())
-        return None if found is None else scope_row(found)
+        return self.scope_and_head(commit.scope)
 
     def lock_fork_group(self, scope: ScopeRow) -> None:
         """Keep others from building on the states of a scope, as its forks may."""

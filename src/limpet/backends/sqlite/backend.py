@@ -11,19 +11,20 @@ from functools import partial
 from typing import TypeVar
 
 from limpet.backends.sql.backend import SqlBackend
-from limpet.backends.sql.commit import apply_commit
+from limpet.backends.sql.commit import LastBody, apply_commit
 from limpet.backends.sql.continuing import Continued, KnownScope, Save, continued, known_scope
-from limpet.backends.sql.tables import Tables, next_place
+from limpet.backends.sql.tables import Tables, next_place, of_size
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.core.deltas.chain import payload_of
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
-from limpet.core.rows import Row
+from limpet.core.rows import Row, info_of
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey, SnapshotInfo
-from limpet.protocol import Clock, Commit
+from limpet.protocol import Clock, Commit, Found
 
 T = TypeVar("T")
 
@@ -83,11 +84,37 @@ class SqliteBackend(SqlBackend):
             row, body = apply_commit(tables, commit, prepared)
             return row, body, known_scope(tables.moved, body)
 
-        row, body, left = self._write(write)
+        def write_again(tables: Tables) -> tuple[Row, bytes | None, KnownScope | None]:
+            return *apply_commit(tables, commit._replace(again=True), prepared), None
+
+        row, body, left = self._file.joined.run(
+            lambda transaction: write(Tables(transaction)), lambda: self._write(write_again)
+        )
         self._last = row.seq, row.saved_at
         if left is not None and left.chain.seq != left.scope.head_seq:
             left = None  # the head could be updated without a trace in what is compared
         return self._remember(commit, row, body, left)
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        found = self._whole_head(scope) if list(ids) == [None] else None
+        return super().read_snapshots(scope, ids) if found is None else found
+
+    def _whole_head(self, scope: ScopeKey) -> list[Found] | None:
+        """Return the head with one statement if its state is whole and short; else None."""
+        if isinstance(self._file, ReadOnlyFile):
+            return None
+        with self._file.transaction(several=False) as transaction:
+            tables = Tables(transaction)
+            found = tables.scope_and_head(scope)
+            row = None if found is None else tables.head(found)
+        if found is None or row is None:
+            return []
+        top = found.top
+        if top is None or top.base is not None or top.body is None:
+            return None
+        body = of_size(row, payload_of(top))
+        self._cache.put(scope, LastBody(row.nonce, body))  # the next save probably builds on it
+        return [(info_of(scope, row), body)]
 
     # On a full disk SQLite still needs a few pages for its log. So the log is emptied first, and as
     # little as possible is deleted at a time.

@@ -15,10 +15,11 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from urllib.parse import quote
 
 from limpet.backends.sqlite.errors import is_busy, is_full, translated
+from limpet.backends.sqlite.joined import Joined
 from limpet.backends.sqlite.schema import create_private, make_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.backends.support.backoff import Backoff
@@ -72,30 +73,43 @@ class SqliteFile:
     # Transactions
 
     @contextmanager
-    def transaction(self, *, write: bool = False) -> Iterator[SqliteTransaction]:
-        """Run statements that see one moment of the store.
+    def transaction(
+        self, *, write: bool = False, several: bool = True, deadline_s: float | None = None
+    ) -> Iterator[SqliteTransaction]:
+        """Run statements that see one moment of the store; `several` is False for only one.
 
         With `write` they are one step, durable when the block ends, or not made at all.
         """
         if self._closed:
             raise InvalidInput(CLOSED)
-        deadline_s = self._clock.monotonic() + self._lock_wait_s  # also of the wait in the queue
-        with self._queue.first(self._lock_wait_s) if write else nullcontext():
+        begin = _WRITE if write else _READ if several else None
+        deadline_s = deadline_s or self.deadline_s()  # also of the wait in the queue
+        with self.queued() if write else nullcontext():
             transaction, committing = SqliteTransaction(), False
             # All in one block: a connection lost to an interrupt would keep its lock for a while.
             try:
-                self._begin(transaction, _WRITE if write else _READ, deadline_s)
+                self._begin(transaction, begin, deadline_s)
                 yield transaction
                 if write:
                     self.check_in_place()
-                committing = True
-                transaction.conn.execute("COMMIT")
+                if begin is not None:
+                    committing = True
+                    transaction.conn.execute("COMMIT")
             except (sqlite3.Error, UnicodeDecodeError) as cause:
                 raise translated(self._path, cause, committing=committing) from cause
             finally:
                 self._end(transaction)
 
-    def _begin(self, transaction: SqliteTransaction, statement: str, deadline_s: float) -> None:
+    def deadline_s(self) -> float:
+        return self._clock.monotonic() + self._lock_wait_s
+
+    def queued(self) -> AbstractContextManager[bool]:
+        """Wait to be the first of the threads that write; say whether it is."""
+        return self._queue.first(self._lock_wait_s)
+
+    def _begin(
+        self, transaction: SqliteTransaction, statement: str | None, deadline_s: float
+    ) -> None:
         """Begin a transaction; try again while another connection or process holds the lock.
 
         SQLite's own waiting doubles its pauses up to a tenth of a second, which starves some
@@ -109,7 +123,8 @@ class SqliteFile:
                 conn = transaction.conn = (
                     self._idle.pop() if self._idle else self._connect(_BUSY_MS)
                 )
-                conn.execute(statement)
+                if statement is not None:
+                    conn.execute(statement)
                 if statement == _READ:
                     # The moment that is read is chosen here, where it can be tried again.
                     conn.execute("PRAGMA data_version").fetchone()
@@ -314,6 +329,7 @@ class SqliteFile:
     def _renew_locks(self) -> None:
         self._version_lock = threading.Lock()
         self._queue = ThreadQueue()
+        self.joined = Joined(self, self._clock)
 
 
 class _Forks:

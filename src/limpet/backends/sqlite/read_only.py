@@ -35,7 +35,9 @@ class ReadOnlyFile(SqliteFile):
         )
 
     @contextmanager
-    def transaction(self, *, write: bool = False) -> Iterator[SqliteTransaction]:
+    def transaction(
+        self, *, write: bool = False, several: bool = True, deadline_s: float | None = None
+    ) -> Iterator[SqliteTransaction]:
         if write:
             raise Unsupported(
                 "the store is open for reading only (mode=ro), so nothing was written. "

@@ -21,14 +21,14 @@ class ThreadQueue:
         self._lock = threading.RLock()
 
     @contextmanager
-    def first(self, wait_s: float) -> Iterator[None]:
-        """Wait to be the first of the queue, for `wait_s` or one second at most."""
+    def first(self, wait_s: float) -> Iterator[bool]:
+        """Wait to be the first of the queue, for `wait_s` or one second; say whether it is."""
         lock, has = self._lock, False
         try:
             has = lock.acquire(timeout=min(wait_s, _WAIT_S_MAX))
             if not has and self._lock is lock:
                 self._lock = threading.RLock()  # an interrupt may have left the other one locked
-            yield
+            yield has
         finally:
             if has:
                 lock.release()
