@@ -33,6 +33,7 @@ class Sqlite(Lockstep):
 
 class Directory(Lockstep):
     text_order = False
+    mints_alike = False
     steps_back = False  # of what is saved with head=False: docs/format.md
 
     def open_backend(self, place: Path) -> Backend:

@@ -1,9 +1,10 @@
 """Two stores in lockstep: the same clock and randomness for both, and a view of all they show."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from limpet import (
     HEAD,
@@ -24,7 +25,7 @@ from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
-from limpet.protocol import Backend, Stamp
+from limpet.protocol import Backend, Commit, Stamp
 from limpet.testing.conformance._apis import APIS, close_loop, through
 from limpet.testing.conformance._kit import outcome
 
@@ -105,18 +106,55 @@ class Side:
         return self._tokens.setdefault(revision, f"revision {len(self._tokens)}")
 
 
+class _Told:
+    """The engine under test; it tells which ids it minted."""
+
+    def __init__(self, backend: Backend, minted: deque[str]) -> None:
+        self._backend = backend
+        self._minted = minted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        info = self._backend.commit(commit)
+        if commit.id is None:
+            self._minted.append(info.id)
+        return info
+
+
+class _Echo(MemoryBackend):
+    """The oracle of an engine that mints ids of its own kind, and takes over what that minted."""
+
+    def __init__(self, minted: deque[str]) -> None:
+        super().__init__()
+        self._minted = minted
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        if commit.id is None and self._minted:
+            commit = commit._replace(id=self._minted.popleft())
+        return super().commit(commit)
+
+
 class Twins:
     """The engine under test and the oracle. Every call is made on both."""
 
     def __init__(
-        self, opener: Callable[[], Backend], ids: Iterable[str], *, text_order: bool
+        self,
+        opener: Callable[[], Backend],
+        ids: Iterable[str],
+        *,
+        text_order: bool,
+        mints_alike: bool = True,
     ) -> None:
-        self._opener = opener
+        minted: deque[str] = deque()
+        self._opener = opener if mints_alike else lambda: cast(Backend, _Told(opener(), minted))
         self._text_order = text_order
-        backend = opener()
+        backend = self._opener()
         self.durable = "durable" in backend.capabilities
         self._indexed = "index" in backend.capabilities
-        self._tested, self._oracle = Side(backend), Side(MemoryBackend())
+        oracle = MemoryBackend() if mints_alike else _Echo(minted)
+        self._tested, self._oracle = Side(backend), Side(oracle)
         self._outdated: list[Store] = []
         self._ids = {ABSENT, *ids}
         self._steps = 0

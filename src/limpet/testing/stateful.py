@@ -97,6 +97,7 @@ class Lockstep(RuleBasedStateMachine):
     some_scope = st.just(_KEYS[0]) | scopes
     expected = expectations | expectations | expectations | snapshots
     text_order = True  # False for an engine that documents other orders, of names and across scopes
+    mints_alike = True  # False for an engine whose ids carry more than time and chance
     steps_back = True  # False for an engine whose order of history depends on its clocks
 
     def open_backend(self, place: Path) -> Backend:
@@ -114,7 +115,12 @@ class Lockstep(RuleBasedStateMachine):
         for each in self._small:
             each.start()
         place = Path(self._folder.name)
-        self._twins = Twins(lambda: self.open_backend(place), _NAMES, text_order=self.text_order)
+        self._twins = Twins(
+            lambda: self.open_backend(place),
+            _NAMES,
+            text_order=self.text_order,
+            mints_alike=self.mints_alike,
+        )
 
     def teardown(self) -> None:
         self._twins.close()

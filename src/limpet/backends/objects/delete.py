@@ -50,7 +50,13 @@ class Deleting(Notes):
             return [place.fact for place in found.values()], wanted
 
         gone, wanted = self._storage.contend(scope, attempt)
-        self._clear_notes(scope, sorted(wanted))
+        try:
+            self._clear_notes(scope, sorted(wanted))
+        except Unavailable as error:
+            raise Unavailable(
+                f"the snapshots are deleted, and maybe not all notes on them: {error}",
+                outcome_known=False,
+            ) from error
         return Pruned(len(gone), sum(fact.row.size for fact in gone))
 
     def _remove(self, held: Held, doomed: dict[int, Fact]) -> None:
