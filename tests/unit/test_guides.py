@@ -157,6 +157,7 @@ def test_the_tutorials_run_one_after_the_other_in_one_folder(database: str, tmp_
 
 SERVER = "postgresql://postgres@localhost/agents"  # as the page has it
 STATE = {"messages": [{"role": "user", "content": f"hello {n} " * 5} for n in range(20)]}
+LONG = {"prompt": "what is longer than a state that is written whole at first " * 40}
 
 
 @pytest.fixture
@@ -295,7 +296,7 @@ def claimed(mine: Scope, theirs: Scope) -> None:
 
 def almost_a_group(mine: Scope, theirs: Scope) -> None:
     for number in range(33):
-        mine.save({**STATE, "number": number})
+        mine.save({**STATE, **LONG, "number": number})
 
 
 def save(scope: Scope) -> None:
@@ -308,7 +309,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(lambda s: s.append("messages", ["x"]), three),
         Cost(lambda s: s.save(STATE, id="new", overwrite=True), three),
     ],
-    [Cost(save, almost_a_group)],
+    [Cost(lambda s: s.save({**STATE, **LONG, "last": True}), almost_a_group)],
     [
         Cost(save),
         Cost(save, drafted),

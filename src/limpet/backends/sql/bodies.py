@@ -326,17 +326,17 @@ class Bodies:
         Return the chain of its scope, and whether the chains of its session have lost their ground.
         """
         is_last = chain is not None and chain.seq == new.seq
-        composed = None
+        found = None
         if old is not None and not self.dependents([new.seq]):
-            composed = self._followed(new.seq, delta.diff(old, body))
-        if composed is None:
+            found = self._followed(new.seq, old, body)
+        if found is None:
             lost = self._replace_base(new.seq, body)
             return (None if is_last or lost else chain), lost
-        base, payload = composed
-        row = shortest(new.seq, body, [(base, payload)])
+        base, payload = found
+        row = shortest(new.seq, body, [] if base is None else [(base, payload)])
         self.delete_rows([new.seq])
         self.insert_rows([row])
-        if row.base is None:
+        if row.base is None and base is not None:
             self.release([base])
         if chain is None or not is_last:
             return chain, False
@@ -349,11 +349,17 @@ class Bodies:
         )
         return changed, False
 
-    def _followed(self, seq: int, step: Delta) -> tuple[int, bytes] | None:
-        """Return the base of a delta, and as a payload the delta followed by another step."""
+    def _followed(self, seq: int, old: bytes, new: bytes) -> tuple[int | None, bytes] | None:
+        """Return the base of a delta, and as a payload the delta that leads to another state.
+
+        Without a base it is whole, and has no payload. None if it cannot be told.
+        """
         row = self.row(seq)
-        if row is None or row.base is None or row.form != codec.DELTA:
+        if row is None or row.form == codec.SEALED:
             return None
+        if row.base is None:
+            return None, b""
+        step = delta.diff(old, new)
         try:
             return row.base, delta.dump(_composed([delta.parse(payload_of(row)), step]))
         except Corrupt:

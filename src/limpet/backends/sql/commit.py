@@ -127,7 +127,8 @@ def _plan(
     if isinstance(body, Copy):
         raise Corrupt("there is nothing to copy")
     chain, step = None if scope is None else scope.chain, None
-    if is_whole_at_first(chain, len(body)):
+    is_draft_covered = commit.head and current.head is not None and not current.head.kept
+    if is_whole_at_first(chain, len(body)) and not is_draft_covered:
         return _Plan(None, None, len(body), body, offsets)
     if chain is not None and prepared is not None and prepared.known.nonce == chain.nonce:
         step = prepared.step or delta.diff(prepared.known.body, body)
