@@ -40,6 +40,17 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")
 
 
+@pytest.mark.parametrize(
+    ("scenario", "mode", "seed"),
+    [
+        ("A", "delayed", 335),  # a lost first attempt was stored, and answered with another id
+        ("S", "both", 856),  # a repair beside a deletion that was interrupted looked like damage
+    ],
+)
+def test_what_was_broken_once(scenario: str, mode: str, seed: int) -> None:
+    assert not simulate(scenario, mode, seed).broken
+
+
 @pytest.mark.parametrize("scenario", ["D", "Z"])
 def test_a_seed_replays_exactly(scenario: str) -> None:
     for seed in range(5):

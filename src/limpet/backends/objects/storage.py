@@ -328,8 +328,9 @@ class Storage:
                 lost = True
             version, nonces, stored = self._written(key, nonces_of)
             if nonce in nonces:
-                if expect is None and nonces[0] == nonce and stored != data:
-                    raise Beaten(lost=True)  # an earlier attempt was stored
+                if expect is None and stored != data:
+                    # Maybe an earlier attempt was stored, whose snapshot has another id.
+                    raise Beaten(lost=True)
                 return version if nonces[0] == nonce else None
             if not lost:
                 raise Beaten
