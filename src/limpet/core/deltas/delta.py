@@ -23,7 +23,9 @@ _MATCH_MIN = 32  # bytes that are worth a copy: a step itself takes up to 20
 _BLOCK_MIN = 512  # in which the first difference is found at once
 _BLOCK_MAX = 64 * 1024
 _STEPS_MAX = 512
-_SEARCHES = ((2 * 1024, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how samples spread out
+_NEAR = 2 * 1024
+_STEP = 128
+_SEARCHES = ((_NEAR, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how samples spread out
 _MOVED_MIN = 8 * 1024  # bytes left that are worth a search behind
 _LARGE_MIN = 4 * 1024
 _SEARCHED_MAX = 64 * 1024 * 1024
@@ -194,7 +196,8 @@ class _Search:
         """Search samples in old[low:high], at most `reach` bytes of it, each farther from `at`."""
         if high - low < _SAMPLE:
             return None
-        gap = 0
+        # In a small state no long match is missed; in a large one samples spread out soon.
+        gap, is_small = 0, reach == _NEAR and len(self._new) <= 2 * _NEAR
         while at + gap + _SAMPLE <= self._end and self._left > 0:
             sample_at = at + gap
             stop = high if reach is None else min(high, low + gap + reach)
@@ -204,9 +207,10 @@ class _Search:
                 found = self._extended(hit, sample_at, at)
                 start, count, _ = found
                 skipped = abs(start - low) if high == len(self._old) else 0
-                if count >= _MATCH_MIN and count * 8 >= skipped:
+                least = 2 * _STEP if is_small and gap >= _STEP else _MATCH_MIN
+                if count >= least and count * 8 >= skipped:
                     return found
-            gap = gap * spread + 4
+            gap = gap + _STEP if is_small and gap >= _STEP else gap * spread + 4
         return None
 
     def _extended(self, hit: int, sample_at: int, at: int) -> tuple[int, int, int]:
