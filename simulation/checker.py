@@ -82,14 +82,25 @@ def _without_half_deleted(ops: Sequence[Op]) -> list[Op]:
     """Leave out what found a head lost during a deletion, or since one that died.
 
     A deletion may remove the head of a scope that others have begun again meanwhile. Until it is
-    complete, or repeated, that looks like damage (docs/format.md, not promised: 3).
+    complete, or repeated, that looks like damage (docs/format.md, not promised: 3). Queries of the
+    whole store leave such a scope out, and a repair brings back a part of it.
     """
     wiping = [op for op in ops if op.verb in ("delete_session", "delete_scope")]
+    lost = [
+        op
+        for op in ops
+        if _finds_head_lost(op)
+        and any(w.overlaps(op) or (w.open_ended and w.begin < op.end) for w in wiping)
+    ]
+    begin = min((w.begin for w in wiping), default=0)
+    until = max((op.end for op in lost), default=0)
+    repaired = min((op.begin for op in lost if op.verb == "check"), default=None)
     return [
         op
         for op in ops
-        if not _finds_head_lost(op)
-        or not any(w.overlaps(op) or (w.open_ended and w.begin < op.end) for w in wiping)
+        if op not in lost
+        and not (op.verb == "query" and op.scope is None and begin < op.end and op.begin < until)
+        and (repaired is None or op.begin < repaired)
     ]
 
 
