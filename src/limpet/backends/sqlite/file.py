@@ -276,6 +276,12 @@ class SqliteFile:
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause
 
+    def __del__(self) -> None:
+        # From Python 3.13 on sqlite3 warns of each connection, though the store has warned already.
+        for conn in [*getattr(self, "_idle", []), getattr(self, "_version_conn", None)]:
+            if conn is not None:
+                conn.close()
+
     def close(self) -> None:
         """Close the connections that are idle; the others are closed when their calls end."""
         self._closed = True
