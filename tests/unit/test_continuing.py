@@ -177,6 +177,17 @@ def test_small_states_are_folded_together(store: Store, url: str) -> None:
     assert all_states(url) == expected
 
 
+def test_states_that_gain_nothing_are_not_tried_again_and_again(store: Store, url: str) -> None:
+    """A delta of a tiny state takes more than the state."""
+    scope = store.scope("s")
+    backend: Any = store.driver.opened.backend
+    for number in range(5 * FOLDED_TOGETHER):
+        scope.save({"n": number})
+        assert len(backend._known_scopes.get(scope.key).unfolded) <= FOLDED_TOGETHER + 1
+    assert not any(is_folded(bodies(store)))
+    assert all_states(url) == [{"n": number} for number in range(5 * FOLDED_TOGETHER)]
+
+
 def test_what_changed_meanwhile_is_not_folded(store: Store, other: Store, url: str) -> None:
     here, there = store.scope("s"), other.scope("s")
     expected = {}

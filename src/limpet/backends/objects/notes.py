@@ -77,7 +77,9 @@ class Notes(Part):
                 self._storage.check_ours()
             existing = None if stored is None else parse_note(key, stored.data)
             if existing is not None and nonce in _nonces(existing):
-                return note_of(existing.row)  # an answer was lost
+                # An answer was lost. If the note was changed since, that is not for this caller.
+                own = existing.row.nonce == nonce
+                return note_of(existing.row if own else written_note(write, None))
             self._check_fence(write.scope, write.fence)
             row = written_note(write, None if existing is None else existing.row)
             trail = () if existing is None else _nonces(existing)

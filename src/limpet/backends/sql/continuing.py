@@ -65,6 +65,10 @@ class KnownScope(NamedTuple):
         return _SCOPE_BYTES + len(self.scope.codec or b"") + head_bytes + lists + bodies
 
     @property
+    def is_fold_due(self) -> bool:
+        return len(self.unfolded) > FOLDED_TOGETHER
+
+    @property
     def last_body(self) -> bytes | None:
         """The last state, if it was written whole by this process."""
         return self.unfolded[-1].body if self.unfolded else None
@@ -99,8 +103,8 @@ class Save(NamedTuple):
 class Continued(NamedTuple):
     """A save that needs no question, but for its place in history.
 
-    If `folded` is not empty, these rows take the places of some of `known.unfolded`, provided that
-    all of those are unchanged.
+    The rows `folded` take the places of some of `known.unfolded`, provided that all of those are
+    unchanged. Tiny states gain nothing by it, so that there may be none.
     """
 
     known: KnownScope
@@ -116,7 +120,7 @@ class Continued(NamedTuple):
     def at(self, seq: int, saved_at: int) -> Save:
         row = self.row._replace(seq=seq, saved_at=max(self.commit.stamp.now, saved_at))
         scope, chain, _, unfolded, folds = self.known
-        if self.folded:
+        if self.known.is_fold_due:
             unfolded, folds = unfolded[-1:], folds + len(unfolded) - 1
             if folds >= FOLDED_MAX:
                 unfolded, folds = (), 0  # the last of them stays whole
@@ -169,7 +173,7 @@ def continued(
             return None  # a group ends: its members are read
         squeezed = chosen
     row = commits.new_row(commit, current, size=size, newest_kept=lambda: None)
-    fold = folded(known.unfolded) if len(known.unfolded) > FOLDED_TOGETHER else []
+    fold = folded(known.unfolded) if known.is_fold_due else []
     return Continued(known, commit, row, body, form, squeezed, payload_bytes, offsets, fold)
 
 

@@ -2,7 +2,9 @@
 
 Tables that a person can read (`sql/`), statements by name (`sql/queries.sql`). A
 commit is one transaction that holds the file's write lock from its first read on, so what it
-decides (core/commits.py) is still true when it is written. Several processes may write at once.
+decides (core/commits.py) is still true when it is written. A writer that continues its own line
+decides before, and verifies as it writes that nothing has changed (`sql/continuing.py`). Several
+processes may write at once, and threads share transactions (`joined.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -90,7 +92,7 @@ class SqliteBackend(SqlBackend):
         row, body, left = self._file.joined.run(
             lambda transaction: write(Tables(transaction)), lambda: self._write(write_again)
         )
-        self._last = row.seq, row.saved_at
+        self._last = max(last, (row.seq, row.saved_at))
         if left is not None and left.chain.seq != left.scope.head_seq:
             left = None  # the head could be updated without a trace in what is compared
         return self._remember(commit, row, body, left)

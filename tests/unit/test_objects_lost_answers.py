@@ -1,0 +1,53 @@
+"""A first write whose answer is lost, and which another process has replaced before it is found."""
+
+from collections.abc import Callable
+
+import limpet
+from limpet import Unavailable
+from limpet.model import Expect
+from tests.buckets.counting import CountingBucket
+from tests.unit.test_objects_damage import store_on
+
+
+class LosingBucket(CountingBucket):
+    """Loses the answer to one put, after another process has gone on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = ""
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        version = super().put(key, data, expect=expect)
+        if self.lost and key.endswith(self.lost):
+            self.lost = ""
+            self.meanwhile()
+            raise Unavailable("no answer", outcome_known=False)
+        return version
+
+
+def stores() -> tuple[LosingBucket, limpet.Store, limpet.Store]:
+    bucket = LosingBucket()
+    return bucket, store_on(bucket), store_on(bucket)
+
+
+def test_a_save_is_answered_with_the_id_that_was_stored() -> None:
+    bucket, here, there = stores()
+    bucket.lost, bucket.meanwhile = "/head", lambda: there.scope("s").save({"n": 2})
+    info = here.scope("s").save({"n": 1})
+    found = there.scope("s").load(info.id)
+    assert found is not None
+    assert found.state == {"n": 1}
+    assert len(list(there.scope("s").history())) == 2
+
+
+def test_a_note_is_answered_with_its_own_revision() -> None:
+    """With that of the other one the caller would overwrite what it has never seen."""
+    bucket, here, there = stores()
+    bucket.lost, bucket.meanwhile = "n.json", lambda: there.scope("s").set_note("n", "theirs")
+    note = here.scope("s").set_note("n", "mine")
+    present = there.scope("s").note("n")
+    assert note is not None
+    assert present is not None
+    assert (note.value, present.value) == ("mine", "theirs")
+    assert present.revision != note.revision
