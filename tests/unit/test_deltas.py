@@ -106,9 +106,11 @@ def test_states_that_shrink_and_grow_are_stored_whole_now_and_then(
 
 
 def test_what_has_nothing_in_common_builds_on_nothing(store: Store, path: Path) -> None:
-    for number in range(5):
-        store.scope("s").save({"text": Random(number).randbytes(300).hex()})
-    assert forms(path) == [WHOLE] * 5
+    """Not even later, when small states are folded; nor are larger ones that are whole."""
+    for size in (300, 3_000):
+        for number in range(20):
+            store.scope("s").save({"text": Random(number).randbytes(size).hex()})
+    assert forms(path) == [WHOLE] * 40
 
 
 def test_drafts_leave_no_more_than_a_group_behind(store: Store, path: Path) -> None:

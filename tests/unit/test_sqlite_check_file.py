@@ -248,14 +248,11 @@ def peak_kib(path: Path) -> int:
 
 
 def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
-    """Promise 12: 20 MB of states are inspected in about as much memory as 1 MB.
-
-    In the file they take less.
-    """
+    """Promise 12: 20 MB of states are inspected in about as much memory as 1 MB."""
     little, much = tmp_path / "little.db", tmp_path / "much.db"
     state_bytes = limits.KIB * 15  # below what is compressed
     fill(little, 70, state_bytes)
     fill(much, 1400, state_bytes)
-    assert much.stat().st_size > 10 * limits.MIB
+    assert much.stat().st_size > 20 * limits.MIB
 
     assert peak_kib(much) - peak_kib(little) < 5 * limits.KIB

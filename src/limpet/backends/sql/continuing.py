@@ -128,8 +128,8 @@ class Continued(NamedTuple):
             stored = body_row(seq, None, self.squeezed)
             sizes = [(len(stored.body), row.size)]
             new = chain_state_of(seq, row.nonce, row.size, sizes, self.offsets)
-            is_foldable = row.kept and stored.encoding == codec.WHOLE
-            unfolded = (*unfolded, stored) if is_foldable else ()
+            is_small = row.kept and row.size <= WHOLE_BYTES_MAX
+            unfolded = (*unfolded, stored) if is_small else ()
         else:
             stored = body_row(seq, chain.seq, self.squeezed)
             new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)

@@ -251,13 +251,14 @@ def is_whole_at_first(chain: ChainState | None, size: int) -> bool:
 def folded(rows: Sequence[BodyRow]) -> list[BodyRow]:
     """Return small states that were written whole, but the last, as deltas.
 
-    Each is one on the state saved after it. One that would gain nothing is left out.
+    Each is one on the state saved after it. One that would gain nothing, or has little in common
+    with that, is left out.
     """
     found = []
     for row, later in pairwise(rows):
-        payload = delta.dump(delta.diff(later.body, row.body))
-        squeezed = codec.squeeze(payload, codec.DELTA)
-        if len(squeezed[1]) < len(row.body):
+        step = delta.diff(later.body, row.body)
+        squeezed = codec.squeeze(delta.dump(step), codec.DELTA)
+        if len(squeezed[1]) < len(row.body) and not delta.is_poor(step):
             found.append(body_row(row.seq, later.seq, squeezed))
     return found
 
