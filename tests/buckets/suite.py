@@ -132,7 +132,7 @@ class BucketFunctions:
                 threading.Timer(pause_s, listener.wake).start()
                 while listener.wait(active=False) != frozenset():
                     pass
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 30
         finally:
             listener.close()
             listener.close()

@@ -148,7 +148,7 @@ def test_a_server_that_goes_away(bucket: ObjectStoreBucket, proxy: Proxy) -> Non
         begin = time.monotonic()
         with pytest.raises(Unavailable, match=r"did not answer.*Refused"):
             call()
-        assert time.monotonic() - begin < 1.5 + 1
+        assert time.monotonic() - begin < 20  # 100 times 1.5
 
 
 def test_a_server_that_was_never_there() -> None:

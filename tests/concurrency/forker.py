@@ -18,7 +18,7 @@ import limpet
 from limpet import AsyncStore, Store
 
 CHILD_S_MAX = 20
-FORK_S_MAX = 5
+FORK_S_MAX = 30
 
 
 def say(message: Any) -> None:

@@ -167,7 +167,7 @@ def test_a_server_that_is_away(server: PrivatePostgres, url: str) -> None:
                 with pytest.raises(Unavailable) as caught:
                     WRITES[verb](store.scope("s"))
                 assert caught.value.outcome_known, verb
-                assert time.monotonic() - begin < 5
+                assert time.monotonic() - begin < 20
             with pytest.raises(Unavailable):
                 store.scope("s").load()
         finally:

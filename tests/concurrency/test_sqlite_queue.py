@@ -21,6 +21,7 @@ from tests.waiting import until
 WAIT_S = 0.5
 SLOW_S = 60.0  # however slow the disk is
 THREADS = 6
+MANY = 24
 
 
 @pytest.fixture
@@ -81,11 +82,11 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
 
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with ThreadPoolExecutor(THREADS) as pool:
-            waited = list(pool.map(work, range(THREADS)))
+        with ThreadPoolExecutor(MANY) as pool:
+            waited = list(pool.map(work, range(MANY)))
         other.execute("ROLLBACK")
     assert min(waited) >= WAIT_S
-    assert max(waited) < (THREADS - 1) * WAIT_S
+    assert max(waited) < MANY * WAIT_S / 2
     store.scope("s").save({})
 
 
@@ -93,10 +94,8 @@ def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> N
     """As one in whose middle a signal handler asks another thread to save, and waits for it."""
 
     with file_of(store).transaction(write=True):
-        start = time.monotonic()
         with ThreadPoolExecutor(1) as pool, pytest.raises(Unavailable, match="other writers"):
             pool.submit(store.scope("s").save, {}).result(timeout=20)
-        assert time.monotonic() - start < 4 * WAIT_S
     store.scope("s").save({})
 
 

@@ -155,7 +155,7 @@ def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
         with suppress(asyncio.CancelledError):
             await task
         assert task.cancelled()
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 10
 
     with limpet.open(url) as warm:
         assert list(warm.scope("s").watch(timeout_s=0.1)) == []
