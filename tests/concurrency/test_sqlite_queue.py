@@ -92,10 +92,12 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
 
 def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> None:
     """As one in whose middle a signal handler asks another thread to save, and waits for it."""
-
-    with file_of(store).transaction(write=True):
-        with ThreadPoolExecutor(1) as pool, pytest.raises(Unavailable, match="other writers"):
-            pool.submit(store.scope("s").save, {}).result(timeout=20)
+    with (
+        file_of(store).transaction(write=True),
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(Unavailable, match="other writers"),
+    ):
+        pool.submit(store.scope("s").save, {}).result(timeout=20)
     store.scope("s").save({})
 
 
