@@ -115,16 +115,17 @@ def _commit_items(
         return  # whether it had to be refused is not asked here (see `leases`)
     of_source = source_of(op) is not None and op.outcome in _REFUSED_SOURCE
     item = CommitItem(op, next(keys), facts, wipers)
-    if died_with_source(op, ops):
+    died = died_with_source(op, ops)
+    if died:
         item.required, item.ended = False, True
         yield item
     elif op.outcome != "refused" and not of_source:
         yield item
         if facts.late and wipers:
             yield LateItem(op, next(keys), facts, wipers)
-        for wiper in ops if op.open_ended else ():
-            if _wipes_source(wiper, op):
-                yield VanishItem(op, next(keys), facts, wiper)
+    for wiper in ops if died or op.open_ended else ():
+        if _wipes_source(wiper, op):
+            yield VanishItem(op, next(keys), facts, wiper)
 
 
 def note_addresses(ops: Iterable[Op]) -> set[Address]:

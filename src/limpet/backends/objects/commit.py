@@ -83,6 +83,8 @@ class Saving(Part):
             # An answer was lost, and a write that seemed lost was stored after all.
             stored = self._stored_before(commit, head)
             if stored is not None:
+                if head.pending is not None:
+                    self._settle(held)
                 return stored
         return self._save(commit, held, is_fresh=True)
 
@@ -267,7 +269,7 @@ class Saving(Part):
 
     def _settle(self, stored: Held) -> None:
         """Finish a fork. If the line of its source has ended, the whole session was deleted."""
-        head = stored.head
+        head = stored.whole()
         if head is None or stored.version is None:
             return
         nonce = self._storage.draw().nonce

@@ -14,7 +14,7 @@ from limpet.backends.objects.index import pointers_of
 from limpet.backends.objects.notes import Notes
 from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.storage import PAGE, Gone, Held
-from limpet.core import commits
+from limpet.core import commits, ids
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
@@ -89,9 +89,16 @@ class Deleting(Notes):
             commits.check_expect(expect, None if shown is None else shown.row, scope)
             if head is None:
                 return 0
-            nonce = self._storage.draw().nonce
-            change = self._writer.emptied(head, nonce, self._facts_of(head))
-            self._writer.store(held, change._replace(head=replace(change.head, lease=None)))
+            drawn = self._storage.draw()
+            change = self._writer.emptied(head, drawn.nonce, self._facts_of(head))
+            # Another line begins, so that no fork of this one comes into being later.
+            line = ids.mint(drawn.now, drawn.bits, "")
+            change = change._replace(
+                head=replace(change.head, line=line, lease=None),
+                pointers=keys.line_keys(scope, line),
+                unneeded={*change.unneeded, *keys.line_keys(scope, head.line)},
+            )
+            self._writer.store(held, change)
             return head.count
 
         notes = self._note_keys(scope)
