@@ -3,7 +3,18 @@
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import limpet
+from limpet import Scope
+from limpet.backends.support.forks import opening_a_socket
 
 SCRIPT = textwrap.dedent(
     """
@@ -30,7 +41,7 @@ SCRIPT = textwrap.dedent(
         if interrupts == 150 and not beside.is_alive():
             beside.start()  # from here on, most of the time goes into waiting for it
         try:
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(20e-6, 900e-6))
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(20e-6, 900e-6), 0.5)
             while True:
                 scope.save({"n": interrupts}, keep=False)
                 scope.load()
@@ -69,3 +80,41 @@ def test_an_interrupt_leaves_nothing_locked(tmp_path: Path) -> None:
         timeout=100,
     )
     assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
+
+
+def _open_a_socket(_: Scope) -> None:
+    with opening_a_socket():
+        pass
+
+
+def _claim(scope: Scope) -> None:
+    with scope.claim(owner="ann", wait_s=10):
+        pass
+
+
+def _watch(scope: Scope) -> None:
+    next(iter(scope.watch()))
+
+
+@pytest.mark.parametrize("work", [_open_a_socket, _claim, _watch])
+def test_an_interrupt_inside_a_condition(work: Callable[[Scope], None]) -> None:
+    """It is locked then, and not yet in the hands of its caller."""
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not threading.Condition.__enter__.__code__:
+            return None
+        if event == "return":
+            raise KeyboardInterrupt
+        return interrupt
+
+    with limpet.open("memory:") as store, ThreadPoolExecutor(1) as pool:
+        scope = store.scope("s")
+        scope.save({"n": 0})
+        sys.settrace(interrupt)
+        try:
+            work(scope)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        pool.submit(work, scope).result(timeout=20)

@@ -206,7 +206,7 @@ INTERRUPTED = """
     interrupts = 0
     while interrupts < int(sys.argv[2]):
         try:
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(50e-6, 4e-3))
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(50e-6, 4e-3), 0.5)
             while True:
                 scope.save({"n": interrupts}, keep=False)
                 scope.set_note("n", 1)

@@ -150,8 +150,8 @@ class Threading:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.current_thread = scheduler.current
-        self.Lock = lambda: FakeCondition(scheduler)
-        self.Condition = lambda: FakeCondition(scheduler)
+        self.Lock = self.RLock = lambda: FakeCondition(scheduler)
+        self.Condition = lambda lock: lock
         self.Event = lambda: FakeEvent(scheduler)
 
 

@@ -231,7 +231,9 @@ class Renewals:
 
     def after_fork(self) -> None:
         """Forget all leases: the parent has the threads, and goes on to renew them."""
-        self._changed = threading.Condition()
+        # An interrupt in the `__enter__` of a Condition would leave it locked.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         # Weak: a lease that is garbage is not renewed any more.
         self._terms: weakref.WeakSet[Term] = weakref.WeakSet()
         self._abandoned: set[Term] = set()
@@ -247,7 +249,7 @@ class Renewals:
         self._add(_Abandoned(self._opened.tools, claim), self._abandoned)
 
     def _add(self, term: Term, to: "set[Term] | weakref.WeakSet[Term]") -> None:
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
             to.add(term)
@@ -257,13 +259,13 @@ class Renewals:
             self._changed.notify_all()
 
     def remove(self, term: Term) -> None:
-        with self._changed:
+        with self._lock:
             self._terms.discard(term)
             self._abandoned.discard(term)
             self._changed.notify_all()
 
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             self._closed = True
             terms, threads = self._all(), list(self._threads)
             self._terms.clear()
@@ -286,14 +288,14 @@ class Renewals:
             try:
                 self._renew(term)
             finally:
-                with self._changed:
+                with self._lock:
                     self._busy.discard(term)
             del term  # this thread must not keep it alive while it waits for the next
 
     def _next(self) -> Term | None:
         """Wait for a lease that is due; return None if this thread can end."""
         while True:
-            with self._changed:
+            with self._lock:
                 terms = self._all()
                 if len(terms) < len(self._threads) or self._closed:
                     self._threads.discard(threading.current_thread())

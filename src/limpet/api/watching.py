@@ -199,7 +199,9 @@ class Dispatcher:
         """Forget all subscriptions: the thread is still in the parent."""
         if self._listener is not None:
             _parents_listeners.append(self._listener)
-        self._changed = threading.Condition()
+        # An interrupt in the `__enter__` of a Condition would leave it locked.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._topics: dict[Topic, _TopicState] = {}
         self._thread: threading.Thread | None = None
         self._listener = None
@@ -208,7 +210,7 @@ class Dispatcher:
 
     def add(self, subscription: Subscription) -> None:
         """Begin to poll for a subscription; it gets the current state first. May be repeated."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 subscription.close()
                 return
@@ -236,7 +238,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """End all subscriptions, and the thread. May be repeated."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             subscriptions = self._take_all()
             thread = self._thread
@@ -281,12 +283,12 @@ class Dispatcher:
                 self._give_up(error)
 
     def _pause(self, backoff: Backoff) -> None:
-        with self._changed:
+        with self._lock:
             self._changed.wait(backoff.pause_s())
 
     def _is_needed(self) -> bool:
         """Wait until there are subscriptions; return False if the thread can end."""
-        with self._changed:
+        with self._lock:
             if self._thread is not threading.current_thread():
                 return False  # it was replaced
             self._drop_removed()
@@ -310,7 +312,7 @@ class Dispatcher:
 
     def _listen(self) -> None:
         listener = self._opened.backend.listen()
-        with self._changed:
+        with self._lock:
             self._listener = listener
             for state in self._topics.values():
                 state.is_followed = False
@@ -318,13 +320,13 @@ class Dispatcher:
                 listener.wake()  # `close` or `remove` found no listener to wake meanwhile
 
     def _stop_listening(self) -> None:
-        with self._changed:
+        with self._lock:
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
 
     def _follow(self) -> None:
-        with self._changed:
+        with self._lock:
             listener, topics = self._listener, dict(self._topics)
             is_same = all(state.is_followed for state in topics.values())
             if listener is None or (is_same and not self._has_unfollowed):
@@ -344,7 +346,7 @@ class Dispatcher:
         if not isinstance(error, LimpetError):
             bug, error = error, Unavailable("watching ended by an unexpected error: see its cause")
             error.__cause__ = bug
-        with self._changed:
+        with self._lock:
             subscriptions = self._take_all()
         for subscription in subscriptions:
             subscription.close(error)
@@ -356,7 +358,7 @@ class Dispatcher:
 
         Return whether one has changed, and whether all could be read.
         """
-        with self._changed:
+        with self._lock:
             followed = [each for each in self._topics.items() if each[1].is_followed]
             due = [
                 _Due(topic, state, list(state.subscriptions), has_new)

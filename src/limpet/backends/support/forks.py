@@ -5,12 +5,14 @@ A lock may have been held, at the moment of the fork, by a thread that does not 
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 _FORK_WAIT_S_MAX = 2.0
+_FORK_POLL_S = 0.001
 
 
 class Renewable(Protocol):
@@ -47,17 +49,21 @@ class _Opening:
         self.after_fork()
 
     def after_fork(self) -> None:
-        self.changed = threading.Condition()
+        # No Condition: an interrupt in its `__enter__` would leave it locked.
+        self.lock = threading.RLock()
         self.threads: set[int] = set()
 
     def before_fork(self) -> None:
-        self.changed.acquire()
         itself = {threading.get_ident()}  # a signal handler may fork
-        # Not for ever: the server may not answer.
-        self.changed.wait_for(lambda: self.threads <= itself, _FORK_WAIT_S_MAX)
+        ends = time.monotonic() + _FORK_WAIT_S_MAX  # the server may not answer
+        self.lock.acquire()
+        while not self.threads <= itself and time.monotonic() < ends:
+            self.lock.release()
+            time.sleep(_FORK_POLL_S)
+            self.lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self.changed.release()
+        self.lock.release()
 
 
 _opening = _Opening()
@@ -66,14 +72,13 @@ _opening = _Opening()
 @contextmanager
 def opening_a_socket() -> Iterator[None]:
     """Let a fork wait until a socket is open and known: a child cannot abandon it before."""
-    with _opening.changed:
-        _opening.threads.add(threading.get_ident())
     try:
+        with _opening.lock:
+            _opening.threads.add(threading.get_ident())
         yield
     finally:
-        with _opening.changed:
+        with _opening.lock:
             _opening.threads.discard(threading.get_ident())
-            _opening.changed.notify_all()
 
 
 def _after_fork_in_child() -> None:
