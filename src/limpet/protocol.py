@@ -6,7 +6,6 @@ be replayed. Each docstring below is a promise that `limpet.testing.conformance`
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from limpet.model import (
@@ -102,8 +101,7 @@ AppendOffsets: TypeAlias = dict[str, tuple[int, bool] | None]
 whether the list holds anything; None for a member that is no list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """A body that is the head's state with items added to one of its top-level lists.
 
     `items` is an encoded list. Without a head the state is an object with that one list.
@@ -159,8 +157,7 @@ class Commit(NamedTuple):
     past_damage: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """Which kept snapshots to list: of one scope, or of all whose session begins with `prefix`.
 
     All `labels` must match. `leaves` omits the parents of kept snapshots, and needs a scope.
@@ -176,8 +173,7 @@ class Query:
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NoteWrite:
+class NoteWrite(NamedTuple):
     """One write of one note. `value` is encoded; `expect` compares the note's own revision.
 
     `fence` is the key of the lease that the scope must still carry.

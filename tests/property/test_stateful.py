@@ -1,7 +1,6 @@
 """The stateful machine on our engines, and on broken ones, which it must find out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,12 +121,12 @@ class OverwriteMoves(MemoryBackend):
 class CursorsRepeat(MemoryBackend):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         after = None if query.after is None or query.scope is None else query.after + 1
-        return super().list_snapshots(replace(query, after=after or query.after), limit=limit)
+        return super().list_snapshots(query._replace(after=after or query.after), limit=limit)
 
 
 class PrefixIsIgnored(MemoryBackend):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        return super().list_snapshots(replace(query, prefix=""), limit=limit)
+        return super().list_snapshots(query._replace(prefix=""), limit=limit)
 
 
 @pytest.mark.parametrize(

@@ -408,3 +408,22 @@ def test_list_damage_names_what_lists_leave_out(tmp_path: Path) -> None:
         ("note_damaged", key, None),
         ("note_damaged", key, "id-2"),
     ]
+
+
+def test_the_body_of_a_head_is_verified_also_if_its_state_is_known(path: Path) -> None:
+    """The process that saved it does not read what is below it; every other one does."""
+    url = f"sqlite:///{path}"
+    state = {"text": Random(1).randbytes(4_000).hex()}
+    with limpet.open(url) as store, limpet.open(url) as other:
+        for number in range(3):
+            store.scope("s").save({**state, "n": number}, id=f"id-{number}")
+        damage(path, f"UPDATE bodies SET body = {flipped('body')} WHERE seq = :seq", "id-0")
+        head = store.scope("s").load()
+        assert head is not None
+        assert head.state == {**state, "n": 2}
+        for use in (other.scope("s").load, lambda: store.scope("s").load("id-2")):
+            with pytest.raises(Corrupt):
+                use()
+        damage(path, f"UPDATE bodies SET body = {flipped('body')} WHERE seq = :seq", "id-2")
+        with pytest.raises(Corrupt):
+            store.scope("s").load()

@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import codec
@@ -13,8 +12,7 @@ from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
+class Tools(NamedTuple):
     """Clock, randomness and limits, injected by `opening.py`."""
 
     draw: Callable[[], Stamp]

@@ -8,7 +8,6 @@ two steps or two pages.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -184,7 +183,7 @@ def matching(query: Query) -> Walk[SnapshotInfo]:
 
     def fetch(backend: Backend, last: SnapshotInfo | None, count: int) -> list[SnapshotInfo]:
         after = query.after if last is None else ids.seq_of(last.revision)
-        return backend.list_snapshots(replace(query, after=after), limit=count)
+        return backend.list_snapshots(query._replace(after=after), limit=count)
 
     return pages(fetch, limit=None)
 

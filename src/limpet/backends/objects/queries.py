@@ -5,7 +5,6 @@ An index pointer only says in which scope to look.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
 
@@ -184,7 +183,7 @@ class Queries(Part):
         for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
             scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
             first, end = keys.minute_range(minute)
-            until = replace(query, after=end if query.after is None else min(end, query.after))
+            until = query._replace(after=end if query.after is None else min(end, query.after))
             pages = [self._of_any(each, until, None, first) for each in sorted(scopes)]
             found += _newest(limit, pages)
             if len(found) >= limit:

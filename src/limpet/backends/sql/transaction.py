@@ -5,9 +5,9 @@ answer is not needed may be sent late, together with the next query or the commi
 what a save costs over a network.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ _SCHEMA = re.compile(r"\blimpet\b(?=[.;]| IS )")
 
 def load_queries(engine: str, file: str) -> dict[str, str]:
     """Return the statements of `sql/<file>.sql` by the name in the `-- name:` line above each."""
-    parts = _NAME.split(_folder(engine).joinpath(f"{file}.sql").read_text("utf-8"))
+    parts = _NAME.split(_read(engine, f"{file}.sql"))
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
@@ -73,9 +73,8 @@ def load_statements(engine: str) -> dict[str, str]:
 
 def load_migrations(engine: str) -> list[tuple[int, str, str]]:
     """Return (version, name, script) of every migration of an engine, in order."""
-    entries = _folder(engine).iterdir()
-    matches = [(match, entry) for entry in entries if (match := _MIGRATION.fullmatch(entry.name))]
-    return sorted((int(m[1]), m[2], entry.read_text("utf-8")) for m, entry in matches)
+    matches = filter(None, map(_MIGRATION.fullmatch, os.listdir(_folder(engine))))
+    return sorted((int(m[1]), m[2], _read(engine, m[0])) for m in matches)
 
 
 def in_schema(text: str, schema: str) -> str:
@@ -83,5 +82,10 @@ def in_schema(text: str, schema: str) -> str:
     return text if schema == SCHEMA else _SCHEMA.sub(f'"{schema}"', text)
 
 
-def _folder(engine: str) -> Path:
-    return Path(__file__).parent.parent / engine / "sql"
+def _folder(engine: str) -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), engine, "sql")
+
+
+def _read(engine: str, file: str) -> str:
+    with open(os.path.join(_folder(engine), file), encoding="utf-8") as opened:
+        return opened.read()

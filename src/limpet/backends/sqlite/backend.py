@@ -98,11 +98,15 @@ class SqliteBackend(SqlBackend):
         return self._remember(commit, row, body, left)
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        found = self._whole_head(scope) if list(ids) == [None] else None
+        found = self._head_in_one(scope) if list(ids) == [None] else None
         return super().read_snapshots(scope, ids) if found is None else found
 
-    def _whole_head(self, scope: ScopeKey) -> list[Found] | None:
-        """Return the head with one statement if its state is whole and short; else None."""
+    def _head_in_one(self, scope: ScopeKey) -> list[Found] | None:
+        """Return the head with one statement if its body is short, and whole or known; else None.
+
+        What is known is the state that this process saved or read last. Then only the newest body
+        is verified, and not those below it.
+        """
         if isinstance(self._file, ReadOnlyFile):
             return None
         with self._file.transaction(several=False) as transaction:
@@ -111,10 +115,15 @@ class SqliteBackend(SqlBackend):
             row = None if found is None else tables.head(found)
         if found is None or row is None:
             return []
-        top = found.top
-        if top is None or top.base is not None or top.body is None:
+        top, known = found.top, self._cache.get(scope)
+        if top is None or top.body is None:
             return None
-        body = of_size(row, payload_of(top))
+        body = payload_of(top)
+        if top.base is not None:
+            if known is None or known.nonce != row.nonce:
+                return None
+            body = known.body
+        body = of_size(row, body)
         self._cache.put(scope, LastBody(row.nonce, body))  # the next save probably builds on it
         return [(info_of(scope, row), body)]
 

@@ -16,7 +16,6 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from urllib.parse import quote
 
 from limpet.backends.sqlite.errors import is_busy, is_full, translated
 from limpet.backends.sqlite.joined import Joined
@@ -173,7 +172,7 @@ class SqliteFile:
         conn = None
         try:
             conn = sqlite3.connect(
-                f"file:{quote(self._path)}?{self._uri_options()}",
+                f"file:{_in_uri(self._path)}?{self._uri_options()}",
                 uri=True,
                 timeout=self._lock_wait_s,
                 isolation_level=None,  # transactions are begun and ended by us alone
@@ -336,6 +335,10 @@ class SqliteFile:
         self._version_lock = threading.Lock()
         self._queue = ThreadQueue()
         self.joined = Joined(self, self._clock)
+
+
+def _in_uri(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 class _Forks:
