@@ -1,17 +1,17 @@
 """What a commit does to a scope, decided without storage: the table that all engines share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from limpet.core.commits import (
+    Plan,
     ScopeState,
-    Verdict,
     check_expect,
     check_fence,
+    decide,
     default_parent,
-    floor_after,
-    judge,
     new_row,
     replaced_row,
 )
@@ -71,7 +71,26 @@ def never() -> Any:
     raise AssertionError("this need not be asked")
 
 
-# What judge says. Each case: changes to the commit, what stands under its id, same body?
+def judge(
+    commit: Commit, scope: ScopeState, existing: Row | None, same_body: Callable[[], bool]
+) -> Plan:
+    return decide(commit, scope, existing, same_body=same_body, newest_kept=lambda: None)
+
+
+def is_stored(*asked: Any) -> bool:
+    return judge(*asked).is_stored
+
+
+def is_new(*asked: Any) -> bool:
+    return judge(*asked).replaces is None
+
+
+def is_replaced(*asked: Any) -> bool:
+    plan = judge(*asked)
+    return plan.replaces is not None and not plan.is_stored
+
+
+# What is decided. Each case: changes to the commit, what stands under its id, same body?
 
 SAME = [
     ("a repetition", {}, ROW),
@@ -98,7 +117,7 @@ OTHER = [
 @pytest.mark.parametrize(("changes", "existing"), [c[1:] for c in SAME], ids=[c[0] for c in SAME])
 def test_a_repetition_changes_nothing(changes: dict[str, Any], existing: Row) -> None:
     commit = COMMIT._replace(**changes)
-    assert judge(commit, LINE, existing, yes) is Verdict.UNCHANGED
+    assert is_stored(commit, LINE, existing, yes)
 
 
 @pytest.mark.parametrize("changes", [c[1] for c in OTHER], ids=[c[0] for c in OTHER])
@@ -108,14 +127,14 @@ def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], exist
     commit = COMMIT._replace(**changes)
     with pytest.raises(AlreadyExists):
         judge(commit, LINE, existing, never)
-    assert judge(commit._replace(overwrite=True), LINE, existing, never) is Verdict.REPLACE
+    assert is_replaced(commit._replace(overwrite=True), LINE, existing, never)
 
 
 @pytest.mark.parametrize("existing", [ROW, DRAFT], ids=["kept", "draft"])
 def test_another_state_under_an_id_needs_overwrite(existing: Row) -> None:
     with pytest.raises(AlreadyExists):
         judge(COMMIT, LINE, existing, no)
-    assert judge(COMMIT._replace(overwrite=True), LINE, existing, no) is Verdict.REPLACE
+    assert is_replaced(COMMIT._replace(overwrite=True), LINE, existing, no)
 
 
 def test_a_taken_id_is_reported_before_a_moved_head() -> None:
@@ -125,7 +144,7 @@ def test_a_taken_id_is_reported_before_a_moved_head() -> None:
 
 
 def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
-    assert judge(COMMIT, LINE, DRAFT, yes) is Verdict.REPLACE
+    assert is_replaced(COMMIT, LINE, DRAFT, yes)
     with pytest.raises(Conflict):
         judge(COMMIT._replace(expect=STALE), LINE, DRAFT, yes)
 
@@ -150,9 +169,9 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
 def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, id: str) -> None:
     commit, line = COMMIT._replace(id=id, expect=expect), ScopeState(head=head)
     if agrees:
-        assert judge(commit, line, None, never) is Verdict.INSERT
+        assert is_new(commit, line, None, never)
         check_expect(expect, head, SCOPE)
-        assert judge(commit._replace(overwrite=True), line, ROW, no) is Verdict.REPLACE
+        assert is_replaced(commit._replace(overwrite=True), line, ROW, no)
         return
     with pytest.raises(Conflict):
         judge(commit, line, None, never)
@@ -180,8 +199,8 @@ def test_a_fence_must_be_that_of_the_scope(
     fresh = COMMIT._replace(fence=fence)
     update = fresh._replace(replaces=ROW.revision)
     if agrees:
-        assert judge(fresh, line, None, never) is Verdict.INSERT
-        assert judge(update, line, ROW, never) is Verdict.REPLACE
+        assert is_new(fresh, line, None, never)
+        assert is_replaced(update, line, ROW, never)
         check_fence(fence, found, SCOPE)
         return
     for attempt in (
@@ -195,10 +214,10 @@ def test_a_fence_must_be_that_of_the_scope(
 
 def test_an_update_replaces_exactly_the_version_it_read() -> None:
     update = COMMIT._replace(replaces=ROW.revision)
-    assert judge(update, LINE, ROW, never) is Verdict.REPLACE
-    assert judge(update, LINE, DRAFT, never) is Verdict.REPLACE
+    assert is_replaced(update, LINE, ROW, never)
+    assert is_replaced(update, LINE, DRAFT, never)
     # Even when nothing differs: what was read before is known to be what is replaced.
-    assert judge(update._replace(status="failed"), LINE, ROW, never) is Verdict.REPLACE
+    assert is_replaced(update._replace(status="failed"), LINE, ROW, never)
     for moved in (ROW._replace(rev=3), ROW._replace(nonce="0"), ROW._replace(seq=8)):
         with pytest.raises(Conflict):
             judge(update, LINE, moved, never)
@@ -243,7 +262,6 @@ def test_a_new_row_takes_the_next_place() -> None:
         size=99,
     )
     assert row.revision == "c.0.00000000000000aa"
-    assert floor_after(COMMIT, "f", row) == "f"
 
 
 @pytest.mark.parametrize(
@@ -261,11 +279,18 @@ def test_an_import_keeps_its_age_and_nothing_else_of_it() -> None:
 
 
 def test_an_id_is_minted_above_the_floor() -> None:
-    commit = COMMIT._replace(id=None)
-    floor = mint(9_000_000, 5, "")
-    row = new_row(commit, LINE._replace(floor=floor), size=1, newest_kept=never)
-    assert row.id == mint(5_000_000, 77, floor) > floor
-    assert floor_after(commit, floor, row) == row.id
+    scope = LINE._replace(floor=mint(9_000_000, 5, ""))
+    plan = judge(COMMIT._replace(id=None), scope, None, never)
+    assert plan.floor == plan.row.id == mint(5_000_000, 77, scope.floor) > scope.floor
+    assert judge(COMMIT, scope, None, never).floor == scope.floor
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_new_head_covers_a_draft(head: bool) -> None:
+    commit = COMMIT._replace(head=head, parent=None)
+    draft = LINE._replace(head=HEAD_ROW._replace(kept=False))
+    assert judge(commit, draft, None, never).covers == (draft.head if head else None)
+    assert judge(commit, LINE, None, never).covers is None
 
 
 def test_a_row_says_where_it_was_forked() -> None:

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import commits
-from limpet.core.commits import ScopeState, Verdict
+from limpet.core.commits import ScopeState
 from limpet.core.leases import LeaseRow, claimed, renewed
 from limpet.core.notes import NoteRow, note_of, written_note
 from limpet.core.rows import Row, info_of
@@ -167,8 +167,8 @@ class MemoryBackend:
                     if row.nonce == commit.stamp.nonce:
                         return info_of(commit.scope, row)
             existing = None if commit.id is None else scope.row(commit.id)
-            self._check_source(commit)
-            line = ScopeState(
+            newest, bodies = scope.newest_kept(), scope.bodies
+            current = ScopeState(
                 scope.head_row,
                 scope.floor,
                 scope.fence,
@@ -176,21 +176,28 @@ class MemoryBackend:
                 self._next_saved_at,
                 scope.holds_anything(),
             )
-            verdict = commits.judge(
+            plan = commits.decide(
                 commit,
-                line,
+                current,
                 existing,
-                lambda: existing is not None and scope.bodies[existing.seq] == commit.body,
+                source=self._source(commit),
+                same_body=lambda: existing is not None and bodies[existing.seq] == commit.body,
+                newest_kept=lambda: None if newest is None else newest.id,
             )
-            if existing is not None and verdict is Verdict.UNCHANGED:
-                return info_of(commit.scope, existing)
+            if plan.is_stored:
+                return info_of(commit.scope, plan.row)
             body = self._body(commit, scope)
+            row = plan.row._replace(size=len(body))
             self._tell(commit.scope)
-            if existing is not None:
-                row = commits.replaced_row(commit, existing, size=len(body))
-                scope.put(row, body)
-                return info_of(commit.scope, row)
-            return info_of(commit.scope, self._insert(commit, scope, line, body))
+            scope.put(row, body)
+            if plan.replaces is None:
+                self._scopes[commit.scope] = scope
+                self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
+                scope.floor = plan.floor
+                scope.head = row.seq if commit.head else scope.head
+            if plan.covers is not None:
+                scope.drop(plan.covers)
+            return info_of(commit.scope, row)
 
     def _body(self, commit: Commit, scope: MemoryScope) -> bytes:
         body, source = commit.body, commit.forked_from
@@ -205,25 +212,11 @@ class MemoryBackend:
         origin = self._scopes[source.scope]
         return origin.bodies[origin.seqs[source.id]]
 
-    def _check_source(self, commit: Commit) -> None:
-        if commit.forked_from is not None and commit.source is not None:
-            source = self._scopes.get(commit.forked_from.scope) or MemoryScope()
-            commits.check_source(commit, source.row(commit.forked_from.id))
-
-    def _insert(self, commit: Commit, scope: MemoryScope, line: ScopeState, body: bytes) -> Row:
-        newest = scope.newest_kept()
-        row = commits.new_row(
-            commit, line, size=len(body), newest_kept=lambda: None if newest is None else newest.id
-        )
-        self._scopes[commit.scope] = scope
-        self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
-        scope.floor = commits.floor_after(commit, line.floor, row)
-        scope.put(row, body)
-        if commit.head:
-            scope.head = row.seq
-            if line.head is not None and not line.head.kept:
-                scope.drop(line.head)
-        return row
+    def _source(self, commit: Commit) -> Row | None:
+        if commit.forked_from is None:
+            return None
+        source = self._scopes.get(commit.forked_from.scope) or MemoryScope()
+        return source.row(commit.forked_from.id)
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         with self._open():

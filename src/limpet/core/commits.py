@@ -1,11 +1,10 @@
 """The rules of a commit, without the storage.
 
-An engine reads what the rules need, calls `judge`, and carries out the verdict in the same atomic
+An engine reads what the rules need, calls `decide`, and carries out the plan in the same atomic
 step. All engines agree because the rules are here.
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import NamedTuple
 
 from limpet.core import codec, ids
@@ -48,46 +47,81 @@ class ScopeState(NamedTuple):
     tag: int | None = None
 
 
-class Verdict(Enum):
-    """What to do with a commit that is not refused."""
+class Plan(NamedTuple):
+    """What a commit writes.
 
-    UNCHANGED = "already stored"
-    INSERT = "a new snapshot"
-    REPLACE = "a new version of an existing one"
-
-
-def judge(
-    commit: Commit, line: ScopeState, existing: Row | None, same_body: Callable[[], bool]
-) -> Verdict:
-    """Return what a commit does, or raise the error for which it is refused.
-
-    `existing` is the snapshot with the commit's id. `same_body` is called only if everything else
-    about it equals the commit.
+    Attributes:
+        row: its snapshot. The size is that of the state given, and 0 if the engine makes the state.
+        replaces: the row whose place it takes; the same row if the commit is stored already.
+        covers: the draft that was the head, and goes.
+        floor: the greatest id minted in the scope after it.
     """
-    if commit.new_scope and line.taken:
+
+    row: Row
+    replaces: Row | None
+    covers: Row | None
+    floor: str
+
+    @property
+    def is_stored(self) -> bool:
+        return self.row is self.replaces
+
+
+def decide(
+    commit: Commit,
+    scope: ScopeState,
+    existing: Row | None,
+    *,
+    source: Row | None = None,
+    same_body: Callable[[], bool],
+    newest_kept: Callable[[], str | None],
+) -> Plan:
+    """Return what a commit writes, or raise the error for which it is refused.
+
+    `existing` is the snapshot with the commit's id, `source` the one that a fork begins at.
+    `same_body` is called only if everything else about `existing` equals the commit, `newest_kept`
+    only if the parent depends on it.
+    """
+    check_source(commit, source)
+    is_stored = _is_stored(commit, scope, existing, same_body)
+    size = len(commit.body) if isinstance(commit.body, bytes) else 0
+    if existing is not None:
+        row = existing if is_stored else replaced_row(commit, existing, size=size)
+        return Plan(row, existing, None, scope.floor)
+    row = new_row(commit, scope, size=size, newest_kept=newest_kept)
+    head = scope.head
+    covers = head if commit.head and head is not None and not head.kept else None
+    return Plan(row, None, covers, scope.floor if commit.id is not None else row.id)
+
+
+def _is_stored(
+    commit: Commit, scope: ScopeState, existing: Row | None, same_body: Callable[[], bool]
+) -> bool:
+    """Return whether a commit is stored already, or raise the error for which it is refused."""
+    if commit.new_scope and scope.taken:
         raise AlreadyExists(
             f"the scope exists already: choose another scope_id. {_where(commit.scope)}",
             scope=commit.scope,
         )
     if commit.replaces is not None:
-        check_fence(commit.fence, line.fence, commit.scope)
+        check_fence(commit.fence, scope.fence, commit.scope)
         if existing is None:
             raise _missing(commit.scope, commit.id)
         if existing.revision != commit.replaces:
             raise _changed(commit.scope, commit.id, commit.replaces, existing.revision)
-        return Verdict.REPLACE
+        return False
     if existing is not None:
         same = _same_facts(commit, existing) and same_body()
         # A draft that is saved again with keep=True is not a repetition: it is promoted in place.
         if same and (existing.kept or not commit.keep):
-            return Verdict.UNCHANGED
+            return True
         if not same and not commit.overwrite:
             where = _where(commit.scope, commit.id)
             message = f"this id has another body: choose another, or give overwrite=True. {where}"
             raise AlreadyExists(message, scope=commit.scope, id=commit.id)
-    check_fence(commit.fence, line.fence, commit.scope)
-    check_expect(commit.expect, line.head, commit.scope)
-    return Verdict.INSERT if existing is None else Verdict.REPLACE
+    check_fence(commit.fence, scope.fence, commit.scope)
+    check_expect(commit.expect, scope.head, commit.scope)
+    return False
 
 
 def needs_head(commit: Commit) -> bool:
@@ -155,27 +189,27 @@ def _where(scope: ScopeKey, snapshot_id: str | None = None) -> str:
 
 
 def new_row(
-    commit: Commit, line: ScopeState, *, size: int, newest_kept: Callable[[], str | None]
+    commit: Commit, scope: ScopeState, *, size: int, newest_kept: Callable[[], str | None]
 ) -> Row:
     """Return the row of a new snapshot; `newest_kept` is called only if its parent needs it."""
     parent_id = commit.parent
     if parent_id is HEAD:
-        parent_id = default_parent(commit.id, line.head, newest_kept)
+        parent_id = default_parent(commit.id, scope.head, newest_kept)
     now, nonce, bits = commit.stamp
     return Row(
-        seq=line.next_seq,
-        id=commit.id if commit.id is not None else ids.mint(now, bits, line.floor, line.tag),
+        seq=scope.next_seq,
+        id=commit.id if commit.id is not None else ids.mint(now, bits, scope.floor, scope.tag),
         rev=0,
         nonce=nonce,
         kept=commit.keep,
         parent_id=parent_id,
         forked_from=pack_ref(commit.forked_from),
-        status=_status(commit, line.head),
+        status=_status(commit, scope.head),
         labels=commit.labels,
         metadata=commit.metadata,
         created_at=now if commit.created_at is None else commit.created_at,
         updated_at=now,
-        saved_at=max(now, line.next_saved_at),
+        saved_at=max(now, scope.next_saved_at),
         size=size,
     )
 
@@ -200,11 +234,6 @@ def _status(commit: Commit, before: Row | None) -> str:
     if commit.status is not None:
         return commit.status
     return "" if before is None else before.status
-
-
-def floor_after(commit: Commit, floor: str, row: Row) -> str:
-    """Return the greatest id minted in the scope once `row` is stored."""
-    return floor if commit.id is not None else row.id
 
 
 def appended(append: Append, head_body: bytes | None) -> tuple[bytes, AppendOffsets | None]:

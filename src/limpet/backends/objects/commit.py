@@ -17,7 +17,7 @@ from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.storage import Beaten, Held, unknown
 from limpet.backends.objects.writer import Change, Part
 from limpet.core import commits, ids
-from limpet.core.commits import ScopeState, Verdict
+from limpet.core.commits import Plan, ScopeState
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import extended
 from limpet.core.rows import Row, info_of
@@ -110,7 +110,7 @@ class Saving(Part):
 
     def _save(self, commit: Commit, held: Held, *, is_fresh: bool) -> SnapshotInfo:
         scope = commit.scope
-        body, pending = self._source(commit)
+        body, pending, source = self._source(commit)
         head, place = self._writer.begin(scope, held, commit.stamp)
         shown = self._history.find(held.head, None)
         existing = None if commit.id is None else self._history.find(held.head, commit.id)
@@ -122,19 +122,21 @@ class Saving(Part):
             taken=commit.new_scope and self._is_taken(scope, held.head),
             tag=keys.tag_of(head.line),
         )
-        verdict = commits.judge(
+        plan = commits.decide(
             commit,
             line,
             None if existing is None else existing.row,
-            lambda: existing is not None and self._state(held, existing) == commit.body,
+            source=source,
+            same_body=lambda: existing is not None and self._state(held, existing) == commit.body,
+            newest_kept=lambda: _id_of(self._history.newest_kept(head)),
         )
+        if plan.is_stored and not is_fresh:
+            raise _Outdated
+        if plan.is_stored:
+            return info_of(scope, plan.row)
         if existing is not None:
-            if verdict is Verdict.UNCHANGED and not is_fresh:
-                raise _Outdated
-            if verdict is Verdict.UNCHANGED:
-                return info_of(scope, existing.row)
-            return self._replace(commit, held, existing, place)
-        return self._insert(commit, held, head, line, shown, body, pending)
+            return self._replace(commit, held, existing, plan.row, place)
+        return self._insert(commit, held, head, plan, shown, body, pending)
 
     def _state(self, held: Held, place: Place) -> bytes:
         return self._history.states(held, [place])[place.row.seq]
@@ -145,22 +147,23 @@ class Saving(Part):
         prefix = keys.all_notes_prefix(scope)
         return bool(self._storage.bucket.list(prefix, limit=1))
 
-    def _source(self, commit: Commit) -> tuple[bytes | None, str | None]:
-        """Return the state of a commit, and the line of a fork's source in the same session."""
+    def _source(self, commit: Commit) -> tuple[bytes | None, str | None, Row | None]:
+        """Return the state of a commit; the line of a fork's source, if in its session; its row."""
         body, ref = commit.body, commit.forked_from
         if ref is None or (commit.source is None and not isinstance(body, Copy)):
-            return (body if isinstance(body, bytes) else None), None
+            return (body if isinstance(body, bytes) else None), None, None
 
-        def read(held: Held) -> tuple[bytes | None, str | None]:
+        def read(held: Held) -> tuple[bytes | None, str | None, Row | None]:
             place = self._history.find(held.head, ref.id)
-            commits.check_source(commit, None if place is None else place.row)
+            row = None if place is None else place.row
+            commits.check_source(commit, row)
             if isinstance(body, Copy) and place is None:
                 raise NotFound(f"there is no such snapshot. id=`{ref.id}`")
             text = body if isinstance(body, bytes) else None
             if isinstance(body, Copy) and place is not None:
                 text = self._state(held, place)
             is_here = ref.scope.session_id == commit.scope.session_id and held.head is not None
-            return text, held.head.line if is_here and held.head is not None else None
+            return text, held.head.line if is_here and held.head is not None else None, row
 
         return self._storage.reading(ref.scope, read)
 
@@ -171,7 +174,7 @@ class Saving(Part):
         commit: Commit,
         held: Held,
         head: Head,
-        line: ScopeState,
+        plan: Plan,
         shown: Place | None,
         body: bytes | None,
         pending: str | None,
@@ -186,10 +189,7 @@ class Saving(Part):
                 before = None if shown is None else self._state(held, shown)
                 body, offsets = commits.appended(commit.body, before)
         size = len(body or b"") if known is None else delta.size_of(known[0])
-        newest_kept = self._history.newest_kept
-        row = commits.new_row(
-            commit, line, size=size, newest_kept=lambda: _id_of(newest_kept(whole))
-        )
+        row = plan.row._replace(size=size)
         fact = stamped(Fact(row, row.nonce, own=commit.id is not None), whole, row.seq)
         newest = held.newest
         if known is not None:
@@ -199,9 +199,7 @@ class Saving(Part):
         else:
             new = self._added(commit, held, whole, fact, body or b"", offsets)
             newest = body if row.kept else newest
-        new = new.rewritten(
-            row.nonce, last=row.seq, floor=commits.floor_after(commit, line.floor, row)
-        )
+        new = new.rewritten(row.nonce, last=row.seq, floor=plan.floor)
         pointers = [
             key
             for key in pointers_of(commit.scope, fact)
@@ -287,11 +285,12 @@ class Saving(Part):
 
     # New versions
 
-    def _replace(self, commit: Commit, held: Held, existing: Place, place: int) -> SnapshotInfo:
+    def _replace(
+        self, commit: Commit, held: Held, existing: Place, row: Row, place: int
+    ) -> SnapshotInfo:
         if not isinstance(commit.body, bytes) or held.head is None:
             raise InvalidInput("a new version needs its state")
         scope, body = commit.scope, commit.body
-        row = commits.replaced_row(commit, existing.row, size=len(body))
         fact = existing.fact._replace(row=row)
         is_same = self._state(held, existing) == body
         fact = self._stamped_again(fact, existing.fact, held.head, place)

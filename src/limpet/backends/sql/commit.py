@@ -8,7 +8,7 @@ from typing import NamedTuple
 from limpet.backends.sql.bodies import NewBody
 from limpet.backends.sql.tables import ScopeRow, Tables, is_text
 from limpet.core import commits
-from limpet.core.commits import ScopeState, Verdict
+from limpet.core.commits import Plan, ScopeState
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import ChainState, extended, is_whole_at_first
 from limpet.core.deltas.delta import Delta
@@ -52,25 +52,35 @@ def apply_commit(
         stored = tables.row("snapshot_by_nonce", scope, commit.stamp.nonce)
         if stored is not None:
             return stored, None
-    source = None if commit.source is None else _source(tables, commit)
+    origin, source = None, None
+    if commit.source is not None and commit.forked_from is not None:
+        origin = tables.scope_to_fork(commit.forked_from.scope)
+        source = None if origin is None else tables.named(origin, commit.forked_from.id)
     current = _current(tables, scope, commit)
     existing = None
     if commit.id is not None and scope is not None:
         existing = tables.existing(scope, commit.id)
-    verdict = commits.judge(commit, current, existing, partial(_is_same, tables, existing, commit))
-    if existing is not None and verdict is Verdict.UNCHANGED:
-        return existing, None
+    plan = commits.decide(
+        commit,
+        current,
+        existing,
+        source=source,
+        same_body=partial(_is_same, tables, existing, commit),
+        newest_kept=partial(_newest_kept, tables, scope),
+    )
+    if plan.is_stored:
+        return plan.row, None
     if scope is not None and existing is not None:
-        return _replace(tables, commit, scope, existing, prepared)
-    if source is not None and isinstance(commit.body, Copy):
-        return _fork(tables, commit, current, scope, *source), None
-    if source is not None and scope is None and isinstance(commit.body, bytes):
-        plan = _patched(tables, commit, commit.body, source[1])
-        if plan.chain is not None:
-            scope = tables.join_fork_group(tables.add_scope(commit.scope), source[0])
+        return _replace(tables, commit, scope, existing, plan.row, prepared)
+    if origin and source and isinstance(commit.body, Copy):
+        return _fork(tables, commit, plan, scope, origin, source), None
+    if origin and source and scope is None and isinstance(commit.body, bytes):
+        new = _patched(tables, commit, commit.body, source)
+        if new.chain is not None:
+            scope = tables.join_fork_group(tables.add_scope(commit.scope), origin)
     else:
-        plan = _plan(tables, commit, current, scope, prepared)
-    return _insert(tables, commit, current, scope, plan), plan.body
+        new = _body_plan(tables, commit, current, scope, prepared)
+    return _insert(tables, commit, plan, scope, current.head, new), new.body
 
 
 def _is_same(tables: Tables, existing: Row | None, commit: Commit) -> bool:
@@ -80,14 +90,9 @@ def _is_same(tables: Tables, existing: Row | None, commit: Commit) -> bool:
     return tables.state(existing) == body
 
 
-def _source(tables: Tables, commit: Commit) -> tuple[ScopeRow, Row] | None:
-    """Return the snapshot that a fork begins at, if it is still what it was made of."""
-    if commit.forked_from is None:
-        return None
-    scope = tables.scope_to_fork(commit.forked_from.scope)
-    found = None if scope is None else tables.named(scope, commit.forked_from.id)
-    commits.check_source(commit, found)
-    return None if scope is None or found is None else (scope, found)
+def _newest_kept(tables: Tables, scope: ScopeRow | None) -> str | None:
+    found = None if scope is None else tables.newest_kept(scope)
+    return None if found is None else found.id
 
 
 class Step(NamedTuple):
@@ -98,7 +103,7 @@ class Step(NamedTuple):
     append_offsets: AppendOffsets | None
 
 
-class _Plan(NamedTuple):
+class _BodyPlan(NamedTuple):
     """How a new body is stored: behind which chain, by which step from its last body."""
 
     chain: ChainState | None
@@ -108,19 +113,19 @@ class _Plan(NamedTuple):
     append_offsets: AppendOffsets | None
 
 
-def _plan(
+def _body_plan(
     tables: Tables,
     commit: Commit,
     current: ScopeState,
     scope: ScopeRow | None,
     prepared: PreparedDelta | None,
-) -> _Plan:
+) -> _BodyPlan:
     body, offsets = commit.body, commit.append_offsets
     if isinstance(body, Append):
         unread = append_unread(body, current, None if scope is None else scope.chain)
         if unread is not None:
             ground = None if scope is None else scope.chain
-            return _Plan(ground, unread.step, unread.size, None, unread.append_offsets)
+            return _BodyPlan(ground, unread.step, unread.size, None, unread.append_offsets)
         body, offsets = commits.appended(
             body, None if current.head is None else tables.state(current.head)
         )
@@ -129,25 +134,25 @@ def _plan(
     chain, step = None if scope is None else scope.chain, None
     is_draft_covered = commit.head and current.head is not None and not current.head.kept
     if is_whole_at_first(chain, len(body)) and not is_draft_covered:
-        return _Plan(None, None, len(body), body, offsets)
+        return _BodyPlan(None, None, len(body), body, offsets)
     if chain is not None and prepared is not None and prepared.known.nonce == chain.nonce:
         step = prepared.step or delta.diff(prepared.known.body, body)
     elif scope is not None:
         found = _last(tables, scope, chain, current)
         chain = None if found is None else found[0]
         step = None if found is None else delta.diff(found[1], body)
-    plan = _Plan(chain, step, len(body), body, offsets)
+    plan = _BodyPlan(chain, step, len(body), body, offsets)
     if scope is None or step is None or not delta.is_large(step):
         return plan
     return _nearer(tables, commit, current, scope, plan) or plan
 
 
-def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
+def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _BodyPlan:
     """Return how to store the first state of a fork: as what was changed, inside a session."""
     chain, step = None, None
     if _shares_states(commit) and (begun := tables.bodies.resume(source.seq, "")) is not None:
         chain, step = begun[0], delta.diff(begun[1], body)
-    return _Plan(chain, step, len(body), body, commit.append_offsets)
+    return _BodyPlan(chain, step, len(body), body, commit.append_offsets)
 
 
 def _shares_states(commit: Commit) -> bool:
@@ -157,8 +162,8 @@ def _shares_states(commit: Commit) -> bool:
 
 
 def _nearer(
-    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _Plan
-) -> _Plan | None:
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _BodyPlan
+) -> _BodyPlan | None:
     """Return how to store a body on another one that is much nearer to it than the last."""
     if plan.body is None or plan.step is None:
         return None
@@ -175,7 +180,7 @@ def _nearer(
 
 
 def _other_bases(
-    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _Plan
+    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, plan: _BodyPlan
 ) -> Iterator[int]:
     """Yield the parent that the caller named and, for a large change, what came before the head.
 
@@ -236,27 +241,32 @@ def _last(
 
 
 def _insert(
-    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow | None, plan: _Plan
+    tables: Tables,
+    commit: Commit,
+    plan: Plan,
+    scope: ScopeRow | None,
+    head: Row | None,
+    how: _BodyPlan,
 ) -> Row:
     """Add a new snapshot, and make the scope show it if asked; a draft that it covers goes."""
     scope = scope or tables.add_scope(commit.scope)
-    row = _add_row(tables, commit, current, scope, plan.size)
-    covered = None
-    if commit.head and current.head is not None and not current.head.kept:
-        covered = current.head.seq
+    row = plan.row._replace(size=how.size)
+    tables.insert(scope, row, head)
+    covered = None if plan.covers is None else plan.covers.seq
+    if covered is not None:
         tables.remove(scope, covered)
-    new = NewBody(row.seq, row.nonce, plan.size, plan.body, plan.append_offsets)
-    chain = tables.bodies.write(plan.chain, new, plan.step, scope.top)
-    if covered is not None and not (chain.rows and plan.chain and plan.chain.seq == covered):
+    new = NewBody(row.seq, row.nonce, row.size, how.body, how.append_offsets)
+    chain = tables.bodies.write(how.chain, new, how.step, scope.top)
+    if covered is not None and not (chain.rows and how.chain and how.chain.seq == covered):
         tables.bodies.release([covered])  # unless the new state is a delta on top of it
-    tables.move_scope(moved_scope(scope, commit, row, chain))
+    tables.move_scope(moved_scope(scope, commit, plan, row, chain))
     return row
 
 
 def _fork(
     tables: Tables,
     commit: Commit,
-    current: ScopeState,
+    plan: Plan,
     scope: ScopeRow | None,
     origin: ScopeRow,
     source: Row,
@@ -265,7 +275,8 @@ def _fork(
     shares = _shares_states(commit)
     scope = scope or tables.add_scope(commit.scope)
     scope = tables.join_fork_group(scope, origin) if shares else scope
-    row = _add_row(tables, commit, current, scope, source.size)
+    row = plan.row._replace(size=source.size)
+    tables.insert(scope, row, None)
     chain = origin.chain
     new = NewBody(row.seq, row.nonce, row.size, None, None)
     if shares:
@@ -274,41 +285,35 @@ def _fork(
         offsets = chain.append_offsets if chain is not None and chain.seq == source.seq else None
         new = new._replace(body=tables.state(source), append_offsets=offsets)
         chain = tables.bodies.write(None, new, None)
-    tables.move_scope(moved_scope(scope, commit, row, chain))
+    tables.move_scope(moved_scope(scope, commit, plan, row, chain))
     return row
 
 
-def _add_row(
-    tables: Tables, commit: Commit, current: ScopeState, scope: ScopeRow, size: int
-) -> Row:
-    def newest_kept() -> str | None:
-        found = tables.newest_kept(scope)
-        return None if found is None else found.id
-
-    row = commits.new_row(commit, current, size=size, newest_kept=newest_kept)
-    tables.insert(scope, row, current.head)
-    return row
-
-
-def moved_scope(scope: ScopeRow, commit: Commit, row: Row, chain: ChainState | None) -> ScopeRow:
+def moved_scope(
+    scope: ScopeRow, commit: Commit, plan: Plan, row: Row, chain: ChainState | None
+) -> ScopeRow:
     """Return the scope after a new snapshot, `chain` being that of its last body."""
     return scope._replace(
         head_seq=row.seq if commit.head else scope.head_seq,
         tip_seq=row.seq if row.kept else scope.tip_seq,
         next_seq=row.seq + 1,
-        floor=commits.floor_after(commit, scope.floor, row),
+        floor=plan.floor,
         codec=None if chain is None else chain.dump(scope.pk),
     )
 
 
 def _replace(
-    tables: Tables, commit: Commit, scope: ScopeRow, existing: Row, prepared: PreparedDelta | None
+    tables: Tables,
+    commit: Commit,
+    scope: ScopeRow,
+    existing: Row,
+    row: Row,
+    prepared: PreparedDelta | None,
 ) -> tuple[Row, bytes | None]:
     """Store another version of a snapshot in its place; its body only if that is another one."""
     body = commit.body
     if not isinstance(body, bytes):
         raise Corrupt("only a state can replace another")
-    row = commits.replaced_row(commit, existing, size=len(body))
     tables.replace(scope, existing, row)
     chain = scope.chain
     old = _old(tables, existing, chain, prepared)

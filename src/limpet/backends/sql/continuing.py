@@ -18,7 +18,7 @@ from limpet.backends.sql.commit import (
 )
 from limpet.backends.sql.tables import ScopeRow, labels_of, showing, snapshot_values
 from limpet.core import codec, commits
-from limpet.core.commits import ScopeState
+from limpet.core.commits import Plan, ScopeState
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import (
     FOLDED_MAX,
@@ -109,8 +109,9 @@ class Continued(NamedTuple):
 
     known: KnownScope
     commit: Commit
-    row: Row
+    plan: Plan
     body: bytes | None
+    size: int
     form: int
     squeezed: tuple[int, bytes]
     payload_bytes: int
@@ -118,7 +119,8 @@ class Continued(NamedTuple):
     folded: list[BodyRow]
 
     def at(self, seq: int, saved_at: int) -> Save:
-        row = self.row._replace(seq=seq, saved_at=max(self.commit.stamp.now, saved_at))
+        now, row = self.commit.stamp.now, self.plan.row
+        row = row._replace(seq=seq, saved_at=max(now, saved_at), size=self.size)
         scope, chain, _, unfolded, folds = self.known
         if self.known.is_fold_due:
             unfolded, folds = unfolded[-1:], folds + len(unfolded) - 1
@@ -134,7 +136,7 @@ class Continued(NamedTuple):
             stored = body_row(seq, chain.seq, self.squeezed)
             new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)
             unfolded = ()
-        moved = showing(moved_scope(scope, self.commit, row, new), row)
+        moved = showing(moved_scope(scope, self.commit, self.plan, row, new), row)
         values = snapshot_values(scope, row, scope.shown)
         left = KnownScope(moved, new, True, unfolded, folds if unfolded else 0)
         return Save(row, values, labels_of(row), stored, left)
@@ -153,7 +155,7 @@ def continued(
     current = ScopeState(head, scope.floor, scope.fence)
     given = commit.body if isinstance(commit.body, bytes) else None
     try:
-        commits.judge(commit, current, None, bool)
+        plan = commits.decide(commit, current, None, same_body=bool, newest_kept=_nobody)
         found = _step(known, commit, current, prepared)
     except LimpetError:
         return None  # what is known may be out of date: only the storage refuses
@@ -172,9 +174,12 @@ def continued(
         if chosen is None or (form == codec.WHOLE and chain.rows):
             return None  # a group ends: its members are read
         squeezed = chosen
-    row = commits.new_row(commit, current, size=size, newest_kept=lambda: None)
     fold = folded(known.unfolded) if known.is_fold_due else []
-    return Continued(known, commit, row, body, form, squeezed, payload_bytes, offsets, fold)
+    return Continued(known, commit, plan, body, size, form, squeezed, payload_bytes, offsets, fold)
+
+
+def _nobody() -> None:
+    """Nobody is looked for: the head is kept."""
 
 
 def _step(
