@@ -62,12 +62,15 @@ def main() -> int:
         return _one(given)
     done: Counter[tuple[str, str]] = Counter()
     broken: Counter[tuple[str, str]] = Counter()
-    shown = 0
+    shown, undecided = 0, 0
     # Not forked: the threads of the scheduler would not come along.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, mp_context=context) as pool:
         for future in as_completed(pool.submit(run_chunk, chunk) for chunk in _chunks(given)):
-            chunk, reports = future.result()
+            chunk, tangled, reports = future.result()
+            undecided += len(tangled)
+            for name in tangled:
+                _say(f"no verdict: {name}")
             done[chunk.scenario, chunk.mode] += chunk.count
             broken[chunk.scenario, chunk.mode] += len(reports)
             for name, report in reports:
@@ -76,7 +79,7 @@ def main() -> int:
     for scenario, mode in sorted(done):
         count, bad = done[scenario, mode], broken[scenario, mode]
         _say(f"{scenario} {mode:<8} {count:>8} runs {bad:>6} broken  {SCENARIOS[scenario].title}")
-    _say(f"{done.total()} runs, {broken.total()} broken")
+    _say(f"{done.total()} runs, {broken.total()} broken, {undecided} without a verdict")
     return 1 if broken.total() else 0
 
 

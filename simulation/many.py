@@ -24,7 +24,12 @@ def run_one(chunk: Chunk, seed: int) -> Run:
     return simulate(chunk.scenario, chunk.mode, seed, opener)
 
 
-def run_chunk(chunk: Chunk) -> tuple[Chunk, list[tuple[str, str]]]:
-    """Run a chunk; return the names and the reports of the runs that broke a promise."""
-    runs = (run_one(chunk, chunk.first + at) for at in range(chunk.count))
-    return chunk, [(run.name, run.report()) for run in runs if run.broken]
+def run_chunk(chunk: Chunk) -> tuple[Chunk, list[str], list[tuple[str, str]]]:
+    """Run a chunk; return the runs without a verdict, and those that broke a promise.
+
+    Of the first the names, of the others the reports as well.
+    """
+    runs = [run_one(chunk, chunk.first + at) for at in range(chunk.count)]
+    undecided = [run.name for run in runs if run.is_undecided]
+    broken = [(run.name, run.report()) for run in runs if run.broken and not run.is_undecided]
+    return chunk, undecided, broken

@@ -37,6 +37,11 @@ class Run(NamedTuple):
         """How to ask for the same run again."""
         return f"--scenario {self.scenario} --mode {self.mode} --seed {self.seed}"
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is too tangled to be judged, and nothing else is wrong."""
+        return bool(self.broken) and all(each.startswith("no verdict") for each in self.broken)
+
     def report(self) -> str:
         """Return the trace, what is broken, and how to replay it."""
         return "\n".join(

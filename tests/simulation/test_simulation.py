@@ -33,8 +33,8 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
     sabotage = SABOTAGES[name]
     opener = sabotaged(name)
     for seed in range(sabotage.seed, sabotage.seed + SEEDS_MAX):
-        broken = simulate(sabotage.scenario, sabotage.mode, seed, opener).broken
-        if any(not each.startswith("no verdict") for each in broken):
+        run = simulate(sabotage.scenario, sabotage.mode, seed, opener)
+        if run.broken and not run.is_undecided:
             assert not simulate(sabotage.scenario, sabotage.mode, seed).broken
             return
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")
