@@ -428,3 +428,21 @@ def test_the_body_of_a_head_is_verified_also_if_its_state_is_known(path: Path) -
         damage(path, f"UPDATE bodies SET body = {flipped('body')} WHERE seq = :seq", "id-2")
         with pytest.raises(Corrupt):
             store.scope("s").load()
+
+
+def test_a_draft_that_seems_to_be_kept_is_not_listed(store: Store, path: Path) -> None:
+    """Only a head can be a draft, and its row fails its checksum then."""
+    store.scope("s").save({"n": 1}, id="draft", keep=False)
+    damage(path, "UPDATE snapshots SET kept = 1 WHERE seq = :seq", "draft")
+    assert list(store.scope("s").ids()) == IDS
+    assert list(store.scope("s").ids(limit=1)) == IDS[:1]
+
+
+def test_heads_are_read_though_the_greatest_seq_is_lost(store: Store, path: Path) -> None:
+    damage(path, "DELETE FROM watermark")
+    with limpet.open(f"sqlite:///{path}") as again:
+        head = again.scope("s").load()
+        assert head is not None
+        assert head.id == HEAD
+        with pytest.raises(Corrupt, match="greatest seq"):
+            again.scope("s").save({})

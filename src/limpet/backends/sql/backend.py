@@ -466,9 +466,23 @@ def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -
     found = tables.scope(scope)
     if found is None:
         return []
-    names = tables.transaction.page(name, {"pk": found.pk, "after": after}, _name, limit)
+    damaged = _damaged_head(tables, found) if name == "list_ids" else None
+
+    def take(columns: Any) -> str | None:
+        return None if columns[0] == damaged else _name(columns)
+
+    names = tables.transaction.page(name, {"pk": found.pk, "after": after}, take, limit)
     _check_order([after, *names], "ids")
     return names
+
+
+def _damaged_head(tables: Tables, scope: ScopeRow) -> str | None:
+    """Return the id of a head that may be a draft, whatever its row says. No other row can be."""
+    try:
+        tables.head(scope)
+    except Corrupt:
+        return None if scope.shown is None else scope.shown.id
+    return None
 
 
 def _name(found: Any) -> str | None:

@@ -37,7 +37,7 @@ SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
        b.seq, b.base, b.encoding, CASE WHEN length(b.body) <= 65536 THEN b.body END, b.checksum
   FROM sessions AS x
   JOIN scopes AS i ON i.session_pk = x.pk
- CROSS JOIN watermark AS w
+  LEFT JOIN watermark AS w ON true
   LEFT JOIN sessions AS t ON t.pk = x.pk
   LEFT JOIN scopes AS s ON s.pk = i.pk
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq AND n.scope_pk = s.pk
