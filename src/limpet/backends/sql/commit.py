@@ -299,6 +299,7 @@ def moved_scope(
         next_seq=row.seq + 1,
         floor=plan.floor,
         codec=None if chain is None else chain.dump(scope.pk),
+        shown=row if commit.head else scope.shown,
     )
 
 

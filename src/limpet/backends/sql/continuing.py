@@ -16,7 +16,7 @@ from limpet.backends.sql.commit import (
     looks_for_other_bases,
     moved_scope,
 )
-from limpet.backends.sql.tables import ScopeRow, labels_of, showing, snapshot_values
+from limpet.backends.sql.tables import ScopeRow, labels_of, snapshot_values
 from limpet.core import codec, commits
 from limpet.core.commits import Plan, ScopeState
 from limpet.core.deltas import delta
@@ -136,7 +136,7 @@ class Continued(NamedTuple):
             stored = body_row(seq, chain.seq, self.squeezed)
             new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)
             unfolded = ()
-        moved = showing(moved_scope(scope, self.commit, self.plan, row, new), row)
+        moved = moved_scope(scope, self.commit, self.plan, row, new)
         values = snapshot_values(scope, row, scope.shown)
         left = KnownScope(moved, new, True, unfolded, folds if unfolded else 0)
         return Save(row, values, labels_of(row), stored, left)

@@ -163,7 +163,7 @@ class Tables:
         self._remember(scope)
 
     def _remember(self, scope: ScopeRow) -> None:
-        self.moved = None if self.added is None else showing(scope, self.added)
+        self.moved = None if self.added is None else scope
 
     def forget_chains(self, pk: int) -> None:
         """Let the session of a scope forget its chains: the next saves read what they build on."""
@@ -348,11 +348,6 @@ def labels_of(row: Row) -> list[tuple[str, str, int]]:
     if row.labels == EMPTY:
         return []
     return [(name, value, row.seq) for name, value in codec.decode(row.labels).items()]
-
-
-def showing(scope: ScopeRow, row: Row) -> ScopeRow:
-    """Return a scope that was moved, with the snapshot that was added as its head if it is."""
-    return scope._replace(shown=row) if scope.head_seq == row.seq else scope
 
 
 def next_place(scope: ScopeRow | None, last_seq: Any, last_saved_at: Any) -> tuple[int, int]:

@@ -77,13 +77,15 @@ class SqliteFile:
     ) -> Iterator[SqliteTransaction]:
         """Run statements that see one moment of the store; `several` is False for only one.
 
-        With `write` they are one step, durable when the block ends, or not made at all.
+        With `write` they are one step, durable when the block ends, or not made at all. Who gives
+        a deadline has queued already.
         """
         if self._closed:
             raise InvalidInput(CLOSED)
         begin = _WRITE if write else _READ if several else None
+        queued = write and deadline_s is None
         deadline_s = deadline_s or self.deadline_s()  # also of the wait in the queue
-        with self.queued() if write else nullcontext():
+        with self.queued() if queued else nullcontext():
             transaction, committing = SqliteTransaction(), False
             # All in one block: a connection lost to an interrupt would keep its lock for a while.
             try:
@@ -102,9 +104,9 @@ class SqliteFile:
     def deadline_s(self) -> float:
         return self._clock.monotonic() + self._lock_wait_s
 
-    def queued(self) -> AbstractContextManager[bool]:
+    def queued(self, *, waits: bool = True) -> AbstractContextManager[bool]:
         """Wait to be the first of the threads that write; say whether it is."""
-        return self._queue.first(self._lock_wait_s)
+        return self._queue.first(self._lock_wait_s if waits else 0)
 
     def _begin(
         self, transaction: SqliteTransaction, statement: str | None, deadline_s: float

@@ -31,7 +31,7 @@ class File(Protocol):
         """Return until when to wait for other writers."""
         ...
 
-    def queued(self) -> AbstractContextManager[bool]:
+    def queued(self, *, waits: bool = True) -> AbstractContextManager[bool]:
         """Wait to be the first of the threads that write; say whether it is."""
         ...
 
@@ -82,6 +82,11 @@ class Joined:
         `alone` does the same in a transaction of its own, and finds out whether it was done before.
         """
         deadline_s = self._file.deadline_s()
+        if not self._waiting:
+            with self._file.queued(waits=False) as is_first:
+                if is_first:
+                    with self._file.transaction(write=True, deadline_s=deadline_s) as transaction:
+                        return action(transaction)
         turn = _Turn(action)
         try:
             self._waiting.append(turn)

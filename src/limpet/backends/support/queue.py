@@ -26,7 +26,7 @@ class ThreadQueue:
         lock, has = self._lock, False
         try:
             has = lock.acquire(timeout=min(wait_s, _WAIT_S_MAX))
-            if not has and self._lock is lock:
+            if not has and wait_s and self._lock is lock:
                 self._lock = threading.RLock()  # an interrupt may have left the other one locked
             yield has
         finally:
