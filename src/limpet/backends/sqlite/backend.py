@@ -98,14 +98,15 @@ class SqliteBackend(SqlBackend):
         return self._remember(commit, row, body, left)
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        found = self._head_in_one(scope) if list(ids) == [None] else None
+        known = self._cache.get(scope) if list(ids) == [None] else None
+        found = None if known is None else self._head_in_one(scope, known)
         return super().read_snapshots(scope, ids) if found is None else found
 
-    def _head_in_one(self, scope: ScopeKey) -> list[Found] | None:
+    def _head_in_one(self, scope: ScopeKey, known: LastBody) -> list[Found] | None:
         """Return the head with one statement if its body is short, and whole or known; else None.
 
-        What is known is the state that this process saved or read last. Then only the newest body
-        is verified, and not those below it.
+        `known` is the state that this process saved or read last. If it is that of the head, only
+        the newest body is verified, and not those below it.
         """
         if isinstance(self._file, ReadOnlyFile):
             return None
@@ -115,12 +116,12 @@ class SqliteBackend(SqlBackend):
             row = None if found is None else tables.head(found)
         if found is None or row is None:
             return []
-        top, known = found.top, self._cache.get(scope)
+        top = found.top
         if top is None or top.body is None:
             return None
         body = payload_of(top)
         if top.base is not None:
-            if known is None or known.nonce != row.nonce:
+            if known.nonce != row.nonce:
                 return None
             body = known.body
         body = of_size(row, body)
