@@ -144,6 +144,9 @@ class PostgresServer:
 
     # Transactions
 
+    def draw_stamp(self) -> bytes:
+        return bytes.fromhex(self._draw().nonce)
+
     def queued(self, scope: ScopeKey, action: Callable[[], T]) -> T:
         """Let the threads of this process change a scope one after the other.
 
@@ -181,9 +184,11 @@ class PostgresServer:
         def attempt(conn: Connection, number: int) -> T:
             nonlocal lost, with_fork_group
             transaction = self._transaction(conn, *self._begin)
-            stamp = bytes.fromhex(self._draw().nonce)
             tables = PostgresTables(
-                transaction, with_fork_group=with_fork_group, attempt=number, stamp=stamp
+                transaction,
+                with_fork_group=with_fork_group,
+                attempt=number,
+                stamp=self.draw_stamp(),
             )
             # That there is no trace is final only when this attempt has been committed.
             if lost is not None:
@@ -226,8 +231,10 @@ class PostgresServer:
         except (psycopg.Error, Unavailable):
             return False
 
-    def once(self, name: str, values: Any, session_id: str) -> bool:
-        """Run one statement that changes a session, without retries; return whether it applied.
+    def once(self, name: str, values: Any, session_id: str) -> Any:
+        """Run one statement that changes a session, without retries; return its row.
+
+        That is None if it did not apply. It ends with whether listeners are to be notified.
 
         Raises:
             NoAnswer: it was sent, and its answer was lost.
@@ -248,14 +255,14 @@ class PostgresServer:
                     found = answer.fetchone()
                 if found is not None and found[-1]:
                     notify(conn, self.channel, session_id)
-                return found is not None
+                return found
         except psycopg.Error as cause:
             if is_gone(cause):
                 if sent:
                     raise NoAnswer from cause
             elif not is_race(cause):
                 raise translated(cause) from cause
-            return False
+            return None
 
     def _transaction(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
         return PostgresTransaction(conn, self._statements, begin)

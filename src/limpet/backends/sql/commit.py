@@ -64,10 +64,10 @@ def apply_commit(
         return _replace(tables, commit, scope, existing, prepared)
     if source is not None and isinstance(commit.body, Copy):
         return _fork(tables, commit, current, scope, *source), None
-    if source is not None and scope is None and isinstance(commit.body, bytes):
+    if source is not None and isinstance(commit.body, bytes):
         plan = _patched(tables, commit, commit.body, source[1])
         if plan.chain is not None:
-            scope = tables.join_fork_group(tables.add_scope(commit.scope), source[0])
+            scope = tables.join_fork_group(scope or tables.add_scope(commit.scope), source[0])
     else:
         plan = _plan(tables, commit, current, scope, prepared)
     return _insert(tables, commit, current, scope, plan), plan.body
@@ -84,8 +84,7 @@ def _source(tables: Tables, commit: Commit) -> tuple[ScopeRow, Row] | None:
     """Return the snapshot that a fork begins at, if it is still what it was made of."""
     if commit.forked_from is None:
         return None
-    scope = tables.scope_to_fork(commit.forked_from.scope)
-    found = None if scope is None else tables.named(scope, commit.forked_from.id)
+    scope, found = tables.source(commit.forked_from)
     commits.check_source(commit, found)
     return None if scope is None or found is None else (scope, found)
 
@@ -145,12 +144,12 @@ def _plan(
 def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _Plan:
     """Return how to store the first state of a fork: as what was changed, inside a session."""
     chain, step = None, None
-    if _shares_states(commit) and (begun := tables.bodies.resume(source.seq, "")) is not None:
+    if shares_states(commit) and (begun := tables.bodies.resume(source.seq, "")) is not None:
         chain, step = begun[0], delta.diff(begun[1], body)
     return _Plan(chain, step, len(body), body, commit.append_offsets)
 
 
-def _shares_states(commit: Commit) -> bool:
+def shares_states(commit: Commit) -> bool:
     """Forks build on states of their origin only inside a session."""
     origin = commit.forked_from
     return origin is not None and origin.scope.session_id == commit.scope.session_id
@@ -262,7 +261,7 @@ def _fork(
     source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
-    shares = _shares_states(commit)
+    shares = shares_states(commit)
     scope = scope or tables.add_scope(commit.scope)
     scope = tables.join_fork_group(scope, origin) if shares else scope
     row = _add_row(tables, commit, current, scope, source.size)

@@ -419,6 +419,34 @@ INSERT INTO limpet.notes (scope_pk, on_id, name, rev, nonce, updated_at, value, 
 SELECT %(pk)s, %(on)s, %(name)s, %(rev)s, %(nonce)s, %(updated_at)s, %(value)s, %(checksum)s
  WHERE NOT EXISTS (SELECT 1 FROM changed);
 
+-- name: has_note
+SELECT 1
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  JOIN limpet.notes AS n
+    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND n.on_id = %(on)s AND n.name = %(name)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: remove_note_in_one
+-- By a writer that knows the stamps of the scope. No row comes back if they are others by now, and
+-- then nothing was removed. A stamp is left only if a note was: to repeat it else is harmless.
+WITH locked AS (
+    SELECT pk
+      FROM limpet.scopes
+     WHERE pk = %(pk)s AND stamps = %(known)s AND (%(fence)s::text IS NULL OR fence = %(fence)s)
+       FOR NO KEY UPDATE
+), removed AS (
+    DELETE FROM limpet.notes AS n USING locked
+     WHERE n.scope_pk = locked.pk
+       AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+       AND n.on_id = %(on)s AND n.name = %(name)s
+    RETURNING n.scope_pk
+), stamped AS (
+    UPDATE limpet.scopes SET stamps = %(stamps)s WHERE pk IN (SELECT scope_pk FROM removed)
+)
+SELECT (SELECT count(*) FROM removed), false FROM locked;
+
 -- name: remove_note
 DELETE FROM limpet.notes
  WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
