@@ -357,10 +357,11 @@ SELECT x.session_id, s.scope_id, s.kind
   JOIN limpet.sessions AS x ON x.pk = s.session_pk;
 
 -- name: small_bodies
--- The kept states of a scope, oldest first; without their bytes where those are many.
+-- The kept states of a scope, oldest first; without their bytes where those are many. OFFSET keeps
+-- the planner from merging both tables, which would read all older bodies of the store.
 SELECT b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= %s THEN b.body END, b.checksum
   FROM limpet.snapshots AS n
-  JOIN limpet.bodies AS b ON b.seq = n.seq
+ CROSS JOIN LATERAL (SELECT * FROM limpet.bodies AS x WHERE x.seq = n.seq OFFSET 0) AS b
  WHERE n.scope_pk = %s AND n.seq > %s AND n.kept
  ORDER BY n.seq LIMIT %s;
 
