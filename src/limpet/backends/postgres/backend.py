@@ -142,12 +142,12 @@ class PostgresBackend(SqlBackend):
             done = self._save(commit, prepared, known, None)
         else:
             done = _Saved(one.row, one.body, one.left)
-            lost = Lost(StampTrace(commit.scope, one.stamp, one.known), done._replace(left=None))
             try:
                 if self._server.once(one.name, one.values, commit.scope.session_id) is None:
                     done = self._save(commit, prepared, known, None)
             except NoAnswer:
-                done = self._save(commit, prepared, known, lost)
+                trace = StampTrace(commit.scope, one.stamp, one.known)
+                done = self._save(commit, prepared, known, Lost(trace, done._replace(left=None)))
         return self._remember(commit, *done)
 
     def _save(
@@ -195,7 +195,7 @@ class PostgresBackend(SqlBackend):
                 return self._write_note(scope, remove, Lost(StampTrace(scope, stamp, before), 1))
             if found is None:
                 return self._write_note(scope, remove)
-            count = int(found[0])
+            count = found[0]
             if count:
                 self._remember_stamps(scope, before, stamps)
             return count

@@ -131,7 +131,7 @@ WITH moved AS (
       FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
 )
 /* fold */
-SELECT pk, false /* has_listeners */ FROM moved;
+SELECT 0 /* has_listeners */ FROM moved;
 
 -- name: fold
 -- Part of `save_and_fold`: small states become deltas, if all of them are as they were written.
@@ -446,7 +446,7 @@ WITH locked AS (
 ), stamped AS (
     UPDATE limpet.scopes SET stamps = %(stamps)s WHERE pk IN (SELECT scope_pk FROM removed)
 )
-SELECT (SELECT count(*) FROM removed), false FROM locked;
+SELECT (SELECT count(*) FROM removed), 0 FROM locked;
 
 -- name: remove_note
 DELETE FROM limpet.notes
