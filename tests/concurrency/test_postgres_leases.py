@@ -7,11 +7,12 @@ import pytest
 
 from limpet import Conflict, ScopeKey
 from limpet.backends.postgres.backend import PostgresBackend
+from limpet.backends.postgres.transaction import Connection
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Commit, NoteWrite
 from tests.concurrency.pg_tools import Background
 from tests.servers.pg_proxy import PgProxy
-from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.servers.postgres import Postgres, Schemas
 from tests.waiting import until
 
 KEY = ScopeKey("s")

@@ -5,7 +5,7 @@ Each interleaving is exact: a writer stops at a gate in the middle of its transa
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -384,11 +384,39 @@ def test_a_repair_while_a_save_is_stopped(
     assert complaints(one) == []
 
 
+def test_a_fork_and_who_deletes_its_session_lock_in_one_order(
+    conn: Connection, schema: str, one: Store, two: Store
+) -> None:
+    """A fork adds its scope, for which it locks the session, before it locks its origin."""
+    one.scope("s", "a").save({}, id="1")
+    with gate(conn, schema, "sessions", "INSERT") as closed:
+        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
+        assert closed.meanwhile(lambda: one.delete_session("s")).result() == 1
+        closed.open()
+        with pytest.raises(NotFound):
+            forking.result()
+    assert list(one.scopes()) == []
+    one.scope("s", "a").save({}, id="1")
+    with gate(conn, schema, "scopes", "INSERT") as closed:
+        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
+        deleting = closed.meanwhile(lambda: one.delete_session("s"))
+        assert not deleting.done()
+        closed.open()
+        forking.result()
+        assert deleting.result() == 2
+    assert list(one.scopes()) == []
+
+
 def test_a_deadlock_is_retried(conn: Connection, schema: str, schemas: Schemas, one: Store) -> None:
     """A fork holds its origin and wants the session; who deletes that holds it the other way."""
     one.scope("s", "a").save({}, id="1")
     quick = with_option(schemas.url(), "options", "-c%20deadlock_timeout%3D20ms")
-    with limpet.open(pausing(quick)) as two, gate(conn, schema, "sessions", "INSERT") as closed:
+    with ExitStack() as stack:
+        two = stack.enter_context(limpet.open(pausing(quick)))
+        # Only a fork into a scope that it believes to be there locks in this order.
+        two.scope("s", "b").save({})
+        one.scope("s", "b").delete()
+        closed = stack.enter_context(gate(conn, schema, "sessions", "INSERT"))
         before = deadlocks(conn)
         forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
         deleting = closed.meanwhile(lambda: one.delete_session("s"))

@@ -285,6 +285,45 @@ def test_an_interrupt_of_one_that_waits(
     assert free.state == {"n": [1] * 4}
 
 
+WAITING_AS_THE_LAST_WRITER = """
+    import signal, sys, time
+    import limpet, psycopg
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    url, schema = sys.argv[1:]
+    with limpet.open(url, connections=1) as store, psycopg.connect(url.split("?")[0]) as other:
+        scope = store.scope("s")
+        for number in range(4):
+            scope.save({"n": number})
+            scope.set_note(f"note {number}", number)
+            scope.delete_note(f"note {number}")
+        scope.set_note("kept", 1)
+        other.execute(f"SELECT 1 FROM {schema}.scopes FOR UPDATE")
+        for work in (lambda: scope.save({"mine": True}), lambda: scope.delete_note("kept")):
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            begin = time.monotonic()
+            try:
+                work()
+            except KeyboardInterrupt:
+                assert time.monotonic() - begin < 10
+            else:
+                raise AssertionError("it did not wait")
+        other.rollback()
+        print(scope.load().state, [each.name for each in scope.notes()])
+        scope.save({"n": 4})
+        print(scope.delete_note("kept"))
+"""
+
+
+def test_an_interrupt_of_one_statement_that_waits(postgres_url: str, schemas: Schemas) -> None:
+    """It is sent without a cursor, and waited for as a cursor does: the server is told to stop."""
+    printed = run_script(WAITING_AS_THE_LAST_WRITER, postgres_url, schemas.name())
+    assert printed == "{'n': 3} ['kept']\n1\n"
+
+
 # Closing
 
 

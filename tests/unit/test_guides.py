@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -318,7 +319,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(save, loaded),
         Cost(lambda s: s.append("messages", ["x"]), theirs_first),
     ],
-    [Cost(save, overtaken)],
+    [Cost(save, overtaken), Cost(lambda s: s.delete_note("title"), overtaken)],
     [
         Cost(verb, theirs_first)
         for verb in (
@@ -350,15 +351,28 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
     ],
     [Cost(lambda s: s.delete_note("title"), three)],
     [
+        Cost(lambda s: s.delete_note("title"), theirs_first),
         Cost(lambda s: s.set_note("title", 1), three),
         Cost(claim, theirs_first),
         Cost(renew, claimed),
         Cost(release, claimed),
     ],
-    [Cost(lambda s: s.update("c", lambda it: it.with_(status="x")), three)],
-    [Cost(lambda s: s.update("c", lambda it: it.with_(state="x")), three)],
-    [Cost(lambda s: s.fork("b"), three)],
-    [Cost(lambda s: s.fork("b", patch={"n": 1}), three)],
+    [
+        Cost(partial(Scope.update, id=id, fn=change), before)
+        for id in ("b", "c")
+        for change in (lambda it: it.with_(status="x"), lambda it: it.with_(state="x"))
+        for before in (three, theirs_first)
+    ],
+    [
+        Cost(verb, before)
+        for verb in (
+            lambda s: s.fork("b"),
+            lambda s: s.fork("c"),
+            lambda s: s.fork("b", patch={"n": 1}),
+            lambda s: s.fork("b", to=f"{s.session_id} again"),
+        )
+        for before in (three, theirs_first)
+    ],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],
     [Cost(lambda s: Store(s.driver).delete_session(s.session_id), three)],

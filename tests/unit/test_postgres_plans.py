@@ -94,6 +94,8 @@ VALUES: dict[str, Any] = {
     "remove_scope": (SHORT,), "remove_empty_session": (SESSION,), "note": NOTE,
     "note_in_scope": {**SCOPE, **NOTE},
     "put_note": {**NOTE, "rev": 1, "nonce": "n", "updated_at": 1, "value": b"1", "checksum": 0},
+    "has_note": {**SCOPE, **NOTE},
+    "remove_note_in_one": {**NOTE, "known": b"", "stamps": b"x", "fence": None, "listeners": 1},
     "remove_note": NOTE, "remove_notes_on": {"pk": LONG, "on": ID},
     "bodies.chain": {"seq": SEQ, "until": None}, "bodies.links": (SEQ,), "bodies.row": (SEQ,),
     "bodies.glance": (SEQ,), "bodies.dependents": ([SEQ, NEW],), "bodies.bases": ([SEQ, NEW],),

@@ -16,7 +16,7 @@ from limpet.backends.postgres.bodies import ReadSnapshots
 from limpet.backends.postgres.check import check_some
 from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
-from limpet.backends.postgres.lost_answers import StampTrace
+from limpet.backends.postgres.lost_answers import STAMPS_BYTES, StampTrace
 from limpet.backends.postgres.one_statement import as_one_statement
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
@@ -25,6 +25,7 @@ from limpet.backends.sql.backend import SqlBackend, good_note
 from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
 from limpet.backends.sql.continuing import KnownScope, known_scope
 from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
+from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.notes import note_of
@@ -93,23 +94,29 @@ class PostgresBackend(SqlBackend):
     def _write(self, action: Callable[[Tables], T]) -> T:
         return self._server.write(action)
 
-    def _write_note(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
-        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, bytes]:
-            result = action(tables)
-            found = tables.found
-            return result, found, b"" if found is None else tables.stamped(found)
+    def _write_note(
+        self, scope: ScopeKey, action: Callable[[PostgresTables], T], lost: Lost[T] | None = None
+    ) -> T:
+        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, bytes | None]:
+            return action(tables), tables.found, tables.left
 
         def write_and_remember() -> T:
-            result, found, stamps = self._server.write(write)
-            known = self._known_scopes.get(scope)
-            if known is not None and found is not None and known.scope.stamps == found.stamps:
-                # The stamp is our own, so that the next save of this process is one statement.
-                self._known_scopes.put(
-                    scope, known._replace(scope=known.scope._replace(stamps=stamps))
-                )
+            before: Lost[tuple[T, ScopeRow | None, bytes | None]] | None = None
+            if lost is not None:
+                before = Lost(lost.trace, (lost.result, None, None))
+            result, found, stamps = self._server.write(write, before)
+            if found is not None and stamps is not None:
+                self._remember_stamps(scope, found.stamps, stamps)
             return result
 
         return self._server.queued(scope, write_and_remember)
+
+    def _remember_stamps(self, scope: ScopeKey, before: bytes, stamps: bytes) -> None:
+        """Remember a stamp of our own, so that the next save of this process is one statement."""
+        known = self._known_scopes.get(scope)
+        if known is not None and known.scope.stamps == before:
+            moved = known.scope._replace(stamps=stamps)
+            self._known_scopes.put(scope, known._replace(scope=moved))
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
         # Not as a note is: what is remembered of the scope must not outlive another lease.
@@ -135,12 +142,12 @@ class PostgresBackend(SqlBackend):
             done = self._save(commit, prepared, known, None)
         else:
             done = _Saved(one.row, one.body, one.left)
-            lost = Lost(StampTrace(commit.scope, one.stamp, one.known), done._replace(left=None))
             try:
-                if not self._server.once(one.name, one.values, commit.scope.session_id):
+                if self._server.once(one.name, one.values, commit.scope.session_id) is None:
                     done = self._save(commit, prepared, known, None)
             except NoAnswer:
-                done = self._save(commit, prepared, known, lost)
+                trace = StampTrace(commit.scope, one.stamp, one.known)
+                done = self._save(commit, prepared, known, Lost(trace, done._replace(left=None)))
         return self._remember(commit, *done)
 
     def _save(
@@ -154,6 +161,7 @@ class PostgresBackend(SqlBackend):
             tables.is_new = known is None or not known.alone
             # A writer alone that cannot do without asking mostly has a group to close.
             tables.full = None if known is None or tables.is_new else _kept_chain(known)
+            tables.last = None if prepared is None else prepared.known
             row, body = apply_commit(tables, commit, prepared)
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found
@@ -161,6 +169,38 @@ class PostgresBackend(SqlBackend):
             return _Saved(row, body, known_scope(tables.moved, body, alone=alone))
 
         return self._server.write(write, lost)
+
+    # Notes
+
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
+        def remove(tables: PostgresTables) -> int:
+            found, is_there = tables.scope_and_has_note(scope, on or "", name)
+            commits.check_fence(fence, None if found is None else found.fence, scope)
+            return tables.remove_note(found, on or "", name) if found and is_there else 0
+
+        def remove_in_one() -> int:
+            known = self._known_scopes.get(scope)
+            if known is None:
+                return self._write_note(scope, remove)
+            stamp, before = self._server.draw_stamp(), known.scope.stamps
+            stamps = (stamp + before)[:STAMPS_BYTES]
+            values = {"pk": known.scope.pk, "on": on or "", "name": name, "fence": fence}
+            values |= {"known": before, "stamps": stamps}
+            try:
+                found = self._server.once("remove_note_in_one", values, scope.session_id)
+            except NoAnswer:
+                # It left its stamp only if it removed the note.
+                return self._write_note(scope, remove, Lost(StampTrace(scope, stamp, before), 1))
+            if found is None:
+                return self._write_note(scope, remove)
+            count = found[0]
+            if count:
+                self._remember_stamps(scope, before, stamps)
+            return count
+
+        return self._server.queued(scope, remove_in_one)
 
     # Listening
 

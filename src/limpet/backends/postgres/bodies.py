@@ -26,6 +26,9 @@ class PostgresBodies(Bodies):
         super().__init__(transaction)
         self._head: Cursor | None = None
         self._chains: dict[tuple[int, int | None], Cursor] = {}
+        self._single: dict[int, Cursor] = {}
+        self._tops: dict[int, BodyRow] = {}  # of chains that were read ahead
+        self._above: tuple[int, Cursor] | None = None
         self._prefetched_group: tuple[ChainState, Cursor, Cursor] | None = None
         self._members: set[int] = set()
         self._known_listed: set[int] = set()
@@ -33,6 +36,19 @@ class PostgresBodies(Bodies):
     def prefetch_head(self, chain: Cursor) -> None:
         """Take the chain of a scope's head, which the next state is compared with."""
         self._head = chain
+
+    def prefetch_state(self, seq: int) -> None:
+        """Ask for a state, and so for its row."""
+        values = {"seq": seq, "until": None}
+        self._chains[seq, None] = self._transaction.later("bodies.chain", values)
+
+    def prefetch_row(self, seq: int, *, if_small: bool = False) -> None:
+        """Ask for the row of a state; with `if_small` for its body only if that is not large."""
+        name = "bodies.glance" if if_small else "bodies.row"
+        self._single[seq] = self._transaction.later(name, (seq,))
+
+    def prefetch_dependents(self, seq: int) -> None:
+        self._above = seq, self._transaction.later("bodies.dependents", ([seq],))
 
     def prefetch_group(self, chain: ChainState, *, below: bool) -> None:
         """Ask for what it takes to close a group; `below` also for what it builds on."""
@@ -53,6 +69,7 @@ class PostgresBodies(Bodies):
         if found is None and until is None:
             found, self._head = self._head, None
         rows = [] if found is None else in_order(seq, found.fetchall())
+        self._tops |= {row.seq: row for row in rows[:1]}
         rows = rows or super().chain(seq, until)
         if self._prefetched_group is not None and (seq, until) == (
             self._prefetched_group[0].seq,
@@ -61,8 +78,23 @@ class PostgresBodies(Bodies):
             self._members = {row.seq for row in rows}
         return rows
 
+    def row(self, seq: int) -> BodyRow | None:
+        return self._top(seq) or super().row(seq)
+
+    def glance(self, seq: int) -> BodyRow | None:
+        return self._top(seq) or super().glance(seq)
+
+    def _top(self, seq: int) -> BodyRow | None:
+        """Return a row that was read ahead, alone or as the top of a chain."""
+        alone = self._single.pop(seq, None)
+        found = None if alone is None else alone.fetchone()
+        return self._tops.pop(seq, None) if found is None else typed(found)
+
     def dependents(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
         keys = set(seqs)
+        above, self._above = self._above, None
+        if above is not None and keys == {above[0]}:
+            return above[1].fetchall()
         group, self._prefetched_group = self._prefetched_group, None
         if group is not None and keys == self._members:
             self._known_listed = {seq for (seq,) in group[2].fetchall()}

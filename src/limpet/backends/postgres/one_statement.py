@@ -14,7 +14,12 @@ from limpet.core.rows import Row
 from limpet.protocol import Commit
 
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
-_BODY = ("seq", "base", "encoding", "body", "body_checksum")
+_VALUES = (
+    *(*Row._fields, "checksum", "pk", "apart"),
+    *("seq", "base", "encoding", "body", "body_checksum"),
+    *("head_seq", "tip_seq", "next_seq", "floor", "codec", "stamps"),
+    *("known", "fence", "overwrite", "names", "values"),
+)
 _FOLDED = ("seqs", "bases", "encodings", "bodies", "checksums")
 
 
@@ -41,26 +46,11 @@ def as_one_statement(
     save = plan.at(seq, ids.place_us(seq))
     stamp, before = bytes.fromhex(commit.stamp.nonce), known.scope.stamps
     moved = save.known.scope._replace(stamps=(stamp + before)[:STAMPS_BYTES])
-    *_, checksum, pk, apart = save.snapshot
     names, texts, _ = map(list, zip(*save.labels, strict=True)) if save.labels else (_NONE,) * 3
-    values: dict[str, Any] = {
-        **save.row._asdict(),
-        **dict(zip(_BODY, save.stored, strict=True)),
-        "checksum": checksum,
-        "apart": apart,
-        "pk": pk,
-        "head_seq": moved.head_seq,
-        "tip_seq": moved.tip_seq,
-        "next_seq": moved.next_seq,
-        "floor": moved.floor,
-        "codec": moved.codec,
-        "stamps": moved.stamps,
-        "known": before,
-        "fence": commit.fence,
-        "overwrite": commit.overwrite,
-        "names": names,
-        "values": texts,
-    }
+    scope = (moved.head_seq, moved.tip_seq, moved.next_seq, moved.floor, moved.codec, moved.stamps)
+    asked = (before, commit.fence, commit.overwrite, names, texts)
+    given = (*save.snapshot, *save.stored, *scope, *asked)
+    values: dict[str, Any] = dict(zip(_VALUES, given, strict=True))
     name = "save_in_one"
     if plan.folded:
         name = "save_and_fold"

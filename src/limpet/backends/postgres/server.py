@@ -21,6 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from limpet.backends.postgres.errors import is_gone, is_race, is_seq_taken, place_of, translated
 from limpet.backends.postgres.lost_answers import CommitTrace
 from limpet.backends.postgres.pool import Pool, channel_of, notify
+from limpet.backends.postgres.raw import PREPARE_THRESHOLD, raw_statement
 from limpet.backends.postgres.tables import (
     AlreadyCommitted,
     ForkGroupLockNeeded,
@@ -42,6 +43,7 @@ _PAUSE_S_MAX = 0.1
 _ANSWER_S_MAX = 2.0
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+_ONCE = ("save_in_one", "save_and_fold", "remove_note_in_one")
 
 # Defaults for libpq unless the URL, a service or the environment sets them: a server that has
 # vanished is noticed within a minute, where the system's own defaults take two hours.
@@ -86,8 +88,10 @@ class PostgresServer:
         self.channel = channel_of(settings.schema)
         self._statements = statements_of(settings.schema, notifies=settings.notifies)
         self._begin = [_WRITE]
+        self._raw = {name: raw_statement(name, self._statements[name]) for name in _ONCE}
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
+            self._raw = {}  # nor can a statement be prepared, or be alone without those limits
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._pool = self._new_pool()
         self._queues: weakref.WeakValueDictionary[ScopeKey, ThreadQueue] = (
@@ -116,10 +120,10 @@ class PostgresServer:
     def connect(self) -> Connection:
         try:
             with opening_a_socket():
-                conn = psycopg.connect(
+                conn = Connection.connect(
                     self._conninfo,
                     autocommit=True,  # BEGIN and COMMIT are sent by our own code
-                    prepare_threshold=None if self._settings.pooler else 2,
+                    prepare_threshold=None if self._settings.pooler else PREPARE_THRESHOLD,
                 )
                 self._connections.add(conn)
         except psycopg.Error as cause:
@@ -143,6 +147,9 @@ class PostgresServer:
         ]
 
     # Transactions
+
+    def draw_stamp(self) -> bytes:
+        return bytes.fromhex(self._draw().nonce)
 
     def queued(self, scope: ScopeKey, action: Callable[[], T]) -> T:
         """Let the threads of this process change a scope one after the other.
@@ -181,9 +188,11 @@ class PostgresServer:
         def attempt(conn: Connection, number: int) -> T:
             nonlocal lost, with_fork_group
             transaction = self._transaction(conn, *self._begin)
-            stamp = bytes.fromhex(self._draw().nonce)
             tables = PostgresTables(
-                transaction, with_fork_group=with_fork_group, attempt=number, stamp=stamp
+                transaction,
+                with_fork_group=with_fork_group,
+                attempt=number,
+                stamp=self.draw_stamp(),
             )
             # That there is no trace is final only when this attempt has been committed.
             if lost is not None:
@@ -226,8 +235,10 @@ class PostgresServer:
         except (psycopg.Error, Unavailable):
             return False
 
-    def once(self, name: str, values: Any, session_id: str) -> bool:
-        """Run one statement that changes a session, without retries; return whether it applied.
+    def once(self, name: str, values: dict[str, Any], session_id: str) -> tuple[int, ...] | None:
+        """Run one statement that changes a session, without retries; return its row.
+
+        That is None if it did not apply. It ends with whether listeners are to be notified.
 
         Raises:
             NoAnswer: it was sent, and its answer was lost.
@@ -235,27 +246,25 @@ class PostgresServer:
         sent = False
         try:
             with self._pool.connection(self._settings.retry_s) as conn:
-                # Behind a pooler it needs a transaction, for the limits that SET LOCAL sets.
-                begin = self._begin if self._settings.pooler else ()
-                transaction = self._transaction(conn, *begin)
-                values = {**values, "listeners": self.channel.key}
+                values["listeners"] = self.channel.key
                 sent = True
-                if not self._settings.pooler:
-                    found = transaction.one(name, values)
+                if self._raw:
+                    found = self._raw[name].one(conn, values)
                 else:
+                    transaction = self._transaction(conn, *self._begin)
                     answer = transaction.later(name, values)
                     transaction.commit()
                     found = answer.fetchone()
                 if found is not None and found[-1]:
                     notify(conn, self.channel, session_id)
-                return found is not None
+                return found
         except psycopg.Error as cause:
             if is_gone(cause):
                 if sent:
                     raise NoAnswer from cause
             elif not is_race(cause):
                 raise translated(cause) from cause
-            return False
+            return None
 
     def _transaction(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
         return PostgresTransaction(conn, self._statements, begin)

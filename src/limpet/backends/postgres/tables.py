@@ -7,6 +7,7 @@ shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from limpet.backends.postgres.bodies import PostgresBodies
 from limpet.backends.postgres.lost_answers import (
@@ -17,20 +18,22 @@ from limpet.backends.postgres.lost_answers import (
     StampTrace,
 )
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
+from limpet.backends.sql.commit import LastBody, shares_states
 from limpet.backends.sql.tables import (
     ScopeRow,
     Tables,
     scope_row,
     verified,
     verified_note,
+    with_id,
 )
 from limpet.core import ids
 from limpet.core.deltas.chain import ChainState
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
-from limpet.model import ScopeKey
-from limpet.protocol import Commit, Stamp
+from limpet.model import ScopeKey, SnapshotRef
+from limpet.protocol import Commit, Copy, Stamp
 
 
 class RetryTransaction(Exception):
@@ -43,6 +46,14 @@ class AlreadyCommitted(Exception):
 
 class ForkGroupLockNeeded(RetryTransaction):
     """It must begin again, and lock the forks of the scope first."""
+
+
+class _Source(NamedTuple):
+    """The answers about the source of a fork: what was locked, its scope, the snapshot."""
+
+    locked: Cursor
+    scope: Cursor
+    snapshot: Cursor
 
 
 class PostgresTables(Tables):
@@ -64,12 +75,16 @@ class PostgresTables(Tables):
         self._attempt = attempt
         self._stamp = stamp
         self._existing: Cursor | None = None
+        self._source: _Source | None = None
+        self._is_added = False  # the scope, by this transaction
         self._session_id = ""
         self.is_new = False  # to this process: a commit makes the scope, and reads its state
         self.full: ChainState | None = None  # whose group is likely to be closed by a commit
+        self.last: LastBody | None = None  # what this process knows of the scope's last body
         self.lost_trace: CommitTrace | None = None  # of the same step, whose answer was lost before
         self.trace: CommitTrace | None = None
         self.found: ScopeRow | None = None  # the scope as it was found
+        self.left: bytes | None = None  # the stamps of a scope that was only stamped
         self.changed = ""  # the session whose listeners are notified
 
     # Scopes
@@ -94,6 +109,13 @@ class PostgresTables(Tables):
         self._will_stamp(key, scope)
         found = None if scope is None or note is None else note.fetchone()
         return scope, None if found is None else verified_note(found)
+
+    def scope_and_has_note(self, key: ScopeKey, on: str, name: str) -> tuple[ScopeRow | None, bool]:
+        """Return such a scope, and whether it has a note, which need not be intact."""
+        asked = {**key._asdict(), "on": on, "name": name}
+        scope, note = self._locked(key, lambda: self.transaction.later("has_note", asked))
+        self._will_stamp(key, scope)
+        return scope, note is not None and note.fetchone() is not None
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked, until the fork is in its fork group."""
@@ -129,14 +151,12 @@ class PostgresTables(Tables):
         key = commit.scope._asdict()
         while True:
             group = self._locked_fork_group(commit.scope) if self._with_fork_group else None
-            if self.is_new and commit.source is None and commit.replaces is None:
+            added = None
+            if self.is_new and commit.replaces is None:
                 self.transaction.do("add_session", key)
-                self.transaction.do("add_scope_if_missing", key)
+                added = self.transaction.later("add_scope_if_missing", key)
             locked = self.transaction.later("lock_scope", key)
-            if self.is_new and isinstance(commit.body, bytes):
-                self._bodies.prefetch_head(self.transaction.later("chain_of_head", key))
-            elif self.full is not None:
-                self._bodies.prefetch_group(self.full, below=isinstance(commit.body, bytes))
+            self._prefetch(commit)
             if commit.id is not None:
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
@@ -145,10 +165,60 @@ class PostgresTables(Tables):
                 break
             is_same = not self._with_fork_group or (group is not None and group.pk == scope.pk)
             if locked.fetchone() == (scope.pk,) and is_same:
+                self._is_added = added is not None and added.rowcount == 1
                 break
+            if self._source is not None:
+                raise RetryTransaction  # else the source would be locked before the fork
         self._will_stamp(commit.scope, scope)
         self.changed = commit.scope.session_id
         return scope
+
+    def _prefetch(self, commit: Commit) -> None:
+        """Ask for what a commit will probably need, once its scope is locked."""
+        if commit.forked_from is not None and commit.source is not None:
+            self._prefetch_source(commit, commit.forked_from, ids.seq_of(commit.source))
+        elif commit.replaces is not None:
+            self._prefetch_replaced(commit, ids.seq_of(commit.replaces))
+        elif self.is_new and isinstance(commit.body, bytes):
+            chain = self.transaction.later("chain_of_head", commit.scope._asdict())
+            self._bodies.prefetch_head(chain)
+        elif self.full is not None:
+            self._bodies.prefetch_group(self.full, below=isinstance(commit.body, bytes))
+
+    def _prefetch_source(self, commit: Commit, ref: SnapshotRef, seq: int) -> None:
+        key, later = ref.scope._asdict(), self.transaction.later
+        self._source = _Source(
+            later("lock_scope", key),
+            later("scope", key),
+            later("snapshot_info", {**key, "id": ref.id}),
+        )
+        is_copy, shares = isinstance(commit.body, Copy), shares_states(commit)
+        if is_copy and shares:
+            self._bodies.prefetch_row(seq, if_small=True)
+        elif is_copy or shares:
+            self._bodies.prefetch_state(seq)
+
+    def _prefetch_replaced(self, commit: Commit, seq: int) -> None:
+        last, revision = self.last, commit.replaces or ""
+        if last is None or not revision.endswith(last.nonce):
+            self._bodies.prefetch_state(seq)
+        elif last.body != commit.body:
+            self._bodies.prefetch_row(seq)
+        else:
+            return  # only what is said about it changes
+        self._bodies.prefetch_dependents(seq)
+
+    def source(self, ref: SnapshotRef) -> tuple[ScopeRow | None, Row | None]:
+        asked, self._source = self._source, None
+        found = None if asked is None else asked.scope.fetchone()
+        scope = None if found is None else scope_row(found)
+        if asked is None or scope is None or asked.locked.fetchone() != (scope.pk,):
+            return super().source(ref)  # another writer may have added it meanwhile
+        columns = asked.snapshot.fetchone()
+        return scope, None if columns is None else with_id(ref.id, verified(columns))
+
+    def is_taken(self, scope: ScopeRow) -> bool:
+        return not self._is_added and super().is_taken(scope)
 
     def use_nonce_of(self, commit: Commit) -> None:
         """Take the stamp of a commit, which is its nonce."""
@@ -166,6 +236,7 @@ class PostgresTables(Tables):
         """Leave a stamp in a scope, by which this change of it is found again."""
         if scope is not None:
             self.transaction.do("stamp_scope", (self._stamp, scope.pk))
+            self.left = self.stamped(scope)
 
     def stamped(self, scope: ScopeRow) -> bytes:
         return (self._stamp + scope.stamps)[:STAMPS_BYTES]
@@ -243,8 +314,10 @@ class PostgresTables(Tables):
         self.stamp_scope(scope)
 
     def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
+        """Remove a note that is there."""
         self.stamp_scope(scope)
-        return super().remove_note(scope, on, name)
+        self.transaction.do("remove_note", {"pk": scope.pk, "on": on, "name": name})
+        return 1
 
     # Snapshots
 

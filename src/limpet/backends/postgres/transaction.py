@@ -15,12 +15,19 @@ from psycopg.abc import QueryNoTemplate
 from limpet.backends.sql.transaction import in_schema, load_statements
 
 T = TypeVar("T")
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
 _STATEMENTS = load_statements("postgres")
-_NO_LISTENERS = "false /* has_listeners */"
+_NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection, with how often it ran each statement of `raw.py`."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.uses: dict[bytes, int] = {}
 
 
 @lru_cache(maxsize=64)
@@ -29,7 +36,8 @@ def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
     found = dict(_STATEMENTS)
     if notifies:
         has_listeners = found["has_listeners"].rstrip(";")
-        found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, f"({has_listeners})")
+        asked = f"({has_listeners})::int"
+        found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, asked)
     found["save_and_fold"] = found["save_in_one"].replace("/* fold */", found.pop("fold"))
     return {name: in_schema(text, schema).encode() for name, text in found.items()}
 

@@ -62,6 +62,11 @@ class Bodies:
         found = self._transaction.one("bodies.row", (seq,))
         return None if found is None else typed(found)
 
+    def glance(self, seq: int) -> BodyRow | None:
+        """Return a row without its body if that is large."""
+        found = self._transaction.one("bodies.glance", (seq,))
+        return None if found is None else typed(found)
+
     def links(self, seq: int) -> list[int]:
         bases = dict(self._transaction.all("bodies.links", (seq,)))
         ordered: list[int] = []
@@ -307,10 +312,9 @@ class Bodies:
     def _small(self, seq: int, top: BodyRow | None = None) -> BodyRow | None:
         """Return a row to build on, None if it is large; raise Corrupt if it is damaged."""
         if top is None or top.seq != seq:
-            found = self._transaction.one("bodies.glance", (seq,))
-            if found is None:
-                raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
-            top = typed(found)
+            top = self.glance(seq)
+        if top is None:
+            raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
         if top.body is None:
             return None
         check_row(top)

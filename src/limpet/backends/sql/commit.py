@@ -54,8 +54,7 @@ def apply_commit(
             return stored, None
     origin, source = None, None
     if commit.source is not None and commit.forked_from is not None:
-        origin = tables.scope_to_fork(commit.forked_from.scope)
-        source = None if origin is None else tables.named(origin, commit.forked_from.id)
+        origin, source = tables.source(commit.forked_from)
     current = _current(tables, scope, commit)
     existing = None
     if commit.id is not None and scope is not None:
@@ -74,10 +73,10 @@ def apply_commit(
         return _replace(tables, commit, scope, existing, plan.row, prepared)
     if origin and source and isinstance(commit.body, Copy):
         return _fork(tables, commit, plan, scope, origin, source), None
-    if origin and source and scope is None and isinstance(commit.body, bytes):
+    if origin and source and isinstance(commit.body, bytes):
         new = _patched(tables, commit, commit.body, source)
         if new.chain is not None:
-            scope = tables.join_fork_group(tables.add_scope(commit.scope), origin)
+            scope = tables.join_fork_group(scope or tables.add_scope(commit.scope), origin)
     else:
         new = _body_plan(tables, commit, current, scope, prepared)
     return _insert(tables, commit, plan, scope, current.head, new), new.body
@@ -150,12 +149,12 @@ def _body_plan(
 def _patched(tables: Tables, commit: Commit, body: bytes, source: Row) -> _BodyPlan:
     """Return how to store the first state of a fork: as what was changed, inside a session."""
     chain, step = None, None
-    if _shares_states(commit) and (begun := tables.bodies.resume(source.seq, "")) is not None:
+    if shares_states(commit) and (begun := tables.bodies.resume(source.seq, "")) is not None:
         chain, step = begun[0], delta.diff(begun[1], body)
     return _BodyPlan(chain, step, len(body), body, commit.append_offsets)
 
 
-def _shares_states(commit: Commit) -> bool:
+def shares_states(commit: Commit) -> bool:
     """Forks build on states of their origin only inside a session."""
     origin = commit.forked_from
     return origin is not None and origin.scope.session_id == commit.scope.session_id
@@ -272,7 +271,7 @@ def _fork(
     source: Row,
 ) -> Row:
     """Begin a scope with the state of another snapshot: shared inside a session, else copied."""
-    shares = _shares_states(commit)
+    shares = shares_states(commit)
     scope = scope or tables.add_scope(commit.scope)
     scope = tables.join_fork_group(scope, origin) if shares else scope
     row = plan.row._replace(size=source.size)

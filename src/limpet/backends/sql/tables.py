@@ -16,7 +16,7 @@ from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
 from limpet.core.rows import EMPTY, Row, row_checksum, verify_row
 from limpet.errors import Corrupt
-from limpet.model import ScopeKey
+from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
 
 # How many columns the statements select of each. They come in the order of the type of the row.
@@ -133,6 +133,11 @@ class Tables:
         """Return a scope from which a fork may begin: its states stay until it has."""
         return self.scope(key)
 
+    def source(self, ref: SnapshotRef) -> tuple[ScopeRow | None, Row | None]:
+        """Return such a scope, and the snapshot that a fork begins at."""
+        scope = self.scope_to_fork(ref.scope)
+        return scope, None if scope is None else self.named(scope, ref.id)
+
     def scope_and_head(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope with its head, also the state of that if it is not large."""
         found = self.transaction.one("scope_to_commit", key._asdict())
@@ -233,12 +238,7 @@ class Tables:
     def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
         if snapshot_id is None:
             return self.head(scope)
-        row = self.row("snapshot_by_id", scope, snapshot_id)
-        if row is not None and row.id != snapshot_id:
-            raise Corrupt(
-                f"an index leads to another snapshot: run `limpet check`. seq=`{row.seq}`"
-            )
-        return row
+        return with_id(snapshot_id, self.row("snapshot_by_id", scope, snapshot_id))
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
         return self.row("existing_snapshot", scope, snapshot_id)
@@ -371,6 +371,13 @@ def of_size(row: Row, body: bytes) -> bytes:
 def verified(columns: tuple[Any, ...]) -> Row:
     """Return a snapshot from columns that begin with its own, its checksum and its scope's key."""
     return verify_row(Row._make(columns[:_ROW_COLUMNS]), columns[15], columns[14])
+
+
+def with_id(snapshot_id: str, row: Row | None) -> Row | None:
+    """Return the snapshot that was found by an id, or raise Corrupt if it is another one."""
+    if row is not None and row.id != snapshot_id:
+        raise Corrupt(f"an index leads to another snapshot: run `limpet check`. seq=`{row.seq}`")
+    return row
 
 
 def verified_note(columns: tuple[Any, ...]) -> NoteRow:

@@ -131,7 +131,7 @@ WITH moved AS (
       FROM moved CROSS JOIN unnest(%(names)s::text[], %(values)s::text[]) AS l (name, value)
 )
 /* fold */
-SELECT pk, false /* has_listeners */ FROM moved;
+SELECT 0 /* has_listeners */ FROM moved;
 
 -- name: fold
 -- Part of `save_and_fold`: small states become deltas, if all of them are as they were written.
@@ -357,10 +357,11 @@ SELECT x.session_id, s.scope_id, s.kind
   JOIN limpet.sessions AS x ON x.pk = s.session_pk;
 
 -- name: small_bodies
--- The kept states of a scope, oldest first; without their bytes where those are many.
+-- The kept states of a scope, oldest first; without their bytes where those are many. OFFSET keeps
+-- the planner from merging both tables, which would read all older bodies of the store.
 SELECT b.seq, b.base, b.encoding, CASE WHEN octet_length(b.body) <= %s THEN b.body END, b.checksum
   FROM limpet.snapshots AS n
-  JOIN limpet.bodies AS b ON b.seq = n.seq
+ CROSS JOIN LATERAL (SELECT * FROM limpet.bodies AS x WHERE x.seq = n.seq OFFSET 0) AS b
  WHERE n.scope_pk = %s AND n.seq > %s AND n.kept
  ORDER BY n.seq LIMIT %s;
 
@@ -418,6 +419,34 @@ WITH changed AS (
 INSERT INTO limpet.notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
 SELECT %(pk)s, %(on)s, %(name)s, %(rev)s, %(nonce)s, %(updated_at)s, %(value)s, %(checksum)s
  WHERE NOT EXISTS (SELECT 1 FROM changed);
+
+-- name: has_note
+SELECT 1
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  JOIN limpet.notes AS n
+    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND n.on_id = %(on)s AND n.name = %(name)s
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
+-- name: remove_note_in_one
+-- By a writer that knows the stamps of the scope. No row comes back if they are others by now, and
+-- then nothing was removed. A stamp is left only if a note was: to repeat it else is harmless.
+WITH locked AS (
+    SELECT pk
+      FROM limpet.scopes
+     WHERE pk = %(pk)s AND stamps = %(known)s AND (%(fence)s::text IS NULL OR fence = %(fence)s)
+       FOR NO KEY UPDATE
+), removed AS (
+    DELETE FROM limpet.notes AS n USING locked
+     WHERE n.scope_pk = locked.pk
+       AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+       AND n.on_id = %(on)s AND n.name = %(name)s
+    RETURNING n.scope_pk
+), stamped AS (
+    UPDATE limpet.scopes SET stamps = %(stamps)s WHERE pk IN (SELECT scope_pk FROM removed)
+)
+SELECT (SELECT count(*) FROM removed), 0 FROM locked;
 
 -- name: remove_note
 DELETE FROM limpet.notes
