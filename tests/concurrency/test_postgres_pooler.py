@@ -1,15 +1,19 @@
 """Behind a pooler in transaction mode: the suite, and what such a pooler does to its clients.
 
 A connection of the server is had for one transaction only: nothing that is prepared, set or locked
-for a connection is there in the next one.
+for a connection is there in the next one. The pooler is our own, and PgBouncer in the slow tests.
 """
 
+import itertools
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
+import limpet
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
@@ -18,17 +22,27 @@ from tests.concurrency.pg_tools import WRITES, Background, everything, fill, ope
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
 from tests.conformance.parts import Sync, Transactional
 from tests.servers.pg_proxy import PgProxy
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, one
 
+POOLERS = [Pooler, pytest.param(PgBouncer, marks=pytest.mark.slow)]
 SAYS = "t"  # is in SELECT, INSERT, UPDATE, DELETE and COMMIT, and not where nothing is said
+
+
+@pytest.fixture(params=POOLERS)
+def pooler(
+    request: pytest.FixtureRequest, postgres: Postgres, schemas: Schemas
+) -> Iterator[Pooler | PgBouncer]:
+    with request.param(postgres.url) as pooler:
+        yield pooler
 
 
 class Pooled(conformance.Kit):
     """Opens each store through a pooler that has two connections to the server."""
 
     @pytest.fixture(autouse=True)
-    def _places(self, postgres: Postgres, schemas: Schemas, pooler: Pooler) -> None:
+    def _places(self, postgres: Postgres, schemas: Schemas, pooler: Pooler | PgBouncer) -> None:
         self.postgres = postgres
         self.schemas = schemas
         self.pooler = pooler
@@ -59,11 +73,13 @@ class TestPooledAtLength(Sync, Pooled, Transactional):
 
 
 @pytest.fixture
-def url(schemas: Schemas, pooler: Pooler) -> str:
+def url(schemas: Schemas, pooler: Pooler | PgBouncer) -> str:
     return schemas.url(server_url=pooler.url)
 
 
-def test_many_threads_share_two_connections(postgres: Postgres, pooler: Pooler, url: str) -> None:
+def test_many_threads_share_two_connections(
+    postgres: Postgres, pooler: Pooler | PgBouncer, url: str
+) -> None:
     with opened(postgres, url, pooler=True) as store:
         fill(store.scope("s"))
 
@@ -81,7 +97,9 @@ def test_many_threads_share_two_connections(postgres: Postgres, pooler: Pooler, 
         assert pooler.servers() == 2
 
 
-def test_nothing_is_left_set_for_others(postgres: Postgres, pooler: Pooler, url: str) -> None:
+def test_nothing_is_left_set_for_others(
+    postgres: Postgres, pooler: Pooler | PgBouncer, url: str
+) -> None:
     """What a store sets ends with its transaction, and it prepares and locks nothing for long."""
     with opened(postgres, url, pooler=True, lock_wait_s=1.25) as store:
         fill(store.scope("s"))
@@ -107,10 +125,12 @@ def test_a_scope_that_others_hold_for_too_long(
                 assert "55P03" in str(outage(WRITES[verb], store))
 
 
-@pytest.fixture
-def proxied(postgres: Postgres, schemas: Schemas) -> Iterator[tuple[PgProxy, Pooler]]:
+@pytest.fixture(params=POOLERS)
+def proxied(
+    request: pytest.FixtureRequest, postgres: Postgres, schemas: Schemas
+) -> Iterator[tuple[PgProxy, Pooler | PgBouncer]]:
     """A pooler whose connections to the server go through a proxy."""
-    with PgProxy(postgres.url) as proxy, Pooler(proxy.url) as pooler:
+    with PgProxy(postgres.url) as proxy, request.param(proxy.url) as pooler:
         yield proxy, pooler
 
 
@@ -122,7 +142,7 @@ def proxied(postgres: Postgres, schemas: Schemas) -> Iterator[tuple[PgProxy, Poo
 def test_the_pooler_loses_its_server(
     postgres: Postgres,
     schemas: Schemas,
-    proxied: tuple[PgProxy, Pooler],
+    proxied: tuple[PgProxy, Pooler | PgBouncer],
     verb: str,
     kind: str,
 ) -> None:
@@ -159,3 +179,50 @@ def test_the_server_behind_the_pooler_loses_its_connections(
         for _ in range(3):
             assert conn.execute(query, [f"%{schemas.name()}%"]).fetchall()
             assert everything(store) == before
+
+
+@pytest.mark.slow
+def test_pgbouncer_is_killed_while_two_write(postgres: Postgres, schemas: Schemas) -> None:
+    """Each write is repeated until it is known to have happened: all are there, each once."""
+    count, numbers, done = 150, itertools.count(), threading.Event()
+    with PgBouncer(postgres.url) as bouncer:
+        url = schemas.url(server_url=bouncer.url)
+
+        def work(name: str) -> list[int]:
+            written = []
+            with limpet.open(url, pooler=True, connections=2) as store:
+                for _ in range(count):
+                    number = next(numbers)
+                    store.scope("s").append("items", [number])
+                    store.scope("s").set_note(name, lambda n: (n or 0) + 1)
+                    written.append(number)
+            return written
+
+        def kill() -> int:
+            kills = 0
+            while not done.wait(0.3):
+                bouncer.kill()
+                bouncer.start()
+                kills += 1
+            return kills
+
+        with limpet.open(url, pooler=True) as store:
+            store.scope("s").save({"items": []})
+        killer = Background(kill)
+        try:
+            written = [Background(partial(work, name)) for name in ("one", "two")]
+            lists = [each.result() for each in written]
+        finally:
+            done.set()
+        assert killer.result() > 1
+    with opened(postgres, schemas.url()) as store:
+        head = store.scope("s").load()
+        assert head is not None
+        assert sorted(head.state["items"]) == sorted(lists[0] + lists[1])
+        assert {note.name: note.value for note in store.scope("s").notes()} == {
+            "one": count,
+            "two": count,
+        }
+        for each in lists:  # in the order in which each wrote them
+            assert [number for number in head.state["items"] if number in set(each)] == each
+        assert list(store.check()) == []

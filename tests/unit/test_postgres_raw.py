@@ -7,8 +7,12 @@ import psycopg
 import pytest
 from psycopg import errors
 
+import limpet
+from limpet import Conflict
+from limpet.backends.postgres.backend import PostgresBackend
 from limpet.backends.postgres.raw import PREPARE_THRESHOLD, raw_statement
 from limpet.backends.postgres.transaction import Connection
+from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas, one
 
 TEXTS = [
@@ -57,6 +61,30 @@ def test_what_is_sent_arrives_prepared_or_not(conn: Connection, table: str) -> N
         texts = [] if given["texts"] == "{}" else given["texts"]
         assert found == tuple({**given, "texts": texts, "bs": bs}.values())
     assert one(conn, "SELECT count(*) FROM pg_prepared_statements WHERE name = 'limpet_x'") == 1
+
+
+def test_what_is_prepared_outlives_a_refusal_and_is_prepared_again_if_lost(
+    postgres: Postgres, schemas: Schemas
+) -> None:
+    with (
+        PgProxy(postgres.url) as proxy,
+        limpet.open(schemas.url(server_url=proxy.url), connections=1) as store,
+    ):
+        scope = store.scope("s")
+        for number in range(5):
+            scope.save({"n": number})
+        proxy.forget()
+        with pytest.raises(Conflict):
+            scope.save({}, expect="0.0.0")
+        scope.save({"n": 5})
+        assert proxy.round_trips() <= 4  # a failed attempt, to refuse, to roll back, to save
+        backend = store.driver.opened.backend
+        assert isinstance(backend, PostgresBackend)
+        with backend._server._pool.connection(1) as conn:
+            conn.execute("DEALLOCATE ALL")
+        store.delete_session("s")
+        assert scope.save({"n": 6}).parent_id is None
+        assert [each.state for each in scope.load_many(scope.ids())] == [{"n": 6}]
 
 
 def test_no_row(conn: Connection) -> None:

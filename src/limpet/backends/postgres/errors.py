@@ -42,6 +42,11 @@ def is_seq_taken(cause: Exception) -> bool:
     return cause.diag.constraint_name in ("snapshots_pkey", "bodies_pkey")
 
 
+def is_unprepared(cause: psycopg.Error) -> bool:
+    """Return whether a statement was not run because the server does not have it prepared."""
+    return cause.sqlstate in _UNPREPARED
+
+
 def is_gone(cause: Exception) -> bool:
     """Return whether the connection is lost, so that a new one may help."""
     if not isinstance(cause, psycopg.Error):

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from limpet.backends.postgres.raw import roll_back
 from limpet.backends.postgres.tables import RetryTransaction
 from limpet.backends.postgres.transaction import Connection
 from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
@@ -196,7 +197,7 @@ class Pool:
         status = conn.pgconn.transaction_status
         if status not in (TransactionStatus.IDLE, TransactionStatus.ACTIVE):  # ACTIVE: it notifies
             try:
-                conn.execute(b"ROLLBACK")
+                roll_back(conn)
             except psycopg.Error:
                 conn.close()
                 return

@@ -53,6 +53,12 @@ def raw_statement(name: str, text: bytes) -> RawStatement:
     return RawStatement(f"limpet_{name}".encode(), numbered, tuple(each.decode() for each in names))
 
 
+def roll_back(conn: Connection) -> None:
+    """End a transaction. A cursor would deallocate all prepared statements after it."""
+    conn.pgconn.send_query(b"ROLLBACK")
+    _answer(conn)
+
+
 def _answer(conn: Connection) -> PGresult:
     result: PGresult = conn.wait(generators.execute(conn.pgconn))[-1]
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):

@@ -18,7 +18,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from limpet.backends.postgres.errors import is_gone, is_race, is_seq_taken, place_of, translated
+from limpet.backends.postgres.errors import (
+    is_gone,
+    is_race,
+    is_seq_taken,
+    is_unprepared,
+    place_of,
+    translated,
+)
 from limpet.backends.postgres.lost_answers import CommitTrace
 from limpet.backends.postgres.pool import Pool, channel_of, notify
 from limpet.backends.postgres.raw import PREPARE_THRESHOLD, raw_statement
@@ -260,7 +267,7 @@ class PostgresServer:
                 return found
         except psycopg.Error as cause:
             if is_gone(cause):
-                if sent:
+                if sent and not is_unprepared(cause):
                     raise NoAnswer from cause
             elif not is_race(cause):
                 raise translated(cause) from cause
