@@ -46,6 +46,7 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
         ("A", "delayed", 335),  # a lost first attempt was stored, and answered with another id
         ("H", "delayed", 776),  # a fork whose first attempt came late ended with its source
         ("H", "delayed", 1683),  # a fork came into being after its source was deleted
+        ("D", "delayed", 671),  # a repair removed the pointers of a line that was about to begin
         ("S", "both", 856),  # a repair beside a deletion that was interrupted looked like damage
     ],
 )

@@ -41,7 +41,7 @@ SEVERITIES: Final = {
     "segment_missing": "error",
     "temporary_left": "info",
 }
-_GRACE_US = 24 * 3600 * 1_000_000  # for pointers to scopes that do not exist yet
+_GRACE_US = 24 * 3600 * 1_000_000  # for pointers to scopes and lines that do not exist yet
 _CHUNK = 256
 _LEFTOVERS_MAX = 10_000
 
@@ -308,11 +308,11 @@ class Checking(Part):
         scope, parts = pointed.scope, pointed.pointer.parts
 
         def read(held: Held) -> bool:
-            head = held.head
+            head, is_old = held.head, modified < self._storage.draw().now - _GRACE_US
             if head is None:
-                return modified < self._storage.draw().now - _GRACE_US
+                return is_old
             if "line" in parts:
-                return parts["line"] != head.line
+                return is_old and parts["line"] != head.line
             if int(parts.get("seq") or parts["stamp"], 16) > head.last:
                 return False
             facts: Iterator[Fact] = self._writer.history.newest_first(head)
