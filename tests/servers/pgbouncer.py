@@ -71,6 +71,7 @@ class PgBouncer:
             (self._folder / "users").write_text(f'"{user}" ""\n')
             stack.callback(self.kill)
             self.start()
+            self._open_all()
             self._stack = stack.pop_all()
         return self
 
@@ -103,6 +104,13 @@ class PgBouncer:
         log_text = (self._folder / "log").read_text(errors="replace").strip()
         self.kill()
         pytest.fail(f"PgBouncer does not start: {log_text.rpartition(chr(10))[2]}", pytrace=False)
+
+    def _open_all(self) -> None:
+        """Let it open all connections, which it then gives out in turn; else it uses one."""
+        with ExitStack() as stack:
+            for _ in range(self._size):
+                client = stack.enter_context(psycopg.connect(self.url, connect_timeout=10))
+                client.execute("SELECT 1")
 
     def kill(self) -> None:
         """End it at once, with all connections. May be repeated."""

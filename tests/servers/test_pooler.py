@@ -1,18 +1,33 @@
 """The pooler before PostgreSQL: it does as PgBouncer does, also what clients do not expect."""
 
+import shutil
+import tempfile
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import errors
 
+from tests.servers.pgbouncer import PgBouncer, find_program
 from tests.servers.pooler import Pooler
-from tests.servers.postgres import Connect, Postgres, one
+from tests.servers.postgres import Connect, Postgres, Schemas, one
 
 pytestmark = pytest.mark.slow  # what they serve is tested by all who use them
 
 
-def test_many_clients_share_few_connections(pooler: Pooler, connect: Connect, table: str) -> None:
+@pytest.fixture(params=[Pooler, PgBouncer])
+def pooler(
+    request: pytest.FixtureRequest, postgres: Postgres, schemas: Schemas
+) -> Iterator[Pooler | PgBouncer]:
+    with request.param(postgres.url) as pooler:
+        yield pooler
+
+
+def test_many_clients_share_few_connections(
+    pooler: Pooler | PgBouncer, connect: Connect, table: str
+) -> None:
     def work(number: int) -> None:
         with psycopg.connect(pooler.url, prepare_threshold=None) as connection:
             for _ in range(5):
@@ -35,7 +50,9 @@ def test_many_clients_share_few_connections(pooler: Pooler, connect: Connect, ta
     assert [each.fetchone() for each in again] == [(1,)] * 3
 
 
-def test_a_transaction_stays_on_one_connection(pooler: Pooler, connect: Connect) -> None:
+def test_a_transaction_stays_on_one_connection(
+    pooler: Pooler | PgBouncer, connect: Connect
+) -> None:
     connection = connect(pooler.url)
     backends = [one(connection, "SELECT pg_backend_pid()") for _ in range(4)]
     assert backends[:2] == backends[2:]
@@ -44,7 +61,9 @@ def test_a_transaction_stays_on_one_connection(pooler: Pooler, connect: Connect)
         assert len({one(connection, "SELECT pg_backend_pid()") for _ in range(4)}) == 1
 
 
-def test_what_is_prepared_by_name_is_missing_elsewhere(pooler: Pooler, connect: Connect) -> None:
+def test_what_is_prepared_by_name_is_missing_elsewhere(
+    pooler: Pooler | PgBouncer, connect: Connect
+) -> None:
     connection = connect(pooler.url)
     connection.execute("PREPARE mine AS SELECT 1")
     with pytest.raises(errors.InvalidSqlStatementName):
@@ -54,19 +73,19 @@ def test_what_is_prepared_by_name_is_missing_elsewhere(pooler: Pooler, connect: 
         connection.execute("SELECT 1", prepare=True)  # which takes two messages
 
 
-def test_what_is_set_stays_for_others(pooler: Pooler, connect: Connect) -> None:
+def test_what_is_set_stays_for_others(pooler: Pooler | PgBouncer, connect: Connect) -> None:
     connect(pooler.url).execute("SET work_mem = '1234kB'")
     other = connect(pooler.url)
     assert "1234kB" in {one(other, "SHOW work_mem") for _ in range(2)}
 
 
-def test_what_it_cannot_set_it_refuses(pooler: Pooler, connect: Connect) -> None:
+def test_what_it_cannot_set_it_refuses(pooler: Pooler | PgBouncer, connect: Connect) -> None:
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter: options"):
         connect(pooler.url, options="-c search_path=x")
 
 
 def test_who_leaves_in_the_middle_takes_nothing_along(
-    pooler: Pooler, connect: Connect, table: str
+    pooler: Pooler | PgBouncer, connect: Connect, table: str
 ) -> None:
     for _ in range(3):
         leaver = connect(pooler.url, autocommit=False)
@@ -77,7 +96,7 @@ def test_who_leaves_in_the_middle_takes_nothing_along(
 
 
 def test_it_takes_a_new_connection_when_one_is_lost(
-    pooler: Pooler, connect: Connect, postgres: Postgres
+    pooler: Pooler | PgBouncer, connect: Connect, postgres: Postgres
 ) -> None:
     connection = connect(pooler.url, autocommit=False)
     backend = one(connection, "SELECT pg_backend_pid()")
@@ -87,7 +106,7 @@ def test_it_takes_a_new_connection_when_one_is_lost(
     assert one(connect(pooler.url), "SELECT 1") == 1
 
 
-def test_a_waiting_caller_can_cancel(pooler: Pooler, connect: Connect) -> None:
+def test_a_waiting_caller_can_cancel(pooler: Pooler | PgBouncer, connect: Connect) -> None:
     connection = connect(pooler.url)
     timer = threading.Timer(0.1, connection.cancel_safe)
     timer.start()
@@ -95,3 +114,14 @@ def test_a_waiting_caller_can_cancel(pooler: Pooler, connect: Connect) -> None:
         connection.execute("SELECT pg_sleep(10)")
     timer.join()
     assert one(connection, "SELECT 1") == 1
+
+
+def test_what_is_missing_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no apt-get either
+    with pytest.raises(pytest.fail.Exception, match="apt install pgbouncer") as caught:
+        find_program()
+    assert "\n" not in str(caught.value)
