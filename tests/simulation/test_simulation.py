@@ -82,7 +82,7 @@ def test_the_command_runs_all_scenarios_and_counts() -> None:
     count = str(len(SCENARIOS))
     done = command("--runs", count, "--mode", "none")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith(f"{count} runs, 0 broken\n")
+    assert done.stdout.endswith(f"{count} runs, 0 broken, 0 without a verdict\n")
 
 
 def test_the_command_replays_a_run() -> None:
