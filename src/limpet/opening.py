@@ -267,8 +267,11 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     # The driver's own URL, in which only the options that we know are ours.
     ours = {*scheme.options, *_COMMON}
     others = [each for each in given if each[0] not in ours]
-    address = f"{path}?{_escaped(others)}" if others else path
-    return scheme, address, [each for each in given if each[0] in ours]
+    if others:
+        from urllib.parse import quote, urlencode
+
+        path += f"?{urlencode(others, quote_via=quote)}"
+    return scheme, path, [each for each in given if each[0] in ours]
 
 
 def _unescaped(path: str, query: str) -> tuple[str, list[tuple[str, str]]]:
@@ -276,14 +279,7 @@ def _unescaped(path: str, query: str) -> tuple[str, list[tuple[str, str]]]:
         return path, []  # without urllib, a third of the time that a small store takes to open
     from urllib.parse import parse_qsl, unquote
 
-    given = parse_qsl(query, keep_blank_values=True, errors="strict")
-    return unquote(path, errors="strict"), given
-
-
-def _escaped(options: list[tuple[str, str]]) -> str:
-    from urllib.parse import quote, urlencode
-
-    return urlencode(options, quote_via=quote)
+    return unquote(path, errors="strict"), parse_qsl(query, keep_blank_values=True, errors="strict")
 
 
 def _url_or_default(url: str | None) -> str:

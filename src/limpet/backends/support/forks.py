@@ -5,14 +5,13 @@ A lock may have been held, at the moment of the fork, by a thread that does not 
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-_FORK_WAIT_S_MAX = 2.0
 _FORK_POLL_S = 0.001
+_FORK_LOOKS_MAX = 2_000
 
 
 class Renewable(Protocol):
@@ -55,11 +54,12 @@ class _Opening:
 
     def before_fork(self) -> None:
         itself = {threading.get_ident()}  # a signal handler may fork
-        ends = time.monotonic() + _FORK_WAIT_S_MAX  # the server may not answer
+        looks = 0  # not for ever: the server may not answer
         self.lock.acquire()
-        while not self.threads <= itself and time.monotonic() < ends:
+        while not self.threads <= itself and looks < _FORK_LOOKS_MAX:
             self.lock.release()
-            time.sleep(_FORK_POLL_S)
+            threading.Event().wait(_FORK_POLL_S)
+            looks += 1
             self.lock.acquire()
 
     def after_fork_in_parent(self) -> None:
