@@ -276,7 +276,7 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
 
 def _unescaped(path: str, query: str) -> tuple[str, list[tuple[str, str]]]:
     if "%" not in path and not query:
-        return path, []  # without urllib, a third of the time that a small store takes to open
+        return path, []  # without urllib, which takes some milliseconds to import
     from urllib.parse import parse_qsl, unquote
 
     return unquote(path, errors="strict"), parse_qsl(query, keep_blank_values=True, errors="strict")
