@@ -155,7 +155,8 @@ def continued(
     current = ScopeState(head, scope.floor, scope.fence)
     given = commit.body if isinstance(commit.body, bytes) else None
     try:
-        plan = commits.decide(commit, current, None, same_body=bool, newest_kept=_nobody)
+        # The head is kept, and so is the parent: the newest kept snapshot need not be known.
+        plan = commits.decide(commit, current, None, same_body=bool, newest_kept=lambda: None)
         found = _step(known, commit, current, prepared)
     except LimpetError:
         return None  # what is known may be out of date: only the storage refuses
@@ -176,10 +177,6 @@ def continued(
         squeezed = chosen
     fold = folded(known.unfolded) if known.is_fold_due else []
     return Continued(known, commit, plan, body, size, form, squeezed, payload_bytes, offsets, fold)
-
-
-def _nobody() -> None:
-    """Nobody is looked for: the head is kept."""
 
 
 def _step(

@@ -105,7 +105,7 @@ class SqliteFile:
         return self._clock.monotonic() + self._lock_wait_s
 
     def queued(self, *, waits: bool = True) -> AbstractContextManager[bool]:
-        """Wait to be the first of the threads that write; say whether it is."""
+        """Wait, if it `waits`, to be the first of the threads that write; say whether it is."""
         return self._queue.first(self._lock_wait_s if waits else 0)
 
     def _begin(

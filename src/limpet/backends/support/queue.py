@@ -22,7 +22,10 @@ class ThreadQueue:
 
     @contextmanager
     def first(self, wait_s: float) -> Iterator[bool]:
-        """Wait to be the first of the queue, for `wait_s` or one second; say whether it is."""
+        """Wait to be the first of the queue, for `wait_s` or one second; say whether it is.
+
+        With 0 it does not wait, and who holds the lock is left alone.
+        """
         lock, has = self._lock, False
         try:
             has = lock.acquire(timeout=min(wait_s, _WAIT_S_MAX))
