@@ -8,7 +8,7 @@ nothing, whatever its own clock says.
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import datetime
 from math import ceil
@@ -206,9 +206,9 @@ class AsyncClaimed(_NotEntered[AbstractAsyncContextManager[L]]):
 class _Abandoned(Term):
     """A lease whose caller has gone, though it may yet be granted: it is released repeatedly."""
 
-    def __init__(self, tools: Tools, claim: Claim) -> None:
+    def __init__(self, tools: Tools, claim: Claim, pauses_s: Iterable[float]) -> None:
         super().__init__(tools, claim, Hold(claim.key, claim.owner, 0), 0.0)
-        self._pauses_s = iter(_RELEASE_PAUSES_S)
+        self._pauses_s = iter(pauses_s)
         self.schedule()
 
     def schedule(self) -> bool:
@@ -244,9 +244,12 @@ class Renewals:
     def add(self, term: Term) -> None:
         self._add(term, self._terms)
 
-    def abandon(self, claim: Claim) -> None:
-        """Release a lease that may still be granted, though its caller has gone."""
-        self._add(_Abandoned(self._opened.tools, claim), self._abandoned)
+    def abandon(self, claim: Claim, pauses_s: Iterable[float] = _RELEASE_PAUSES_S) -> None:
+        """Release a lease in the background, once after each of these pauses.
+
+        By default several times, because it may still be granted though its caller has gone.
+        """
+        self._add(_Abandoned(self._opened.tools, claim, pauses_s), self._abandoned)
 
     def _add(self, term: Term, to: "set[Term] | weakref.WeakSet[Term]") -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from limpet.api.opened import Tools
 from limpet.api.verbs import Steps, Work, contend, each, notes_of
 from limpet.backends.support.recent import Recent
 from limpet.compat.langgraph import records
+from limpet.compat.langgraph.concurrent import RunGuard, superseded
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.records import Config, SplitCheckpoint, ValueCodec, is_write
 from limpet.compat.langgraph.tags import encoded_name
@@ -63,9 +64,10 @@ class SaverContext:
     A cached head may be out of date: the commit then fails, and is tried again with a new one.
     """
 
-    def __init__(self, codec_: ValueCodec, tools: Tools) -> None:
+    def __init__(self, codec_: ValueCodec, tools: Tools, guard: RunGuard) -> None:
         self.codec = codec_
         self.tools = tools
+        self.guard = guard
         self.heads: Recent[ScopeKey, KnownHead] = Recent(_HEADS_MAX)
         self.splits = SplitCache()
 
@@ -85,8 +87,9 @@ def bound(
 # Reading
 
 
-def get_tuple(context: SaverContext, config: Config) -> Work[CheckpointTuple | None]:
+def get_tuple(context: SaverContext, config: Config) -> Steps[CheckpointTuple | None]:
     scope, wanted = records.scope_in(config), records.id_in(config)
+    yield from context.guard.wait(config, scope)
 
     def work(backend: Backend) -> CheckpointTuple | None:
         found = _cached_latest(context, backend, scope) if wanted is None else None
@@ -101,7 +104,9 @@ def get_tuple(context: SaverContext, config: Config) -> Work[CheckpointTuple | N
         notes = notes_on(backend, scope, [info.id])
         return records.tuple_of(context.codec, info, checkpoint, notes)
 
-    return work
+    found: CheckpointTuple | None = yield work
+    context.guard.loaded(config, scope, wanted, found and found.checkpoint["id"])
+    return found
 
 
 def _cached_latest(
@@ -149,23 +154,40 @@ def put(
         bytes_max=context.tools.state_bytes_max,
         before=context.splits.last(records.scope_in(config)),
     )
-    return save(context, commit, split)
+    source = metadata.get("source")
+    continues = context.guard.continues(config, commit.scope, records.id_in(config), source)
+    if continues:
+        yield from context.guard.check_holder(config, commit.scope)
+    return (yield from save(context, commit, split, continues=continues))
 
 
 def save(
-    context: SaverContext, draft: Commit, split: SplitCheckpoint | None
+    context: SaverContext,
+    draft: Commit,
+    split: SplitCheckpoint | None,
+    *,
+    continues: bool = False,
 ) -> Steps[SnapshotInfo]:
-    """Save or replace a checkpoint. It becomes the head unless the head has a greater id."""
+    """Save or replace a checkpoint. It becomes the head unless the head has a greater id.
+
+    Raises:
+        Conflict: it `continues` a run, and its parent is no longer the head.
+    """
     scope = draft.scope
     seen: list[str | None] = []
 
-    def attempt() -> Steps[SnapshotInfo]:
+    def fits(head: KnownHead) -> bool:
+        return not continues or head.id in (draft.parent, draft.id)
+
+    def attempt() -> Steps[SnapshotInfo | None]:
         head = context.heads.get(scope)
-        if head is None:
+        if head is None or not fits(head):
             info = yield lambda backend: backend.read_info(scope, None)
             head = context.remember_head(scope, info)
+            if not fits(head):
+                return None
         seen[:] = [head.revision]
-        becomes_head = head.id is None or (draft.id or "") >= head.id
+        becomes_head = continues or head.id is None or (draft.id or "") >= head.id
         commit = draft._replace(
             stamp=context.tools.draw(), head=becomes_head, overwrite=True, expect=head.revision
         )
@@ -179,7 +201,11 @@ def save(
         now = context.remember_head(scope, backend.read_info(scope, None))
         return [now.revision] != seen
 
-    return contend(context.tools, attempt, changed)
+    saved = yield from contend(context.tools, attempt, changed)
+    if saved is None:
+        latest = context.heads.get(scope)
+        raise superseded(scope, draft.parent, None if latest is None else latest.id)
+    return saved
 
 
 def put_writes(

@@ -24,6 +24,7 @@ from limpet.api.store import AsyncStore, Store
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, records, upstream
 from limpet.compat.langgraph.allowed import Allow, Allowed, ValueRules, safe_serde
 from limpet.compat.langgraph.checkpoints import SaverContext
+from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.compat.langgraph.records import ValueCodec
@@ -41,6 +42,10 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     (dataclasses, pydantic models, enums, named tuples) must be listed in `allow`, or saving them
     raises InvalidInput: what a store holds never decides what is imported. With a `serde` that is
     not LangGraph's own, such as one that encrypts, all values and metadata go through it.
+
+    `concurrent` is what happens if two runs are active on one thread. "refuse": the run that did
+    not see what the other one saved raises Conflict, and nothing is lost. "wait": a run waits until
+    the other one has ended. "allow": as with LangGraph's savers, the turns of one of them are lost.
     """
 
     def __init__(
@@ -49,17 +54,19 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         *,
         serde: SerializerProtocol | None = None,
         allow: Allow = (),
+        concurrent: Concurrent = "refuse",
     ) -> None:
         check_store(store)
         super().__init__(serde=safe_serde(serde))
         self._sync = store.sync
         self._aio = store.aio
+        self._guard = RunGuard(concurrent, self._sync.driver.opened)
         self._set_allowed(Allowed(upstream.allowed_modules(self.serde)).with_(allow))
 
     def _set_allowed(self, allowed: Allowed) -> None:
         rules = ValueRules(self.serde, allowed, not isinstance(self.serde, JsonPlusSerializer))
         codec = ValueCodec(rules, MessageCache(), ValueDecoder(rules))
-        self._context = SaverContext(codec, self._sync.driver.tools)
+        self._context = SaverContext(codec, self._sync.driver.tools, self._guard)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
         """Return a saver over the same store that allows these classes, too."""
@@ -79,11 +86,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The latest is the one with the greatest id. Pending writes are in the order in which
         LangGraph applies them.
         """
-        return self._sync.driver.run(checkpoints.get_tuple(self._context, config))
+        return self._sync.driver.drive(checkpoints.get_tuple(self._context, config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async twin of `get_tuple`."""
-        return await self._aio.driver.run(checkpoints.get_tuple(self._context, config))
+        return await self._aio.driver.drive(checkpoints.get_tuple(self._context, config))
 
     def put(
         self,

@@ -9,7 +9,17 @@ from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
-__all__ = ["DELTA_SNAPSHOT", "SAFE_MSGPACK_TYPES", "SETTERS", "allowed_modules", "allows_all"]
+__all__ = [
+    "DELTA_SNAPSHOT",
+    "LEASE",
+    "SAFE_MSGPACK_TYPES",
+    "SETTERS",
+    "allowed_modules",
+    "allows_all",
+    "is_comparing",
+    "is_root_run",
+    "run_of",
+]
 
 DELTA_SNAPSHOT = ("langgraph.checkpoint.serde.types", "_DeltaSnapshot")
 """Module and name of the class of values that a delta channel stores now and then."""
@@ -24,6 +34,29 @@ def allowed_modules(serde: Any) -> set[tuple[str, ...]]:
 def allows_all(serde: JsonPlusSerializer) -> bool:
     """Return whether the serializer imports and calls whatever stored bytes name."""
     return getattr(serde, "_allowed_msgpack_modules", None) is True
+
+
+LEASE = "__pregel_limpet_lease"
+"""Where the config of a run holds its lease; LangGraph hides the keys that begin like this."""
+
+_RUNTIME = "__pregel_runtime"
+_TASK_ID = "__pregel_task_id"
+
+
+def run_of(config: Any) -> object | None:
+    """Return an object that only one run has; None outside a run, as in `get_state`."""
+    runtime = config["configurable"].get(_RUNTIME)
+    return getattr(runtime, "control", None) or runtime
+
+
+def is_root_run(config: Any) -> bool:
+    """Return whether the config is that of a run, and not of a subgraph or of a node in it."""
+    return run_of(config) is not None and _TASK_ID not in config["configurable"]
+
+
+def is_comparing(config: Any) -> bool:
+    """Return whether the latest is only read to compare it with the one that was addressed."""
+    return config["configurable"].get("checkpoint_id", "") is None
 
 
 class ModelSetters(NamedTuple):

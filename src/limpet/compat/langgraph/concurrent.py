@@ -1,0 +1,156 @@
+"""Two runs at once on one thread.
+
+A run loads the latest checkpoint and saves each of its own on top of the one before. If another run
+saves in between, LangGraph's savers keep both lines and later show the one with the greater id: the
+turns of the other run are lost, without an error.
+
+Here a run continues its line only while that is the latest: a `put` on a checkpoint that is no
+longer the head raises Conflict, and nothing is stored. It is the compare-and-set of the commit that
+decides, so this costs nothing and no crash or pause can get around it. With "wait", a run also
+holds a lease on its thread, so that another run waits until it has ended instead of failing.
+
+A run that addresses an older checkpoint by its id, to go back and branch, is not refused. `put`
+does not say which checkpoint was addressed, so it is remembered when `get_tuple` is called: in a
+context variable, which LangGraph passes on to the threads and tasks that save. Only runs and
+`update_state` are judged; who calls `put` directly (imports, tools) is never refused.
+"""
+
+import gc
+import os
+import weakref
+from contextvars import ContextVar
+from itertools import count
+from typing import Any, Literal, NamedTuple
+
+from limpet.api import leases
+from limpet.api.opened import Opened
+from limpet.api.verbs import Steps
+from limpet.compat.langgraph import upstream
+from limpet.core import limits
+from limpet.errors import Conflict, InvalidInput
+from limpet.model import ScopeKey
+from limpet.protocol import Claim, Hold
+
+Concurrent = Literal["refuse", "wait", "allow"]
+
+TTL_S = 30.0
+_LOADS_MAX = 64  # scopes: one context may go through any number of threads
+_COLLECT_EVERY = 5  # polls
+_numbers = count()
+
+
+class _Load(NamedTuple):
+    """How a scope was loaded last: by which run, which id it addressed, and which was found."""
+
+    run: object | None
+    addressed: str | None
+    found: str | None
+
+
+_loads: ContextVar[dict[tuple[int, ScopeKey], _Load]] = ContextVar("limpet_langgraph_loads")
+
+
+class RunGuard:
+    """Decides which saves continue a run, and makes runs of one thread wait for each other."""
+
+    def __init__(self, mode: Concurrent, opened: Opened) -> None:
+        if mode not in ("refuse", "wait", "allow"):
+            raise InvalidInput('concurrent must be "refuse", "wait" or "allow"')
+        self._mode = mode
+        self._opened = opened
+        self._number = next(_numbers)
+
+    def loaded(
+        self, config: Any, scope: ScopeKey, addressed: str | None, found: str | None
+    ) -> None:
+        """Remember what a run, or a caller of `update_state`, has loaded."""
+        if self._mode == "allow":
+            return
+        loads, key, run = _loads.get({}), (self._number, scope), upstream.run_of(config)
+        before = loads.get(key)
+        if upstream.is_comparing(config) and before is not None and before.run is run:
+            return
+        others = {each: loads[each] for each in [*loads][-_LOADS_MAX:] if each != key}
+        _loads.set({**others, key: _Load(run, addressed, found)})
+
+    def continues(
+        self, config: Any, scope: ScopeKey, parent_id: str | None, source: object
+    ) -> bool:
+        """Return whether a save continues what was loaded, so that its parent must be the head."""
+        load = None if self._mode == "allow" else _loads.get({}).get((self._number, scope))
+        if load is None or (load.addressed is not None and load.addressed == parent_id):
+            return False
+        if upstream.run_of(config) is not None:
+            return True
+        return source == "update" and parent_id == load.found
+
+    # Waiting
+
+    def wait(self, config: Any, scope: ScopeKey) -> Steps[None]:
+        """With "wait", wait until no other run is active on the thread, and hold its lease."""
+        configurable = config["configurable"]
+        is_run = upstream.is_root_run(config) and upstream.LEASE not in configurable
+        if self._mode != "wait" or not is_run:
+            return
+        tools = self._opened.tools
+        owner = f"{os.uname().nodename}:{os.getpid()}"
+        root = scope._replace(scope_id="main")
+        asked = leases.prepare(tools, root, owner, TTL_S, limits.WAIT_S_MAX)
+        renewals = self._opened.service(leases.Renewals)
+
+        polls = count(1)
+
+        def inspect(held: Hold) -> Steps[leases.Holder]:
+            # A run of this process that failed may be garbage in a cycle with its exception. A
+            # collection takes long, so not at once.
+            if held.owner == owner and next(polls) % _COLLECT_EVERY == 0:
+                gc.collect()
+            return leases.Holder(held.owner, True)
+            yield
+
+        try:
+            term = yield from leases.claim(tools, asked._replace(inspect=inspect))
+        except Conflict:
+            raise
+        except BaseException:
+            renewals.abandon(asked.claim)
+            raise
+        renewals.add(term)
+        # No saver is told when a run ends. But LangGraph drops its config then, and with it this.
+        weakref.finalize(term, _release, weakref.ref(renewals), term.claim).atexit = False
+        configurable[upstream.LEASE] = term
+
+    def check_holder(self, config: Any, scope: ScopeKey) -> Steps[None]:
+        """With "wait", refuse to save outside a run while one is active: it would fail.
+
+        Raises:
+            Conflict: a run is active on this thread.
+        """
+        if self._mode != "wait" or upstream.run_of(config) is not None:
+            return
+        root, now = scope._replace(scope_id="main"), self._opened.tools.draw().now
+        held: Hold | None = yield lambda backend: backend.read_lease(root, now=now)
+        if held is not None and held.left_us > 0:
+            raise Conflict(
+                "a run is active on this thread: try again when it has ended. "
+                f"thread=`{scope.session_id}` owner=`{held.owner}`",
+                scope=scope,
+                owner=held.owner,
+            )
+
+
+def _release(renewals: "weakref.ref[leases.Renewals]", claim: Claim) -> None:
+    found = renewals()
+    if found is not None:
+        found.abandon(claim, pauses_s=(0.0,))
+
+
+def superseded(scope: ScopeKey, parent_id: object, latest_id: str | None) -> Conflict:
+    return Conflict(
+        "another run has continued this thread since this one loaded it, so nothing was saved: "
+        "invoke again to continue from the latest checkpoint, or create the saver with "
+        'concurrent="wait". '
+        f"thread=`{scope.session_id}` namespace=`{scope.scope_id}` loaded=`{parent_id}` "
+        f"latest=`{latest_id}`",
+        scope=scope,
+    )
