@@ -66,13 +66,15 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
     since. Otherwise another condition failed (a lease), and a retry would not help.
     """
     wait_s = limits.CONTENTION_WAIT_S_MAX
-    backoff = Backoff(tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
+    backoff: Backoff | None = None
     while True:
         try:
             return (yield from attempt())
         except Conflict:
             if not (yield changed):
                 raise
+            if backoff is None:
+                backoff = Backoff(tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
             pause_s = backoff.pause_s()
             if pause_s is None:
                 raise Unavailable(

@@ -124,11 +124,11 @@ def test_what_is_remembered_of_scopes_is_bounded() -> None:
     splits = SplitCache(bytes_max=1000)
     scopes = [ScopeKey(str(number)) for number in range(5_000)]
     for scope in scopes:
-        splits.keep(scope, "r", SplitCheckpoint({}, b"{}", 100))
+        splits.keep(scope, "r", SplitCheckpoint("a", {}, {}, b"{}", 100))
     assert [each for each in scopes if splits.last(each)] == scopes[-10:]
     assert splits.at(scopes[-1], "r") is not None
     assert splits.at(scopes[-1], "other") is None
-    splits.keep(scopes[-1], "r", SplitCheckpoint({}, b"{}", 900))
+    splits.keep(scopes[-1], "r", SplitCheckpoint("a", {}, {}, b"{}", 900))
     assert splits.last(scopes[-1]) is None
 
 

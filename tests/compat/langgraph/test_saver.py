@@ -71,6 +71,18 @@ def test_metadata_comes_back_exactly_and_is_found(saver: LimpetSaver) -> None:
     assert saver.get_tuple(config()) is None
 
 
+def test_a_channel_that_was_not_written_is_left_alone(memory: LimpetSaver) -> None:
+    """As in PostgresSaver: only what a node returns is stored, not what it changed in place."""
+    documents = {"a": "b" * 100}
+    first, second = checkpoint(1, docs=documents, n=1), checkpoint(2, docs=documents, n=2)
+    second["channel_versions"]["docs"] = first["channel_versions"]["docs"]
+    metadata: Any = {"source": "loop", "step": 1, "parents": {}}
+    memory.put(config(), first, metadata, {})
+    documents["a"] = "changed"
+    memory.put(config(number=1), second, metadata, {})
+    assert got(memory).checkpoint["channel_values"] == {"docs": {"a": "b" * 100}, "n": 2}
+
+
 def test_put_replaces_and_never_refuses(saver: LimpetSaver) -> None:
     put(saver, 1, a=1)
     put(saver, 2, 1, a=2)

@@ -4,6 +4,8 @@ An engine says how a transaction is run, and what checking and giving space back
 docstring of `protocol.Backend` is a promise that holds here.
 """
 
+from __future__ import annotations  # those of inner functions are not evaluated on each call
+
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial

@@ -7,6 +7,9 @@ decides before, and verifies as it writes that nothing has changed (`sql/continu
 processes may write at once, and threads share transactions (`joined.py`).
 """
 
+from __future__ import annotations  # those of inner functions are not evaluated on each call
+
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -187,9 +190,7 @@ def _continue(tables: Tables, plan: Continued, save: Save, last_seq: int) -> Sav
 
     `save` is right if `last_seq` is still the last of the whole store.
     """
-    transaction, known, id = tables.transaction, plan.known.scope, plan.commit.id
-    if id is not None and tables.existing(known, id) is not None:
-        return None
+    transaction, known = tables.transaction, plan.known.scope
     if plan.folded and not tables.bodies.are_unchanged(plan.known.unfolded):
         return None
     moved, before = save.known.scope, (*known[1:7], known.pk)
@@ -201,7 +202,11 @@ def _continue(tables: Tables, plan: Continued, save: Save, last_seq: int) -> Sav
         # Other scopes of the file were written to: only the place is another.
         save = plan.at(*next_place(known, *found))
         tables.move_scope(save.known.scope)
-    transaction.do("add_snapshot", save.snapshot)
+    try:
+        transaction.do("add_snapshot", save.snapshot)
+    except sqlite3.IntegrityError:  # the id exists
+        tables.move_scope(known)
+        return None
     if plan.folded:
         tables.bodies.delete_rows([row.seq for row in plan.folded])
         tables.bodies.insert_rows(plan.folded)

@@ -1,5 +1,7 @@
 """Read and write one checkpoint: `get_tuple`, `put` and `put_writes`, for both APIs."""
 
+from __future__ import annotations  # those of inner functions are not evaluated on each call
+
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 

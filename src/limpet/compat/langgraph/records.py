@@ -7,6 +7,7 @@ come first, so that two states with a growing list have a long common beginning.
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
 import orjson
@@ -55,9 +56,22 @@ class SplitCheckpoint(NamedTuple):
     `channels` are runs of messages, or JSON; `rest` is JSON without the channels.
     """
 
+    id: str
     channels: dict[str, MessageRun | bytes]
+    versions: Mapping[str, Any]
     rest: bytes
     size: int
+
+    def unchanged(self, versions: Mapping[str, Any]) -> dict[str, MessageRun | bytes]:
+        """Return the channels that a child with these versions has, too.
+
+        Only versions that are text count: they have a random part, so none is used twice.
+        """
+        return {
+            name: channel
+            for name, channel in self.channels.items()
+            if type(version := versions.get(name)) is str and version == self.versions.get(name)
+        }
 
 
 # Addresses
@@ -67,7 +81,12 @@ def scope_of(thread_id: object, namespace: object) -> ScopeKey:
     if not isinstance(namespace, str):
         kind = type(namespace).__name__
         raise InvalidInput(f"checkpoint_ns must be a str. type=`{kind}`")
-    return limits.check_scope(str(thread_id), f":{namespace}" if namespace else "main", KIND)
+    return _scope(str(thread_id), namespace)
+
+
+@lru_cache(1024)  # a turn asks for its scope a dozen times
+def _scope(thread_id: str, namespace: str) -> ScopeKey:
+    return limits.check_scope(thread_id, f":{namespace}" if namespace else "main", KIND)
 
 
 def scope_in(config: Config) -> ScopeKey:
@@ -86,11 +105,11 @@ def namespace_of(scope: ScopeKey) -> str | None:
     return scope.scope_id[1:] if scope.scope_id.startswith(":") else None
 
 
-def configurable(config: Any) -> dict[str, Any]:
+def configurable(config: Any) -> Mapping[str, Any]:
     found = config.get("configurable") if isinstance(config, Mapping) else None
     if not isinstance(found, Mapping):
         raise InvalidInput("the config must be a dict with a `configurable`")
-    return dict(found)
+    return found
 
 
 def id_in(config: Any) -> str | None:
@@ -130,7 +149,7 @@ def commit_of(
     id = limits.check_id("checkpoint id", checkpoint["id"])
     parent_id = id_in(config)
     meta = metadata_of(config, metadata)
-    body, split = _encoded_state(codec_, checkpoint, bytes_max, before)
+    body, split = _encoded_state(codec_, checkpoint, parent_id, bytes_max, before)
     commit = Commit(
         scope=scope_in(config),
         body=body,
@@ -148,34 +167,35 @@ def commit_of(
 def _encoded_state(
     codec_: ValueCodec,
     checkpoint: Mapping[str, Any],
+    parent_id: str | None,
     bytes_max: int,
-    before: SplitCheckpoint | None = None,
+    before: SplitCheckpoint | None,
 ) -> tuple[bytes, SplitCheckpoint | None]:
     encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES], bytes_max=bytes_max)
-    last: Mapping[str, MessageRun | bytes] = {} if before is None else before.channels
+    versions = dict(checkpoint.get("channel_versions") or {})
+    last = {} if before is None else before.channels
+    is_parent = before is not None and before.id == parent_id
+    unchanged = before.unchanged(versions) if before is not None and is_parent else {}
     channels = {
-        name: encoder.channel(name, value, last.get(name))
+        name: unchanged.get(name) or encoder.channel(name, value, last.get(name))
         for name, value in checkpoint[_VALUES].items()
     }
-    rest: list[bytes] = []
-    for key, value in checkpoint.items():
-        if key not in (_VALUES, "id", DELTA_HISTORY):
-            rest += (b",", encoded_name(key), b":")
-            encoder.write_open(value, rest)
-    if len(rest) > 1 and rest[1].startswith(b'"$'):
+    rest = {k: v for k, v in checkpoint.items() if k not in (_VALUES, "id", DELTA_HISTORY)}
+    if next(iter(rest), "").startswith("$"):
         raise InvalidInput("the first key of a checkpoint must not begin with $")
-    rest.append(b"}")
-    after = b"".join(rest)
+    encoded: list[bytes] = []
+    encoder.write_open(rest, encoded)
+    after = b"".join(encoded)
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
         parts += (separator, encoded_name(name), b":", *_json(channel))
         separator = b","
-    parts += (b"{}" if separator == b"{" else b"}", after)
+    parts += (b"{}" if separator == b"{" else b"}", b"," + after[1:] if rest else b"}")
     body = joined(parts, encoder.wide, "the checkpoint", bytes_max)
     if encoder.wide or codec_.rules.sealed:
         return body, None
-    return body, SplitCheckpoint(channels, b"{" + after[1:] if len(after) > 1 else b"{}", len(body))
+    return body, SplitCheckpoint(checkpoint["id"], channels, versions, after, len(body))
 
 
 def _json(channel: MessageRun | bytes) -> Iterable[bytes]:
@@ -288,7 +308,9 @@ def split_checkpoint(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> Spl
     if not any(runs.values()):
         return None
     channels = {name: runs.get(name) or orjson.dumps(each) for name, each in values.items()}
-    return SplitCheckpoint(channels, orjson.dumps(tree), len(body))
+    versions = tree.get("channel_versions")
+    known = versions if isinstance(versions, dict) else {}
+    return SplitCheckpoint(info.id, channels, known, orjson.dumps(tree), len(body))
 
 
 def _run(codec_: ValueCodec, trees: list[Any]) -> MessageRun | None:

@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet.api import upkeep
 from limpet.api.store import AsyncStore, Store
-from limpet.compat.langgraph import checkpoints, history, listing, pruning, records, upstream
+from limpet.compat.langgraph import checkpoints, history, listing, pruning, upstream
 from limpet.compat.langgraph.allowed import Allow, Allowed, ValueRules, safe_serde
 from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
@@ -330,7 +330,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
 
 def _named(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
     # The thread id as the caller gave it: it may be an int or a UUID.
-    scope = records.scope_in(config)
-    named = records.config_of(scope, checkpoint_id)
-    named["configurable"]["thread_id"] = config["configurable"]["thread_id"]
-    return named
+    given = config["configurable"]
+    return {
+        "configurable": {
+            "thread_id": given["thread_id"],
+            "checkpoint_ns": given.get("checkpoint_ns") or "",
+            "checkpoint_id": checkpoint_id,
+        }
+    }
