@@ -45,8 +45,9 @@ _TASK_ID = "__pregel_task_id"
 
 def run_of(config: Any) -> object | None:
     """Return an object that only one run has; None outside a run, as in `get_state`."""
-    runtime = config["configurable"].get(_RUNTIME)
-    return getattr(runtime, "control", None) or runtime
+    runtime: object | None = config["configurable"].get(_RUNTIME)
+    control: object | None = getattr(runtime, "control", None)
+    return runtime if control is None else control
 
 
 def is_root_run(config: Any) -> bool:
