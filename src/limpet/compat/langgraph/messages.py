@@ -22,6 +22,7 @@ _MARSHAL_VERSION = 2  # later ones write equal values differently, depending on 
 _BYTES_MAX = 32 * 1024 * 1024
 _TEXTS = frozenset((str, type(None)))
 _CONTAINERS = frozenset((dict, list))
+_COMPARED = _TEXTS | _CONTAINERS | {int, float, bool, tuple}
 _ENTRIES_MAX = 64 * 1024
 _PARTS_MAX = 1024
 _RUN_PARTS_MAX = 32
@@ -91,7 +92,7 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
     deep: list[tuple[str, bytes]] = []
     for name, value in [each for each in fields.items() if type(each[1]) not in _TEXTS]:
         kind = type(value)
-        if not value and kind in _CONTAINERS:
+        if kind in _CONTAINERS and not value:
             empty.append((name, kind))
             fields[name] = kind()  # only compared with, so it stays empty
             continue
@@ -152,7 +153,7 @@ class MessageCache:
             self.keep(template)
         same = (
             type(message) is template.kind
-            and message.__dict__ == template.fields
+            and is_same_fields([message], [template.fields])
             and not message.__pydantic_extra__
             and (not template.deep or is_same_deep(message, template))
         )
@@ -167,6 +168,17 @@ class MessageCache:
         if len(self._known) > self._entries_max or self._bytes > self._bytes_max:
             # Drops what was not used since the last time.
             self._before, self._known, self._bytes = self._known, {}, 0
+
+
+def is_same_fields(messages: list[Any], fields: list[dict[str, Any]]) -> bool:
+    """Return whether messages have these fields, apart from what is in `Template.deep`."""
+    found = [each.__dict__ for each in messages]
+    # An artifact may be of any class: an array of one text is equal to that text.
+    artifacts = [each["artifact"] for each in found if "artifact" in each]
+    try:
+        return _COMPARED.issuperset(map(type, artifacts)) and found == fields
+    except Exception:
+        return False  # such as the ValueError of an array, which has no truth value
 
 
 def is_same_deep(message: BaseMessage, template: Template) -> bool:
@@ -238,7 +250,7 @@ class MessageRun:
         if not (
             len(messages) >= count
             and list(map(type, head)) == self._kinds
-            and [each.__dict__ for each in head] == self._fields
+            and is_same_fields(head, self._fields)
             and not [each for each in head if each.__pydantic_extra__]
             and all(is_same_deep(head[at], template) for at, template in self._deep)
         ):

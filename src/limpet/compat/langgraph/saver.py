@@ -38,9 +38,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     shared between threads, tasks and graphs; any number of processes may use the same store.
 
     Messages, LangGraph's types and Python's own types are stored exactly. Your own classes
-    (dataclasses, pydantic models, enums, named tuples) must be listed in `allow`, or saving them
-    raises InvalidInput: what a store holds never decides what is imported. With a `serde` that is
-    not LangGraph's own, such as one that encrypts, all values and metadata go through it.
+    (dataclasses, pydantic models, enums, named tuples) must be allowed, or saving them raises
+    InvalidInput: what a store holds never decides what is imported. `allow` takes the schema of the
+    graph, which allows all classes that it refers to, or a list of schemas, classes and (module,
+    name). With a `serde` that is not LangGraph's own, such as one that encrypts, all values and
+    metadata go through it. One that may pickle is refused.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=safe_serde(serde))
         self._sync = store.sync
         self._aio = store.aio
-        self._set_allowed(Allowed(upstream.allowed_modules(self.serde)).with_(allow))
+        self._set_allowed(Allowed(allow).with_(upstream.allowed_modules(self.serde)))
 
     def _set_allowed(self, allowed: Allowed) -> None:
         rules = ValueRules(self.serde, allowed, not isinstance(self.serde, JsonPlusSerializer))
