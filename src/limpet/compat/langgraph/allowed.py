@@ -92,19 +92,36 @@ def listed(allow: Allow) -> list[type | tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
+def imported(names: Iterable[tuple[str, ...]]) -> list[type]:
+    """Return the classes of these names whose modules are imported."""
+    found = [_found_at(module, name) for module, name, *_ in names]
+    return [each for each in found if isinstance(each, type)]
+
+
+def _found_at(module: str, qualname: str) -> Any:
+    try:
+        return attrgetter(qualname)(sys.modules[module])
+    except (KeyError, AttributeError):
+        return None
+
+
 class Allowed:
     """An allow-list: from classes to the names they are stored under, and back."""
 
     def __init__(self, extra: Allow = ()) -> None:
-        self._names = set(_ALWAYS)
+        self._names: set[tuple[str, ...]] = set(_ALWAYS)
         self._classes: dict[str, type] = {}
-        self._given = [_written(each) for each in items_of(extra)]
-        for each in listed(extra):
+        given = items_of(extra)
+        self._given = [_written(each) for each in given]
+        for each in listed(given):
             if isinstance(each, type):
                 self._classes[shown(each)] = each
                 self._names.add((each.__module__, each.__qualname__))
             else:
                 self._names.add(each)
+
+    def includes(self, names: Iterable[tuple[str, ...]]) -> bool:
+        return self._names.issuperset(names)
 
     def with_(self, extra: Allow) -> "Allowed":
         more = Allowed(extra)
@@ -225,13 +242,8 @@ def _parts_of(kind: Any) -> tuple[type, ...]:
 
 
 def _is_importable(kind: type) -> bool:
-    for each in _parts_of(kind):
-        try:
-            if attrgetter(each.__qualname__)(sys.modules[each.__module__]) is not each:
-                return False
-        except (KeyError, AttributeError):
-            return False
-    return True
+    parts = _parts_of(kind)
+    return all(_found_at(each.__module__, each.__qualname__) is each for each in parts)
 
 
 class ValueRules(NamedTuple):

@@ -440,7 +440,7 @@ class ValueEncoder:
         return found
 
     def _model(self, value: BaseModel, out: list[bytes], depth: int) -> None:
-        if self._rules.allowed.name_of(type(value)) is None and langchain.is_known(value):
+        if langchain.is_known(value):
             self._langchain(value, out, depth)
             return
         # Other attributes were computed from the fields, as by a cached property.
@@ -509,7 +509,8 @@ class ValueEncoder:
             form, body = serde.dumps_typed(value)
             same = is_same(value, serde.loads_typed((form, body)))
         except Exception as cause:
-            raise self._refuse(f"cannot be stored. class=`{name}`") from cause
+            fact = "cannot be stored: use a dataclass, a pydantic model or plain values instead"
+            raise self._refuse(f"{fact}. class=`{name}`") from cause
         if not same:
             raise self._refuse(f"would not be decoded as it is. class=`{name}`")
         self._tagged(tags.SERDE, [form, b64encode(body).decode(), name], out)

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.load.serializable import Serializable
 
 from limpet.compat.langgraph import upstream
@@ -16,7 +17,6 @@ from limpet.compat.langgraph.allowed import MESSAGES
 
 _NAMES = {
     "agents": ("AgentAction", "AgentActionMessageLog", "AgentFinish"),
-    "documents": ("Document",),
     "output_parsers": ("CommaSeparatedListOutputParser", "StrOutputParser"),
     "outputs": ("ChatGeneration", "ChatGenerationChunk", "Generation", "GenerationChunk"),
     "prompt_values": ("ChatPromptValue", "ChatPromptValueConcrete", "StringPromptValue"),
@@ -39,11 +39,11 @@ _NAMES = {
 @cache
 def _classes() -> frozenset[type[Serializable]]:
     # Not when this module is imported: the prompts take seconds, and few graphs store them.
-    return frozenset(MESSAGES.values()) | {
+    return frozenset(
         getattr(import_module(f"langchain_core.{module}"), name)
         for module, names in _NAMES.items()
         for name in names
-    }
+    )
 
 
 def is_known(value: Any) -> bool:
@@ -62,9 +62,8 @@ def loaded(tree: Any) -> Any:
     Raises:
         ValueError, TypeError, NotImplementedError: it names another class, or does not fit it.
     """
-    value = upstream.lc_load(
-        tree, allowed_objects=[*_classes()], secrets_map={}, secrets_from_env=False
-    )
+    inside = [*_classes(), *MESSAGES.values(), Document]
+    value = upstream.lc_load(tree, allowed_objects=inside, secrets_map={}, secrets_from_env=False)
     if not is_known(value):
         raise ValueError("not an object of LangChain")
     return value

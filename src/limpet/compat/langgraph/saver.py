@@ -22,7 +22,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from limpet.api import upkeep
 from limpet.api.store import AsyncStore, Store
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, records, upstream
-from limpet.compat.langgraph.allowed import Allow, Allowed, ValueRules, safe_serde
+from limpet.compat.langgraph.allowed import (
+    Allow,
+    Allowed,
+    ValueRules,
+    imported,
+    safe_serde,
+)
 from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
@@ -64,13 +70,19 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         self._context = SaverContext(codec, self._sync.driver.tools)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
-        """Return a saver over the same store that allows these classes, too."""
+        """Return a saver over the same store that allows these classes, and those of their fields.
+
+        In its strict mode LangGraph calls this with the classes of a graph's schema, for each run.
+        """
+        allowed = self._context.codec.rules.allowed
+        if allowed.includes(extra_allowlist):
+            return self
         clone = copy.copy(self)
         if isinstance(self.serde, JsonPlusSerializer):
             clone.serde = maybe_add_typed_methods(
                 self.serde.with_msgpack_allowlist(extra_allowlist)
             )
-        clone._set_allowed(self._context.codec.rules.allowed.with_(extra_allowlist))
+        clone._set_allowed(allowed.with_([*extra_allowlist, *imported(extra_allowlist)]))
         return clone
 
     # One checkpoint

@@ -42,7 +42,7 @@ def classes_in(schema: Any, known: Iterable[type] = ()) -> list[type]:
     such a class is refused, with its name.
     """
     # By id, and held: some types cannot be hashed.
-    seen: dict[int, Any] = {id(each): each for each in known}
+    seen: dict[int, Any] = {id(each): each for each in (*known, BaseModel, Enum)}
     found: list[type] = []
     waiting: list[Any] = [schema]
     while waiting:
