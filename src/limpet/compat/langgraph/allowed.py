@@ -270,7 +270,7 @@ def safe_serde(serde: Any) -> Any:
     if serde is None:
         return default_serde()
     inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
-    if getattr(inner, "pickle_fallback", False) is True:
+    if isinstance(inner, JsonPlusSerializer) and inner.pickle_fallback:
         raise InvalidInput(
             "the serializer must not pickle, because stored pickles can run any code: create it"
             " without pickle_fallback, and list your classes in `allow`"
