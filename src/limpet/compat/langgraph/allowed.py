@@ -7,8 +7,8 @@ of the caller's own are allowed by being listed, or by a schema that refers to t
 import importlib
 import sys
 from collections.abc import Iterable
-from enum import Enum
 from operator import attrgetter
+from types import UnionType
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core import messages
@@ -19,14 +19,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from typing_extensions import is_typeddict
 
 from limpet.compat.langgraph import schemas, upstream
-from limpet.compat.langgraph.objects import attributes, shown
+from limpet.compat.langgraph.objects import shown, walk
 from limpet.errors import InvalidInput
 
-Allow: TypeAlias = Any
-"""A class or another type such as `list[Order]`, or several of them and of (module, name).
-
-Not `Iterable[type | ...]`: type checkers do not take a TypedDict or `Order | None` for a type.
-"""
+_Item: TypeAlias = type | UnionType | tuple[str, ...]
+Allow: TypeAlias = type | UnionType | Iterable[_Item]
+"""A class or another type such as `list[Order]`, or several of them and of (module, name)."""
 
 _MESSAGES = (
     "AIMessage",
@@ -192,18 +190,7 @@ class Allowed:
     def _refused(self, value: Any, root: Any) -> list[type]:
         """Return the class of a value, and those in the root that would be refused next."""
         found = {type(value): None}
-        waiting = [root]
-        for _ in range(_SEARCHED_MAX):
-            if not waiting:
-                break
-            each = waiting.pop()
-            if isinstance(each, dict):
-                waiting += reversed(each.values())
-            elif isinstance(each, list | tuple | set | frozenset):
-                waiting += [*each][::-1]
-            elif schemas.is_storable(type(each)) and not isinstance(each, Enum):
-                waiting += reversed(attributes(each).values())
-            kind = type(each)
+        for kind in map(type, walk(root, _SEARCHED_MAX)):
             is_core = kind.__module__.startswith("langchain_core.")
             if schemas.is_storable(kind) and not is_core and self.name_of(kind) is None:
                 found[kind] = None
@@ -218,7 +205,8 @@ class Allowed:
             f"from {module} import {', '.join(sorted(imports[module]))}"
             for module in sorted(imports)
         ]
-        lines.append(f"LimpetSaver(store, allow=[{', '.join([*self._given, *shown])}])")
+        allow = ", ".join(dict.fromkeys([*self._given, *shown]))
+        lines.append(f"LimpetSaver(store, allow=[{allow}])")
         return "`" + "; ".join(lines) + "`"
 
 

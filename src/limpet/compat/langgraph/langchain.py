@@ -14,6 +14,9 @@ from langchain_core.load.serializable import Serializable
 
 from limpet.compat.langgraph import upstream
 from limpet.compat.langgraph.allowed import MESSAGES
+from limpet.compat.langgraph.objects import walk
+
+_PARTS_MAX = 100_000
 
 _NAMES = {
     "agents": ("AgentAction", "AgentActionMessageLog", "AgentFinish"),
@@ -53,6 +56,13 @@ def is_known(value: Any) -> bool:
 
 
 def dumped(value: Any) -> Any:
+    """Return an object as JSON.
+
+    Raises:
+        ValueError: it has too many parts. LangChain would write shared ones again and again.
+    """
+    if sum(1 for _ in walk(value, _PARTS_MAX)) == _PARTS_MAX:
+        raise ValueError("too many parts")
     return upstream.lc_dump(value)
 
 

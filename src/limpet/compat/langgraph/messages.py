@@ -7,7 +7,7 @@ that are equal to it and share nothing mutable. A `MessageRun` does this for a l
 
 import marshal
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
@@ -153,7 +153,7 @@ class MessageCache:
             self.keep(template)
         same = (
             type(message) is template.kind
-            and is_same_fields([message], [template.fields])
+            and is_same_fields([message], [template.fields], (0,))
             and not message.__pydantic_extra__
             and (not template.deep or is_same_deep(message, template))
         )
@@ -170,13 +170,15 @@ class MessageCache:
             self._before, self._known, self._bytes = self._known, {}, 0
 
 
-def is_same_fields(messages: list[Any], fields: list[dict[str, Any]]) -> bool:
+def is_same_fields(
+    messages: list[Any], fields: list[dict[str, Any]], with_artifact: Iterable[int]
+) -> bool:
     """Return whether messages have these fields, apart from what is in `Template.deep`."""
     found = [each.__dict__ for each in messages]
     # An artifact may be of any class: an array of one text is equal to that text.
-    artifacts = [each["artifact"] for each in found if "artifact" in each]
+    kinds = {type(found[at].get("artifact")) for at in with_artifact}
     try:
-        return _COMPARED.issuperset(map(type, artifacts)) and found == fields
+        return kinds <= _COMPARED and found == fields
     except Exception:
         return False  # such as the ValueError of an array, which has no truth value
 
@@ -211,7 +213,17 @@ class MessageRun:
     made by single calls over all of them, and only new ones are handled one by one.
     """
 
-    __slots__ = ("_deep", "_empty", "_fields", "_kinds", "parts", "plain", "templates", "wide")
+    __slots__ = (
+        "_deep",
+        "_empty",
+        "_fields",
+        "_kinds",
+        "_with_artifact",
+        "parts",
+        "plain",
+        "templates",
+        "wide",
+    )
 
     def __init__(self, templates: list[Template], before: "MessageRun | None" = None) -> None:
         """The first templates are those of the run `before`, if one is given."""
@@ -223,6 +235,9 @@ class MessageRun:
         self._kinds: list[type] = [template.kind for template in fresh]
         self._fields: list[dict[str, Any]] = [template.fields for template in fresh]
         self._deep = [(at, each) for at, each in enumerate(fresh, old) if each.deep]
+        self._with_artifact = [
+            at for at, each in enumerate(fresh, old) if "artifact" in each.fields
+        ]
         self._empty: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         self.plain: bool = False not in [template.plain for template in fresh]
         self.wide: bool = True in [template.wide for template in fresh]
@@ -234,6 +249,7 @@ class MessageRun:
             self._kinds = before._kinds + self._kinds
             self._fields = before._fields + self._fields
             self._deep = before._deep + self._deep
+            self._with_artifact = before._with_artifact + self._with_artifact
             self._empty = {empty: places.copy() for empty, places in before._empty.items()}
             self.plain = self.plain and before.plain
             self.wide = self.wide or before.wide
@@ -250,7 +266,7 @@ class MessageRun:
         if not (
             len(messages) >= count
             and list(map(type, head)) == self._kinds
-            and is_same_fields(head, self._fields)
+            and is_same_fields(head, self._fields, self._with_artifact)
             and not [each for each in head if each.__pydantic_extra__]
             and all(is_same_deep(head[at], template) for at, template in self._deep)
         ):

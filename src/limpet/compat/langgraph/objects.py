@@ -1,8 +1,13 @@
 """What objects consist of."""
 
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from functools import cached_property, lru_cache
 from inspect import getattr_static
 from typing import Any
+
+from pydantic import BaseModel
 
 
 def shown(kind: type) -> str:
@@ -24,6 +29,22 @@ def attributes(value: Any) -> dict[str, Any]:
     state: Any = object.__getstate__(value)
     members, slotted = state if isinstance(state, tuple) else (state, None)
     return {**(members or {}), **(slotted or {})}
+
+
+def walk(root: Any, values_max: int) -> Iterator[Any]:
+    """Yield a value and what is inside it. At most so many: a value may contain itself."""
+    waiting = [root]
+    for _ in range(values_max):
+        if not waiting:
+            return
+        each = waiting.pop()
+        yield each
+        if isinstance(each, dict):
+            waiting += reversed(each.values())
+        elif isinstance(each, list | tuple | set | frozenset | deque):
+            waiting += [*each][::-1]
+        elif isinstance(each, BaseModel) or is_dataclass(type(each)):
+            waiting += reversed(attributes(each).values())
 
 
 def is_derived(kind: type, name: str) -> bool:
