@@ -131,7 +131,11 @@ def test_classes_of_ones_own_come_if_they_are_allowed(origin: Origin, target: St
     fact = f"a stored value is of a class that is not allowed: list it in `allow`. class=`{name}`"
     assert messages_of(done) == [f"{fact}. task_id=`task`", fact]
     assert done.skipped[0].scope == ("t", "main", "thread")
-    for allow in ([Address, Colour], [(__name__, "Address"), (__name__, "Colour")]):
+    for allow in (
+        [Address, Colour],
+        [(__name__, "Address"), (__name__, "Colour")],
+        Address | Colour,
+    ):
         assert origin.import_into(target, allow=allow).skipped == ()
     theirs = everything(origin.saver, "t")
     assert everything(LimpetSaver(target, allow=[Address, Colour]), "t") == theirs

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import pytest
+from langchain_core.agents import AgentFinish
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel, ConfigDict, Field
@@ -230,6 +231,7 @@ SHARED: dict[str, Any] = {
     "in a message": lambda: [message(a=doubled(()))],
     "messages": lambda: doubled(message(), lambda each: message(a=[each], b=(each,)), 40),
     "a message in itself": message_twice,
+    "in an object of LangChain": lambda: AgentFinish({"a": doubled([])}, "log"),
     "one message": lambda: [HumanMessage(LONG, id="m")] * 100_000,
     "one message without an id": lambda: [HumanMessage(LONG)] * 1_000,
 }
@@ -242,9 +244,9 @@ def test_shared_references_are_refused_before_they_fill_the_memory(kind: str, se
     serde = EncryptedSerializer(Cipher()) if sealed else None
     with limpet.open("memory:?state_bytes_max=1000000") as store:
         saver = LimpetSaver(store, serde=serde)
-        with pytest.raises(InvalidInput, match=r"too large|contains itself|nested"):
+        with pytest.raises(InvalidInput, match=r"too large|contains itself|nested|cannot"):
             put(saver, 1, value=value)
-        with pytest.raises(InvalidInput, match=r"too large|contains itself|nested"):
+        with pytest.raises(InvalidInput, match=r"too large|contains itself|nested|cannot"):
             saver.put_writes(config(number=1), [("value", value)], "task")
 
 

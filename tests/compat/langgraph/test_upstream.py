@@ -1,7 +1,10 @@
 """The private names of LangGraph and pydantic that we use are where we expect them."""
 
 import importlib
+import warnings
 
+import pytest
+from langchain_core.prompts import PromptTemplate
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
@@ -32,6 +35,16 @@ def test_the_class_of_delta_snapshots_is_found() -> None:
 def test_the_extension_codes_are_those_that_an_import_checks() -> None:
     codes = {name: each for name, each in vars(jsonplus).items() if name.startswith("EXT_")}
     assert sorted(codes.values()) == list(range(8)), f"migrate/checked_serde.py: {codes}"
+
+
+def test_the_format_of_langchain_is_read_without_a_warning() -> None:
+    value = PromptTemplate.from_template("{a}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tree = upstream.lc_dump(value)
+        assert upstream.lc_load(tree, allowed_objects=[PromptTemplate]) == value
+    with pytest.raises(ValueError, match="not allowed"):
+        upstream.lc_load(tree, allowed_objects=[])
 
 
 def test_a_model_is_made_of_its_parts() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import ormsgpack
 import pytest
 from hypothesis import given, settings
@@ -108,7 +109,8 @@ def same(a: Any, b: Any) -> bool:
             same(x, y) for p, q in pairs for x, y in zip(p, q, strict=True)
         )
     if isinstance(a, list | tuple | deque):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        same_max = getattr(a, "maxlen", None) == getattr(b, "maxlen", None)
+        return same_max and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, set | frozenset):
         return a == b and sorted(map(repr, a)) == sorted(map(repr, b))
     if isinstance(a, BaseModel):
@@ -145,6 +147,7 @@ def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         few
         | few.map(tuple)
         | few.map(deque)
+        | few.map(lambda each: deque(each, maxlen=5))
         | members
         | st.dictionaries(HASHABLE, inner, max_size=3)
         | st.sets(HASHABLE, max_size=3)
@@ -260,11 +263,11 @@ def test_an_exception_becomes_its_text() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"a": [Stranger(name="x")]}, "not allowed: list it in `allow`. class=`"),
+        ({"a": [Stranger(name="x")]}, "not allowed: list it in `allow`: `from tests."),
         ({"a": [object()]}, "cannot be stored"),
         ({"a": [lambda: 1]}, "cannot be stored"),
         ({"a": [10**4300]}, "more than 4300 digits"),
-        ({"a": [deque([1], maxlen=3)]}, "deque with maxlen"),
+        ({"a": [np.array([1, None])]}, "would not be decoded as it is. class=`numpy:ndarray`"),
     ],
 )
 def test_what_cannot_come_back_is_refused_with_its_path(value: Any, words: str) -> None:
@@ -294,7 +297,22 @@ def hostile() -> list[Any]:
     method = ormsgpack.Ext(3, ormsgpack.packb(("os", "path", "x", "exists")))
     packed = [b64encode(ormsgpack.packb(each)).decode() for each in (call, method)]
     lc = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["touch /tmp/never"]}
+    model = {**lc, "lc": 1, "id": ["langchain", "chat_models", "openai", "ChatOpenAI"]}
+    runnable = {**model, "id": ["langchain_core", "runnables", "base", "RunnableSequence"]}
+    template = {"template": "{{ x }}", "input_variables": ["x"], "template_format": "jinja2"}
+    prompt = {**model, "id": ["langchain", "prompts", "prompt", "PromptTemplate"]}
     return [
+        {"$langchain": lc},
+        {"$langchain": model},
+        {"$langchain": runnable},
+        {"$langchain": {**prompt, "kwargs": template}},
+        {"$langchain": {**prompt, "id": ["os", "system"]}},
+        {"$langchain": {**prompt, "id": ["langchain_core", "load", "load", "load"]}},
+        {"$langchain": {"lc": 1, "type": "secret", "id": ["HOME"]}},
+        {"$langchain": {"a": 1}},
+        {"$deque": [1], "maxlen": "x"},
+        {"$object": f"{__name__}:Point", "fields": {"a": 1}},
+        {"$object": f"{__name__}:Stranger", "fields": {"name": "x"}},
         {"$serde": ["msgpack", packed[0], "builtins:int"]},
         {"$serde": ["msgpack", packed[1], "builtins:bool"]},
         {"$serde": ["json", b64encode(codec.encode(lc)).decode(), "builtins:int"]},

@@ -2,15 +2,18 @@
 
 import dataclasses
 from base64 import b64decode
+from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, TypeAlias
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
-from limpet.compat.langgraph import tags
-from limpet.compat.langgraph.allowed import MESSAGES, ValueRules, not_allowed
+from limpet.compat.langgraph import langchain, tags
+from limpet.compat.langgraph.allowed import MESSAGES, ValueRules
 from limpet.compat.langgraph.messages import FIELDS, make
+from limpet.compat.langgraph.objects import all_slots, shown
 from limpet.core import codec
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
@@ -39,7 +42,9 @@ class ValueDecoder:
             tags.BYTEARRAY: lambda tree, inner: bytearray(b64decode(inner, validate=True)),
             tags.SERDE: self._serialized,
             tags.SEALED: self._sealed,
+            tags.LANGCHAIN: lambda tree, inner: langchain.loaded(self.read(inner)),
             **{tag: self._sequence(kind) for tag, kind in tags.SEQUENCE_OF.items()},
+            tags.DEQUE: lambda tree, inner: deque(self.read(inner), tree.get("maxlen")),
             **{tag: _moment(tag) for tag in tags.MOMENTS},
         }
 
@@ -108,22 +113,52 @@ class ValueDecoder:
         _set(made, "__pydantic_private__", None)
         return made
 
+    def _class_of(self, name: Any) -> Any:
+        found = self._rules.allowed.class_of(name)
+        if found is None:
+            raise self._rules.allowed.refusal(str(name))
+        return found
+
     def _object(self, tree: dict[str, Any], name: Any) -> Any:
-        kind: Any = self._rules.allowed.class_of(name)
+        kind = self._class_of(name)
         if issubclass(kind, tuple):
             return tuple.__new__(kind, self.read(tree["items"]))
         fields = self._members(tree["fields"])
         if issubclass(kind, BaseModel):
             return self._model(kind, fields, tree)
         if dataclasses.is_dataclass(kind):
-            names = {field.name for field in dataclasses.fields(kind)}
-            if names != fields.keys():
-                return self._rules.allowed.class_of(name)(**fields)
-        elif not hasattr(kind, "__slots__"):
-            raise InvalidInput(f"a stored value does not fit its class. class=`{name}`")
+            return self._dataclass(kind, fields, tree)
+        if not hasattr(kind, "__slots__"):
+            raise _misfit(kind)
         made = object.__new__(kind)
         for field, each in fields.items():
             _set(made, field, each)
+        return made
+
+    def _dataclass(self, kind: Any, fields: dict[str, Any], tree: dict[str, Any]) -> Any:
+        """Return a dataclass as it was: `__init__` and `__post_init__` could change its values.
+
+        If its class has other fields now, the constructor is called with those that it takes.
+        """
+        known = {field.name: field.init for field in dataclasses.fields(kind)}
+        missing = known.keys() ^ fields.keys()
+        if missing and missing != {*tree.get("unset", ())}:
+            taken = {name: each for name, each in fields.items() if known.get(name, True)}
+            try:
+                return kind(**taken)
+            except TypeError as cause:
+                raise _misfit(kind) from cause
+        if "extra" in tree:
+            fields |= self._members(tree["extra"])
+        made = object.__new__(kind)
+        if not kind.__dictoffset__:
+            for name, each in fields.items():
+                _set(made, name, each)
+            return made
+        # Into `__dict__` unless it is a slot: a descriptor may convert what is assigned.
+        for name in fields.keys() & all_slots(kind):
+            _set(made, name, fields.pop(name))
+        made.__dict__.update(fields)
         return made
 
     def _model(self, kind: Any, fields: dict[str, Any], tree: dict[str, Any]) -> Any:
@@ -139,7 +174,9 @@ class ValueDecoder:
         return made
 
     def _enum(self, tree: dict[str, Any], name: Any) -> Any:
-        kind = self._rules.allowed.enum_of(name)
+        kind = self._class_of(name)
+        if not issubclass(kind, Enum):
+            raise InvalidInput(f"a stored value names a class that is not an enum. class=`{name}`")
         return kind[tree["name"]] if "name" in tree else kind(self.read(tree["value"]))
 
     def _sequence(self, kind: Any) -> Decode:
@@ -152,10 +189,10 @@ class ValueDecoder:
             # We never write it, and its decoder allows more classes than that of msgpack.
             raise InvalidInput("a stored value is in a format that is not allowed. format=`json`")
         value = serde.loads_typed((form, b64decode(body, validate=True)))
-        kind = type(value)
-        if f"{kind.__module__}:{kind.__qualname__}" != name:
-            raise not_allowed(name)
-        return value
+        if shown(type(value)) != name:
+            raise self._rules.allowed.refusal(str(name))
+        # An array would be a read-only view of the stored bytes.
+        return value.copy("K") if name == "numpy:ndarray" else value
 
     def _sealed(self, tree: dict[str, Any], inner: Any) -> Any:
         raise InvalidInput(
@@ -187,6 +224,10 @@ def loaded(load: Callable[[], Any]) -> Any:
     except Exception as cause:
         kind = type(cause).__name__
         raise Corrupt(f"a stored value cannot be decoded. error=`{kind}`") from cause
+
+
+def _misfit(kind: type) -> InvalidInput:
+    return InvalidInput(f"a stored value does not fit its class. class=`{shown(kind)}`")
 
 
 def _extra(kind: Any, extra: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from limpet.compat.langgraph import tags
+from limpet.compat.langgraph import langchain, tags
 from limpet.compat.langgraph.allowed import MESSAGE_NAMES, ValueRules
 from limpet.compat.langgraph.messages import (
     Encoded,
@@ -24,6 +24,7 @@ from limpet.compat.langgraph.messages import (
     Template,
     template_of,
 )
+from limpet.compat.langgraph.objects import attributes, is_derived, is_same, shown, slots
 from limpet.core.codec import is_plain_level
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX, STATE_BYTES_MAX
 from limpet.errors import InvalidInput
@@ -99,25 +100,6 @@ def plain_atom(value: Any) -> Any:
     return int.__pos__(value) if isinstance(value, int) else float.__pos__(value)
 
 
-def slots(kind: type) -> tuple[str, ...]:
-    found = getattr(kind, "__slots__", ())
-    return (found,) if isinstance(found, str) else tuple(found)
-
-
-def is_same(value: Any, back: Any) -> bool:
-    """Return whether a value was decoded as it was, with its class."""
-    if type(value) is not type(back):
-        return False
-    if type(getattr(value, "tzinfo", None)) is not type(getattr(back, "tzinfo", None)):
-        return False  # two equal times may have a zone and an offset
-    equal = value == back
-    if isinstance(equal, bool):
-        return equal
-    # Arrays: `==` compares element by element, and NaN is not equal to itself.
-    facts = [(each.dtype, each.shape, each.tobytes()) for each in (value, back)]
-    return bool(facts[0] == facts[1])
-
-
 def _join_many(out: list[bytes], start: int) -> int:
     """Join the parts since `start` if they are many; return the next start.
 
@@ -151,6 +133,7 @@ class ValueEncoder:
         self._rules = rules
         self._cache = cache
         self._path = list(path)
+        self._root: Any = None  # what is encoded as a whole: a channel, or what a task wrote
         self._inside: set[int] = set()  # ids of the containers that are being encoded
         # What was met at a depth, by its id, and its JSON if it was met twice. The values are held,
         # so that no other value gets such an id.
@@ -158,7 +141,9 @@ class ValueEncoder:
 
     def _inner(self, rules: ValueRules) -> "ValueEncoder":
         """Return an encoder for a part, which is then one value of this one."""
-        return ValueEncoder(rules, self._cache, self._path, bytes_max=self._bytes_left)
+        made = ValueEncoder(rules, self._cache, self._path, bytes_max=self._bytes_left)
+        made._root = self._root
+        return made
 
     def _add(self, encoded: bytes, out: list[bytes]) -> None:
         self._bytes_left -= len(encoded)
@@ -167,6 +152,7 @@ class ValueEncoder:
         out.append(encoded)
 
     def write(self, value: Any, out: list[bytes]) -> None:
+        self._root = value
         if self._rules.sealed:
             self._seal(value, out)
         else:
@@ -179,6 +165,7 @@ class ValueEncoder:
     def channel(self, name: str, value: Any, before: Any = None) -> MessageRun | bytes:
         """Return a value as JSON or a run of messages; `before` is its last value."""
         self._path.append(name)
+        self._root = value
         found = None if self._rules.sealed else self._run(value, before)
         if found is not None:
             self.wide = self.wide or found.wide
@@ -297,6 +284,9 @@ class ValueEncoder:
             self._model(value, out, depth)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             self._object(value, {"items": list(value)}, out, depth)
+        elif isinstance(value, BaseException):
+            # As text, as LangGraph's savers do: it is only shown.
+            self._atom(repr(value), out)
         elif dataclasses.is_dataclass(value):
             self._dataclass(value, out, depth)
         elif isinstance(value, dict):  # OrderedDict, defaultdict: the subclass is not kept
@@ -374,15 +364,14 @@ class ValueEncoder:
         out.append(b"}")
 
     def _sequence(self, value: Any, kind: type, out: list[bytes], depth: int) -> None:
-        if getattr(value, "maxlen", None) is not None:
-            raise self._refuse("is a deque with maxlen")
         out.append(orjson.dumps({tags.SEQUENCES[kind]: None})[:-5])
         if kind in tags.UNORDERED:  # equal sets get equal bytes
             each_alone = sorted(self._alone(each, depth + 2) for each in value)
             out += (b"[", b",".join(each_alone), b"]")
         else:
             self._list(list(value), out, depth + 1)
-        out.append(b"}")
+        maxlen = getattr(value, "maxlen", None)
+        out.append(b"}" if maxlen is None else b',"maxlen":%d}' % maxlen)
 
     def _alone(self, value: Any, depth: int) -> bytes:
         parts: list[bytes] = []
@@ -421,7 +410,7 @@ class ValueEncoder:
         if value.__pydantic_extra__ or not all(
             self._is_plain(each, DEPTH_MAX - depth - 1)
             for each in fields.values()
-            if type(each) not in TEXTS and (each or type(each) not in CONTAINERS)
+            if type(each) not in TEXTS and (type(each) not in CONTAINERS or each)
         ):
             return None
         try:
@@ -451,6 +440,9 @@ class ValueEncoder:
         return found
 
     def _model(self, value: BaseModel, out: list[bytes], depth: int) -> None:
+        if langchain.is_known(value):
+            self._langchain(value, out, depth)
+            return
         # Other attributes were computed from the fields, as by a cached property.
         names = type(value).model_fields
         fields = {name: value.__dict__[name] for name in names if name in value.__dict__}
@@ -464,14 +456,31 @@ class ValueEncoder:
             parts["unset"] = unset
         self._object(value, parts, out, depth)
 
+    def _langchain(self, value: Any, out: list[bytes], depth: int) -> None:
+        try:
+            tree = langchain.dumped(value)
+            same = is_same(value, langchain.loaded(tree))
+        except Exception as cause:
+            raise self._refuse(f"cannot be stored. class=`{shown(type(value))}`") from cause
+        if not same:
+            raise self._refuse(f"would not be decoded as it is. class=`{shown(type(value))}`")
+        out.append(b'{"$langchain":')
+        self._any(tree, out, depth + 1)
+        out.append(b"}")
+
     def _dataclass(self, value: Any, out: list[bytes], depth: int) -> None:
         if isinstance(value, list | dict | set | frozenset | tuple | bytes):
             raise self._refuse("is a dataclass that is also a container")
         names = [field.name for field in dataclasses.fields(value)]
-        missing = [name for name in names if not hasattr(value, name)]
-        if missing or not getattr(value, "__dict__", {}).keys() <= set(names):
-            raise self._refuse("is a dataclass with attributes that are not fields")
-        self._object(value, {"fields": {name: getattr(value, name) for name in names}}, out, depth)
+        held = attributes(value)
+        parts: dict[str, Any] = {"fields": {name: held.pop(name) for name in names if name in held}}
+        extra = {name: held[name] for name in held if not is_derived(type(value), name)}
+        if extra:
+            parts["extra"] = extra
+        unset = [name for name in names if name not in parts["fields"]]
+        if unset:
+            parts["unset"] = unset
+        self._object(value, parts, out, depth)
 
     def _object(self, value: Any, parts: dict[str, Any], out: list[bytes], depth: int) -> None:
         out += (b'{"$object":', orjson.dumps(self._name_of(value)))
@@ -487,9 +496,6 @@ class ValueEncoder:
         moment = tags.encoded_moment(value)
         if moment is not None:
             self._tagged(*moment, out)
-        elif isinstance(value, BaseException):
-            # As text, as LangGraph's savers do: it is only shown.
-            self._atom(repr(value), out)
         elif self._rules.allowed.name_of(type(value)) and slots(type(value)):
             fields = {name: getattr(value, name) for name in slots(type(value))}
             self._object(value, {"fields": fields}, out, depth)
@@ -498,17 +504,15 @@ class ValueEncoder:
 
     def _serialized(self, value: Any, out: list[bytes]) -> None:
         """Use LangGraph's serializer for all other classes, if it decodes them exactly."""
-        serde, kind = self._rules.serde, type(value)
-        name = f"{kind.__module__}:{kind.__qualname__}"
+        serde, name = self._rules.serde, shown(type(value))
         try:
             form, body = serde.dumps_typed(value)
             same = is_same(value, serde.loads_typed((form, body)))
         except Exception as cause:
-            raise self._refuse(f"cannot be stored. class=`{name}`") from cause
+            fact = "cannot be stored: use a dataclass, a pydantic model or plain values instead"
+            raise self._refuse(f"{fact}. class=`{name}`") from cause
         if not same:
-            raise self._refuse(
-                f"would not be decoded as it is: list its class in `allow`. class=`{name}`"
-            )
+            raise self._refuse(f"would not be decoded as it is. class=`{name}`")
         self._tagged(tags.SERDE, [form, b64encode(body).decode(), name], out)
 
     def _seal(self, value: Any, out: list[bytes]) -> None:
@@ -545,11 +549,8 @@ class ValueEncoder:
     def _name_of(self, value: Any) -> str:
         name = self._rules.allowed.name_of(type(value))
         if name is None:
-            kind = type(value)
-            shown = f"{kind.__module__}:{kind.__qualname__}"
-            raise self._refuse(
-                f"is of a class that is not allowed: list it in `allow`. class=`{shown}`"
-            )
+            advice = self._rules.allowed.advice(value, self._root)
+            raise self._refuse(f"is of a class that is not allowed: {advice}")
         return name
 
     def _refuse(self, why: str) -> InvalidInput:

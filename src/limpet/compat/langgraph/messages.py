@@ -7,7 +7,7 @@ that are equal to it and share nothing mutable. A `MessageRun` does this for a l
 
 import marshal
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ _MARSHAL_VERSION = 2  # later ones write equal values differently, depending on 
 _BYTES_MAX = 32 * 1024 * 1024
 _TEXTS = frozenset((str, type(None)))
 _CONTAINERS = frozenset((dict, list))
+_COMPARED = _TEXTS | _CONTAINERS | {int, float, bool, tuple}
 _ENTRIES_MAX = 64 * 1024
 _PARTS_MAX = 1024
 _RUN_PARTS_MAX = 32
@@ -91,7 +92,7 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
     deep: list[tuple[str, bytes]] = []
     for name, value in [each for each in fields.items() if type(each[1]) not in _TEXTS]:
         kind = type(value)
-        if not value and kind in _CONTAINERS:
+        if kind in _CONTAINERS and not value:
             empty.append((name, kind))
             fields[name] = kind()  # only compared with, so it stays empty
             continue
@@ -152,7 +153,7 @@ class MessageCache:
             self.keep(template)
         same = (
             type(message) is template.kind
-            and message.__dict__ == template.fields
+            and is_same_fields([message], [template.fields], (0,))
             and not message.__pydantic_extra__
             and (not template.deep or is_same_deep(message, template))
         )
@@ -167,6 +168,19 @@ class MessageCache:
         if len(self._known) > self._entries_max or self._bytes > self._bytes_max:
             # Drops what was not used since the last time.
             self._before, self._known, self._bytes = self._known, {}, 0
+
+
+def is_same_fields(
+    messages: list[Any], fields: list[dict[str, Any]], with_artifact: Iterable[int]
+) -> bool:
+    """Return whether messages have these fields, apart from what is in `Template.deep`."""
+    found = [each.__dict__ for each in messages]
+    # An artifact may be of any class: an array of one text is equal to that text.
+    kinds = {type(found[at].get("artifact")) for at in with_artifact}
+    try:
+        return kinds <= _COMPARED and found == fields
+    except Exception:
+        return False  # such as the ValueError of an array, which has no truth value
 
 
 def is_same_deep(message: BaseMessage, template: Template) -> bool:
@@ -199,7 +213,17 @@ class MessageRun:
     made by single calls over all of them, and only new ones are handled one by one.
     """
 
-    __slots__ = ("_deep", "_empty", "_fields", "_kinds", "parts", "plain", "templates", "wide")
+    __slots__ = (
+        "_deep",
+        "_empty",
+        "_fields",
+        "_kinds",
+        "_with_artifact",
+        "parts",
+        "plain",
+        "templates",
+        "wide",
+    )
 
     def __init__(self, templates: list[Template], before: "MessageRun | None" = None) -> None:
         """The first templates are those of the run `before`, if one is given."""
@@ -211,6 +235,9 @@ class MessageRun:
         self._kinds: list[type] = [template.kind for template in fresh]
         self._fields: list[dict[str, Any]] = [template.fields for template in fresh]
         self._deep = [(at, each) for at, each in enumerate(fresh, old) if each.deep]
+        self._with_artifact = [
+            at for at, each in enumerate(fresh, old) if "artifact" in each.fields
+        ]
         self._empty: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         self.plain: bool = False not in [template.plain for template in fresh]
         self.wide: bool = True in [template.wide for template in fresh]
@@ -222,6 +249,7 @@ class MessageRun:
             self._kinds = before._kinds + self._kinds
             self._fields = before._fields + self._fields
             self._deep = before._deep + self._deep
+            self._with_artifact = before._with_artifact + self._with_artifact
             self._empty = {empty: places.copy() for empty, places in before._empty.items()}
             self.plain = self.plain and before.plain
             self.wide = self.wide or before.wide
@@ -238,7 +266,7 @@ class MessageRun:
         if not (
             len(messages) >= count
             and list(map(type, head)) == self._kinds
-            and [each.__dict__ for each in head] == self._fields
+            and is_same_fields(head, self._fields, self._with_artifact)
             and not [each for each in head if each.__pydantic_extra__]
             and all(is_same_deep(head[at], template) for at, template in self._deep)
         ):

@@ -22,7 +22,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from limpet.api import upkeep
 from limpet.api.store import AsyncStore, Store
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, upstream
-from limpet.compat.langgraph.allowed import Allow, Allowed, ValueRules, safe_serde
+from limpet.compat.langgraph.allowed import (
+    Allow,
+    Allowed,
+    ValueRules,
+    imported,
+    safe_serde,
+)
 from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
@@ -39,9 +45,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     shared between threads, tasks and graphs; any number of processes may use the same store.
 
     Messages, LangGraph's types and Python's own types are stored exactly. Your own classes
-    (dataclasses, pydantic models, enums, named tuples) must be listed in `allow`, or saving them
-    raises InvalidInput: what a store holds never decides what is imported. With a `serde` that is
-    not LangGraph's own, such as one that encrypts, all values and metadata go through it.
+    (dataclasses, pydantic models, enums, named tuples) must be allowed, or saving them raises
+    InvalidInput: what a store holds never decides what is imported. `allow` takes the schema of the
+    graph, which allows all classes that it refers to, or a list of schemas, classes and (module,
+    name). With a `serde` that is not LangGraph's own, such as one that encrypts, all values and
+    metadata go through it. One that may pickle is refused.
 
     `concurrent` is what happens if two runs are active on one thread. "refuse": the run that did
     not see what the other one saved raises Conflict, and nothing is lost. "wait": a run waits until
@@ -61,7 +69,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         self._sync = store.sync
         self._aio = store.aio
         self._guard = RunGuard(concurrent, self._sync.driver.opened)
-        self._set_allowed(Allowed(upstream.allowed_modules(self.serde)).with_(allow))
+        self._set_allowed(Allowed(allow).with_(upstream.allowed_modules(self.serde)))
 
     def _set_allowed(self, allowed: Allowed) -> None:
         rules = ValueRules(self.serde, allowed, not isinstance(self.serde, JsonPlusSerializer))
@@ -69,13 +77,19 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         self._context = SaverContext(codec, self._sync.driver.tools, self._guard)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
-        """Return a saver over the same store that allows these classes, too."""
+        """Return a saver over the same store that allows these classes, and those of their fields.
+
+        In its strict mode LangGraph calls this with the classes of a graph's schema, for each run.
+        """
+        allowed = self._context.codec.rules.allowed
+        if allowed.includes(extra_allowlist):
+            return self
         clone = copy.copy(self)
         if isinstance(self.serde, JsonPlusSerializer):
             clone.serde = maybe_add_typed_methods(
                 self.serde.with_msgpack_allowlist(extra_allowlist)
             )
-        clone._set_allowed(self._context.codec.rules.allowed.with_(extra_allowlist))
+        clone._set_allowed(allowed.with_([*extra_allowlist, *imported(extra_allowlist)]))
         return clone
 
     # One checkpoint

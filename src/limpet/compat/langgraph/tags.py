@@ -7,6 +7,7 @@
 | a message                               | `{"$message": "AIMessage", "content": ..., ...}`     |
 | the same with values in it that are not | `{"$message+": "AIMessage", ...}`                    |
 | tuple, set, frozenset, deque            | `{"$tuple": [...]}`, ...                             |
+| deque with maxlen                       | `{"$deque": [...], "maxlen": 5}`                     |
 | bytes, bytearray                        | `{"$bytes": "<base64>"}`, ...                        |
 | NaN, infinities                         | `{"$float": "nan"}`                                  |
 | text with lone surrogates               | `{"$text": "<unicode escapes>"}`                     |
@@ -17,6 +18,7 @@
 | member of an enum                       | `{"$enum": "module:Name", "name": "RED"}`            |
 | named tuple                             | `{"$object": "module:Name", "items": [...]}`         |
 | dataclass, pydantic model, ...          | `{"$object": "module:Name", "fields": {...}}`        |
+| prompts, ... of langchain-core          | `{"$langchain": <as LangChain writes it>}`           |
 | anything else                           | `{"$serde": ["msgpack", "<base64>", "module:Name"]}` |
 
 With a serializer that is not LangGraph's own, such as one that encrypts, each value is
@@ -51,12 +53,14 @@ TIME = "$time"
 TIMEDELTA = "$timedelta"
 DECIMAL = "$decimal"
 EXTRA = "$extra"
+LANGCHAIN = "$langchain"
+DEQUE = "$deque"
 
 SEQUENCES: dict[type, str] = {
     tuple: "$tuple",
     set: "$set",
     frozenset: "$frozenset",
-    deque: "$deque",
+    deque: DEQUE,
 }
 UNORDERED = frozenset((set, frozenset))
 SEQUENCE_OF = {tag: kind for kind, tag in SEQUENCES.items()}

@@ -3,8 +3,10 @@
 `tests/compat/langgraph/test_upstream.py` says which of them moved, after an upgrade.
 """
 
+from inspect import unwrap
 from typing import Any, NamedTuple
 
+from langchain_core.load import dumpd, load
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
@@ -18,8 +20,14 @@ __all__ = [
     "allows_all",
     "is_comparing",
     "is_root_run",
+    "lc_dump",
+    "lc_load",
     "run_of",
 ]
+
+lc_dump = dumpd
+lc_load: Any = unwrap(load)
+"""Without the warning that it is in beta, which users can do nothing about."""
 
 DELTA_SNAPSHOT = ("langgraph.checkpoint.serde.types", "_DeltaSnapshot")
 """Module and name of the class of values that a delta channel stores now and then."""

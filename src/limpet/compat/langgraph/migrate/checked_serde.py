@@ -20,6 +20,7 @@ from limpet.compat.langgraph.allowed import (
     Allow,
     Allowed,
     default_serde,
+    listed,
     not_allowed,
     safe_serde,
 )
@@ -43,7 +44,7 @@ def checked(serde: SerializerProtocol | None, allow: Allow) -> SerializerProtoco
 
     A serializer that is not LangGraph's own is returned as it is.
     """
-    extra = list(allow)
+    extra = listed(allow)
     if serde is None:
         return CheckedSerializer(default_serde(), extra)
     if isinstance(serde, JsonPlusSerializer):
@@ -58,7 +59,7 @@ class CheckedSerializer(SerializerProtocol):
 
     def __init__(self, serde: JsonPlusSerializer, allow: Allow) -> None:
         serde = safe_serde(serde)
-        extra = list(allow)
+        extra = listed(allow)
         self._allowed = Allowed(upstream.allowed_modules(serde)).with_(extra)
         self._serde = serde.with_msgpack_allowlist(extra)
 
@@ -117,7 +118,11 @@ class CheckedSerializer(SerializerProtocol):
         elif code not in _CONSTRUCTOR_CALLS:
             raise _unknown_format(f"msgpack {code}")
         elif (inside[0], inside[1]) not in SAFE_MSGPACK_TYPES:
-            return self._allowed.class_of(f"{inside[0]}:{inside[1]}")
+            name = f"{inside[0]}:{inside[1]}"
+            allowed = self._allowed.class_of(name)
+            if allowed is None:
+                raise not_allowed(name)
+            return allowed
         elif code in _MODELS:
             return None  # a message: all fields are accepted
         found = getattr(import_module(inside[0]), inside[1])

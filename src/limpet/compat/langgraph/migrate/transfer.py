@@ -9,13 +9,12 @@ The tables are only read and may be in use: each thread is read in one transacti
 """
 
 import os
-from collections.abc import Iterable
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import check_prefix
-from limpet.compat.langgraph.allowed import Allow
+from limpet.compat.langgraph.allowed import Allow, items_of
 from limpet.compat.langgraph.migrate import sqlite
 from limpet.compat.langgraph.migrate.checked_serde import checked
 from limpet.compat.langgraph.migrate.importing import SaverTables, TableImport
@@ -48,7 +47,7 @@ def import_sqlite(
         Unsupported: the tables have another layout.
     """
     check_prefix(prefix)
-    listed = list(allow)
+    listed = items_of(allow)
     with sqlite.opened(folder_of(path)) as tables:
         return _imported(store, tables, prefix, listed, serde)
 
@@ -73,7 +72,7 @@ def import_postgres(
         Unsupported: the tables have another layout, or psycopg is not installed.
     """
     check_prefix(prefix)
-    listed = list(allow)
+    listed = items_of(allow)
     try:
         from limpet.compat.langgraph.migrate import postgres
     except ImportError:
@@ -86,7 +85,7 @@ def _imported(
     store: Store | AsyncStore,
     tables: SaverTables,
     prefix: str,
-    allow: Iterable[type | tuple[str, ...]],
+    allow: Allow,
     serde: SerializerProtocol | None,
 ) -> Transfer:
     saver = LimpetSaver(store, serde=serde, allow=allow)
