@@ -166,7 +166,7 @@ class ValueEncoder:
         """Return a value as JSON or a run of messages; `before` is its last value."""
         self._path.append(name)
         self._root = value
-        found = None if self._rules.sealed else self._run(value, before)
+        found = self._run(value, before)
         if found is not None:
             self.wide = self.wide or found.wide
         out: list[bytes] = []
@@ -196,7 +196,11 @@ class ValueEncoder:
 
     def _template(self, at: int, message: Any) -> Template | None:
         self._path.append(at)
-        found = self._cache.find(message) or self._encoded_message(message, _ENVELOPE + 1)
+        found = self._cache.find(message) or (
+            self._sealed_item(message)
+            if self._rules.sealed
+            else self._encoded_message(message, _ENVELOPE + 1)
+        )
         self._add(found.body, [])
         self._path.pop()
         return found if isinstance(found, Template) else None
@@ -396,10 +400,12 @@ class ValueEncoder:
     def _encoded_message(self, value: Any, depth: int) -> Encoded | Template:
         if value.__pydantic_private__:
             raise self._refuse("is a message with private attributes")
-        encoded, plain = self._plain_message(value, depth), True
-        if encoded is None:
-            encoded, plain = self._rich_message(value, depth), False
-        template = template_of(value, encoded, plain=plain)
+        encoded = self._plain_message(value, depth) or self._rich_message(value, depth)
+        return self._kept(value, encoded)
+
+    def _kept(self, message: Any, encoded: Encoded) -> Encoded | Template:
+        """Return the template of a message, and keep it; just what is given if it has none."""
+        template = template_of(message, encoded)
         if template is None:
             return encoded
         self._cache.keep(template)
@@ -523,18 +529,14 @@ class ValueEncoder:
         for each in value:
             known = self._cache.find(each) if type(each) in MESSAGE_NAMES else None
             out.append(separator)
-            self._add(self._sealed_item(each) if known is None else known.body, out)
+            self._add((known or self._sealed_item(each)).body, out)
             separator = b","
         out.append(b"]" if value else b"[]")
 
-    def _sealed_item(self, value: Any) -> bytes:
-        body = self._sealed(value)
-        if type(value) in MESSAGE_NAMES:
-            # Sealing again would give other bytes, which deltas cannot save.
-            template = template_of(value, Encoded(body, wide=False), plain=False)
-            if template is not None:
-                self._cache.keep(template)
-        return body
+    def _sealed_item(self, value: Any) -> Encoded | Template:
+        sealed = Encoded(self._sealed(value), wide=False)
+        # Sealing a message again would give other bytes, which deltas cannot save.
+        return self._kept(value, sealed) if type(value) in MESSAGE_NAMES else sealed
 
     def _sealed(self, value: Any) -> bytes:
         # Our JSON is sealed, not the value: the serializer would change some, such as tuples.

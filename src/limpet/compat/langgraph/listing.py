@@ -116,7 +116,7 @@ def _longest_run(split: SplitCheckpoint, body: bytes) -> _LongestRun | None:
     before = body[: at + 1]
     joined = run.joined()
     is_found = before.endswith(b":[") and body.startswith(joined, at + 1)
-    return _LongestRun(name, before, run, joined, run.ends()) if is_found and run.plain else None
+    return _LongestRun(name, before, run, joined, run.ends()) if is_found else None
 
 
 # Checkpoints that are decoded when they are used

@@ -45,28 +45,24 @@ class Template(NamedTuple):
     """A message as JSON, and what it held.
 
     `empty` names the fields that are empty containers; `deep` has those that are not empty, as
-    marshal writes them. `plain`: its JSON has no tag but that of the message.
+    marshal writes them. `body` may be encrypted: it is only stored, never read.
     """
 
     body: bytes
     wide: bool
-    plain: bool
     kind: type[BaseMessage]
     fields: dict[str, Any]
     empty: tuple[tuple[str, Any], ...]
     deep: tuple[tuple[str, bytes], ...]
 
     def make(self) -> BaseMessage:
-        """Return a new message, if the template is plain."""
-        _, _, _, kind, fields, empty, deep = self
-        if deep:
-            fields = orjson.loads(self.body)
-            del fields[tags.MESSAGE]
-        else:
-            fields = fields.copy()
-            for name, container in empty:
-                fields[name] = container()
-        return make(kind, fields)
+        """Return a new message that shares nothing mutable with another."""
+        fields = self.fields.copy()
+        for name, container in self.empty:
+            fields[name] = container()
+        for name, content in self.deep:
+            fields[name] = marshal.loads(content)  # noqa: S302 - written by this process
+        return make(self.kind, fields)
 
 
 def make(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
@@ -83,7 +79,7 @@ def make(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
     return made
 
 
-def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Template | None:
+def template_of(message: BaseMessage, encoded: Encoded) -> Template | None:
     """Return the template of a message; None if a later change could not be detected."""
     if message.__pydantic_extra__:
         return None
@@ -102,7 +98,7 @@ def template_of(message: BaseMessage, encoded: Encoded, *, plain: bool) -> Templ
             deep.append((name, marshal.dumps(value, _MARSHAL_VERSION)))
         except ValueError:
             return None
-    return Template(*encoded, plain, type(message), fields, tuple(empty), tuple(deep))
+    return Template(*encoded, type(message), fields, tuple(empty), tuple(deep))
 
 
 def _is_plain(value: Any, parts_max: int) -> bool:
@@ -203,7 +199,7 @@ def read_template(tree: dict[str, Any]) -> Template | None:
     del fields[tags.MESSAGE]
     if tuple(fields) != FIELDS[kind]:
         return None
-    return template_of(make(kind, fields), Encoded(orjson.dumps(tree), wide=False), plain=True)
+    return template_of(make(kind, fields), Encoded(orjson.dumps(tree), wide=False))
 
 
 class MessageRun:
@@ -220,7 +216,6 @@ class MessageRun:
         "_kinds",
         "_with_artifact",
         "parts",
-        "plain",
         "templates",
         "wide",
     )
@@ -239,7 +234,6 @@ class MessageRun:
             at for at, each in enumerate(fresh, old) if "artifact" in each.fields
         ]
         self._empty: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-        self.plain: bool = False not in [template.plain for template in fresh]
         self.wide: bool = True in [template.wide for template in fresh]
         if before is not None:
             # Joined once for each state: long parts are not copied twice.
@@ -251,7 +245,6 @@ class MessageRun:
             self._deep = before._deep + self._deep
             self._with_artifact = before._with_artifact + self._with_artifact
             self._empty = {empty: places.copy() for empty, places in before._empty.items()}
-            self.plain = self.plain and before.plain
             self.wide = self.wide or before.wide
         for at, template in enumerate(fresh, old):
             self._empty.setdefault(template.empty, []).append(at)
@@ -297,7 +290,7 @@ class MessageRun:
     ) -> list[BaseMessage]:
         """Return new messages, or the first `count` of them. They share nothing that can change.
 
-        The run must be plain. Messages in `released` are dropped while the new ones are made: the
+        Messages in `released` are dropped while the new ones are made: the
         garbage collector counts new objects less those that were freed, and full collections would
         otherwise take as long as making the messages.
         """

@@ -19,11 +19,18 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from limpet.compat.langgraph.allowed import ValueRules
+from limpet.compat.langgraph.allowed import MESSAGE_NAMES, ValueRules
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
-from limpet.compat.langgraph.messages import MessageCache, MessageRun, Template, read_template
-from limpet.compat.langgraph.tags import MESSAGE, encoded_name
+from limpet.compat.langgraph.messages import (
+    Encoded,
+    MessageCache,
+    MessageRun,
+    Template,
+    read_template,
+    template_of,
+)
+from limpet.compat.langgraph.tags import MESSAGE, SEALED, encoded_name
 from limpet.core import codec, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
@@ -193,7 +200,7 @@ def _encoded_state(
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", b"," + after[1:] if rest else b"}")
     body = joined(parts, encoder.wide, "the checkpoint", bytes_max)
-    if encoder.wide or codec_.rules.sealed:
+    if encoder.wide:
         return body, None
     return body, SplitCheckpoint(checkpoint["id"], channels, versions, after, len(body))
 
@@ -298,7 +305,7 @@ def checkpoint_of(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> dict[s
 
 def split_checkpoint(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> SplitCheckpoint | None:
     """Return a stored checkpoint split up; None if it has no messages or is not ours."""
-    if codec_.rules.sealed or FACADE not in info.metadata or body.startswith(b" "):
+    if FACADE not in info.metadata or body.startswith(b" "):
         return None
     tree = tree_of(info, body)
     if DELTA_HISTORY in tree:
@@ -316,15 +323,23 @@ def split_checkpoint(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> Spl
 def _run(codec_: ValueCodec, trees: list[Any]) -> MessageRun | None:
     templates: list[Template] = []
     for tree in trees:
-        # The tag is the first key; elsewhere it is a key of the application.
-        is_message = type(tree) is dict and next(iter(tree), None) == MESSAGE
-        template = read_template(tree) if is_message else None
+        template = _template(codec_, tree) if type(tree) is dict else None
         if template is None:
             return None
         templates.append(template)
     for template in templates:
         codec_.cache.keep(template)
     return MessageRun(templates) if templates else None
+
+
+def _template(codec_: ValueCodec, tree: dict[str, Any]) -> Template | None:
+    # A tag is the first key; elsewhere it is a key of the application.
+    tag = next(iter(tree), None)
+    if codec_.rules.sealed and tag == SEALED:
+        message = codec_.decoder.value(tree)
+        if type(message) in MESSAGE_NAMES:
+            return template_of(message, Encoded(orjson.dumps(tree), wide=False))
+    return read_template(tree) if tag == MESSAGE and not codec_.rules.sealed else None
 
 
 def _made(info: SnapshotInfo, values: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
@@ -341,14 +356,13 @@ def rebuild_checkpoint(
     codec_: ValueCodec, info: SnapshotInfo, split: SplitCheckpoint
 ) -> dict[str, Any]:
     """Return a checkpoint that shares nothing mutable with any other."""
-    read = codec_.decoder.read
     values: dict[str, Any] = {}
     for name, channel in split.channels.items():
-        if isinstance(channel, MessageRun) and channel.plain:
+        if isinstance(channel, MessageRun):
             values[name] = channel.make()
         else:
-            values[name] = read(codec.decode(b"".join(_json(channel))))
-    return _made(info, values, read(codec.decode(split.rest)))
+            values[name] = codec_.decoder.value(codec.decode(channel))
+    return _made(info, values, codec_.decoder.read(codec.decode(split.rest)))
 
 
 def tree_of(info: SnapshotInfo, body: bytes) -> dict[str, Any]:
