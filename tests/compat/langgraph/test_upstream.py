@@ -5,8 +5,10 @@ import warnings
 
 import pytest
 from langchain_core.prompts import PromptTemplate
+from langgraph._internal import _constants as constants
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.pregel.debug import rm_pregel_keys
 from pydantic import BaseModel
 
 from limpet.compat.langgraph import upstream
@@ -57,3 +59,10 @@ def test_a_model_is_made_of_its_parts() -> None:
     upstream.SETTERS.extras(made, None)
     upstream.SETTERS.private(made, None)
     assert made == Model(number=1), "pydantic keeps the parts of a model elsewhere"
+
+
+def test_runs_are_known_by_their_config() -> None:
+    assert constants.CONFIG_KEY_RUNTIME in upstream.__dict__.values()
+    assert constants.CONFIG_KEY_TASK_ID in upstream.__dict__.values()
+    hidden = rm_pregel_keys({"configurable": {upstream.LEASE: 1, "thread_id": "t"}})
+    assert hidden == {"configurable": {"thread_id": "t"}}
