@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import orjson
 import zstandard
 
-from limpet.core import codec, times
+from limpet.core import codec, matching, times
 from limpet.core.codec import checksum_of, decode
 from limpet.errors import Conflict, Corrupt
-from limpet.model import ANY, Note
-from limpet.protocol import NoteWrite
+from limpet.model import ANY, Note, ScopeKey
+from limpet.protocol import NoteChange, NoteQuery, NoteWrite
 
 # Smaller values stay readable in any SQL shell, and would gain little.
 _SQUEEZED_MIN = 512
@@ -65,19 +65,34 @@ def note_checksum(row: NoteRow, owner: int) -> int:
 
 def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
     """Return the row after a write, or raise Conflict if the note is not at `expect`."""
-    found = None if existing is None else existing.revision
-    if write.expect is not ANY and write.expect != found:
-        on = "" if write.on is None else f" on=`{write.on}`"
-        raise Conflict(
-            f"the note has changed. name=`{write.name}`{on} found=`{found}`",
-            scope=write.scope,
-            id=write.on,
-            expected=write.expect,
-            found=found,
-        )
+    check_expect(write, existing)
     rev = 0 if existing is None else existing.rev + 1
     now, nonce, _ = write.stamp
-    return NoteRow(write.on or "", write.name, rev, nonce, now, write.value)
+    value = write.value if existing is None else _with_kept(write, existing)
+    return NoteRow(write.on or "", write.name, rev, nonce, now, value)
+
+
+def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
+    """Raise Conflict if a note is not at `expect`."""
+    found = None if existing is None else existing.revision
+    if change.expect is not ANY and change.expect != found:
+        on = "" if change.on is None else f" on=`{change.on}`"
+        raise Conflict(
+            f"the note has changed. name=`{change.name}`{on} found=`{found}`",
+            scope=change.scope,
+            id=change.on,
+            expected=change.expect,
+            found=found,
+        )
+
+
+def _with_kept(write: NoteWrite, existing: NoteRow) -> bytes:
+    if write.keep is None:
+        return write.value
+    before, value = decode(existing.value), decode(write.value)
+    if not isinstance(before, dict) or not isinstance(value, dict) or write.keep not in before:
+        return write.value
+    return codec.encode(value | {write.keep: before[write.keep]}, what="note")
 
 
 def note_of(row: NoteRow) -> Note:
@@ -88,6 +103,16 @@ def note_of(row: NoteRow) -> Note:
         updated_at=times.from_us(row.updated_at),
         snapshot_id=row.on or None,
     )
+
+
+def newest_first(found: tuple[ScopeKey, Note]) -> tuple[float, str, str]:
+    """Return what orders the answers of `find_notes`."""
+    scope, note = found
+    return -times.to_us("updated_at", note.updated_at), scope.session_id, note.name
+
+
+def is_wanted(note: Note, query: NoteQuery) -> bool:
+    return query.where is None or matching.matches(note.value, query.where)
 
 
 # The document of a note in directories and object stores:

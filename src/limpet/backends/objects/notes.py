@@ -1,6 +1,7 @@
 """Notes: one document each, written by compare-and-set."""
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Stored
@@ -12,10 +13,18 @@ from limpet.backends.objects.writer import Part
 from limpet.core import notes
 from limpet.core.commits import check_fence
 from limpet.core.names import Clipped, clipped_ids
-from limpet.core.notes import NoteFile, NoteRow, note_of, written_note
+from limpet.core.notes import (
+    NoteFile,
+    NoteRow,
+    check_expect,
+    is_wanted,
+    newest_first,
+    note_of,
+    written_note,
+)
 from limpet.errors import Corrupt
-from limpet.model import Note, ScopeKey
-from limpet.protocol import NoteWrite
+from limpet.model import ANY, Note, ScopeKey
+from limpet.protocol import NoteChange, NoteQuery, NoteWrite
 
 
 class Notes(Part):
@@ -51,6 +60,27 @@ class Notes(Part):
             rows = map(_readable, paths, self._bucket.get(paths))
             found += [note_of(row) for row in rows if row is not None]
         return found[:limit]
+
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[Note]:
+        paths = [keys.note_key(scope, name, None) for name in names]
+        found = list(zip(paths, self._bucket.get(paths), strict=True))
+        if all(each is None for _, each in found):
+            self._storage.check_ours()
+        return [note_of(parse_note(path, each.data).row) for path, each in found if each]
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[tuple[ScopeKey, Note]]:
+        """Reads all notes of the scopes: nothing is ordered by time in a bucket."""
+        walked = self._scopes.walk(prefix=query.under)
+        scopes = (each.scope for each in walked if query.covers(each.scope))
+        found = ((scope, note) for scope in scopes for note in self._notes(scope))
+        wanted = (each for each in found if is_wanted(each[1], query))
+        return heapq.nsmallest(limit, wanted, key=newest_first)
+
+    def _notes(self, scope: ScopeKey) -> Iterator[Note]:
+        after = ""
+        while page := self._page(scope, None, after, PAGE):
+            yield from page
+            after = page[-1].name
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         start = keys.noted_end(scope, after) if after else ""
@@ -95,6 +125,17 @@ class Notes(Part):
             return note_of(row)
 
         return self._storage.contend(write.scope, attempt)
+
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        for each in changes:
+            if isinstance(each, NoteWrite):
+                self.write_note(each)
+            else:
+                if each.expect is not ANY:  # it may still be changed in between
+                    key = keys.note_key(each.scope, each.name, each.on)
+                    (stored,) = self._bucket.get([key])
+                    check_expect(each, None if stored is None else parse_note(key, stored.data).row)
+                self.delete_note(each.scope, each.name, on=each.on, fence=each.fence)
 
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None

@@ -18,7 +18,9 @@ from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.tables import (
+    NOTE_COLUMNS,
     SNAPSHOT_COLUMNS,
+    NotePlace,
     ScopeRow,
     Tables,
     is_text,
@@ -31,7 +33,14 @@ from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
 from limpet.core.leases import claimed, renewed
-from limpet.core.notes import NoteRow, note_of, written_note
+from limpet.core.notes import (
+    NoteRow,
+    check_expect,
+    is_wanted,
+    newest_first,
+    note_of,
+    written_note,
+)
 from limpet.core.rows import Row, info_of
 from limpet.errors import Corrupt
 from limpet.model import (
@@ -46,7 +55,17 @@ from limpet.model import (
     SnapshotRef,
     Stats,
 )
-from limpet.protocol import Claim, Commit, Found, Hold, NoteWrite, Query, Target
+from limpet.protocol import (
+    Claim,
+    Commit,
+    Found,
+    Hold,
+    NoteChange,
+    NoteQuery,
+    NoteWrite,
+    Query,
+    Target,
+)
 
 T = TypeVar("T")
 
@@ -69,6 +88,14 @@ class SqlBackend:
     def _query(self, action: Callable[[Tables], T]) -> T:
         """Run an action whose statements need not see the same moment of the store."""
         return self._read(action)
+
+    def _one_statement(self, action: Callable[[Tables], T]) -> T:
+        """Run an action of one statement."""
+        return self._query(action)
+
+    def _texts(self, texts: Sequence[str]) -> Any:
+        """Return several texts as one value of a statement."""
+        raise NotImplementedError
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         """Run an action as one step, durable when this returns, or not at all."""
@@ -326,6 +353,36 @@ class SqlBackend:
 
         return self._query(read)
 
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[Note]:
+        asked = {**scope._asdict(), "on": "", "names": self._texts(names)}
+
+        def read(tables: Tables) -> list[Note]:
+            found = map(verified_note, tables.transaction.all("notes_in_scope", asked))
+            return [note_of(row) for row in found]
+
+        def read_one(tables: Tables) -> list[Note]:
+            found = tables.transaction.one("note_in_scope", {**asked, "name": names[0]})
+            return [] if found is None else [note_of(verified_note(found))]
+
+        return self._one_statement(read_one if len(names) == 1 else read)
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[tuple[ScopeKey, Note]]:
+        below = f"{query.under}/" if query.under else ""
+        asked = {**query._asdict(), "low": below, "high": prefix_end(below)}
+
+        def take(columns: Any) -> tuple[ScopeKey, Note] | None:
+            note, names = good_note(columns), columns[NOTE_COLUMNS:]
+            if note is None or not is_text(*names) or not is_wanted(note, query):
+                return None
+            return ScopeKey._make(names), note
+
+        def find(tables: Tables) -> list[tuple[ScopeKey, Note]]:
+            return tables.transaction.page("find_notes", asked, take, limit)
+
+        found = self._one_statement(find)
+        _check_order([newest_first(each) for each in found], "notes")
+        return found
+
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_noted", scope, after, limit))
 
@@ -336,14 +393,34 @@ class SqlBackend:
         return []
 
     def write_note(self, write: NoteWrite) -> Note:
-        def put(tables: Tables) -> NoteRow:
-            scope, before = tables.scope_and_note(write.scope, write.on or "", write.name)
-            commits.check_fence(write.fence, None if scope is None else scope.fence, write.scope)
-            row = written_note(write, before)
-            tables.put_note(scope or tables.add_scope(write.scope), row)
-            return row
+        (row,) = self._change_notes([write])
+        return note_of(row)
 
-        return note_of(self._write_note(write.scope, put))
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        if changes:
+            self._change_notes(changes)
+
+    def _change_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
+        """Make several changes of the notes of one scope; return the rows that were stored."""
+        key = changes[0].scope
+        places = [(each.on or "", each.name) for each in changes]
+
+        def change(tables: Tables) -> list[NoteRow]:
+            scope, before = tables.scope_and_notes(key, places)
+            rows: list[NoteRow] = []
+            removed: list[NotePlace] = []
+            for each, found, place in zip(changes, before, places, strict=True):
+                commits.check_fence(each.fence, None if scope is None else scope.fence, key)
+                if isinstance(each, NoteWrite):
+                    rows.append(written_note(each, found))
+                else:
+                    check_expect(each, found)
+                    removed += [] if found is None else [place]
+            if rows or (scope and removed):
+                tables.change_notes(scope or tables.add_scope(key), rows, removed)
+            return rows
+
+        return self._write_note(key, change)
 
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None

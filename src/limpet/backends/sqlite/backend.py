@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+import orjson
+
 from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, apply_commit
 from limpet.backends.sql.continuing import Continued, KnownScope, Save, continued, known_scope
@@ -66,6 +68,15 @@ class SqliteBackend(SqlBackend):
                 return action(Tables(transaction))
         with self._file.transaction() as transaction:
             return action(Tables(transaction))
+
+    def _one_statement(self, action: Callable[[Tables], T]) -> T:
+        if isinstance(self._file, ReadOnlyFile):
+            return self._read(action)
+        with self._file.transaction(several=False) as transaction:
+            return action(Tables(transaction))
+
+    def _texts(self, texts: Sequence[str]) -> str:
+        return orjson.dumps(list(texts)).decode()
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:

@@ -42,5 +42,6 @@ except ModuleNotFoundError as cause:
 
 from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
 from limpet.compat.langgraph.saver import LimpetSaver
+from limpet.compat.langgraph.store.store import LimpetStore
 
-__all__ = ["LimpetSaver", "import_postgres", "import_sqlite"]
+__all__ = ["LimpetSaver", "LimpetStore", "import_postgres", "import_sqlite"]

@@ -177,3 +177,19 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
 -- name: list_notes
 SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
   FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;
+
+-- name: find_notes
+-- Of a session and those below it, the last written first. Only keys and times are sorted.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk,
+       o.session_id, :scope_id, :kind
+  FROM (SELECT i.pk, x.session_id
+          FROM (SELECT y.pk, y.session_id FROM sessions AS y WHERE y.session_id = :under
+                 UNION ALL
+                SELECT y.pk, y.session_id FROM sessions AS y
+                 WHERE y.session_id >= :low AND (:high IS NULL OR y.session_id < :high)) AS x
+         CROSS JOIN scopes AS s
+                 ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
+         CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = ''
+         ORDER BY i.updated_at DESC, x.session_id, i.name
+         LIMIT -1) AS o
+ CROSS JOIN notes AS n ON n.pk = o.pk;

@@ -1,0 +1,255 @@
+"""A batch of operations: what `LimpetStore.batch` and `abatch` do, written once."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from langgraph.store.base import (
+    GetOp,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchOp,
+)
+
+from limpet.api import verbs
+from limpet.api.opened import Tools
+from limpet.api.verbs import Ask, Steps
+from limpet.compat.langgraph.store import records
+from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
+from limpet.compat.langgraph.store.semantic import Index, packed, ranked
+from limpet.core import limits, matching
+from limpet.errors import Conflict, InvalidInput
+from limpet.model import Note, ScopeKey
+from limpet.protocol import Backend, NoteChange, NoteDelete, NoteQuery
+
+_ALL = 2**62  # as a limit
+_ANY_LABEL = "*"
+
+
+class StoreContext(NamedTuple):
+    tools: Tools
+    semantic: Index | None
+
+
+class Embed(NamedTuple):
+    """The functions that make vectors of texts and of a query, sync or async."""
+
+    documents: Callable[[list[str]], Any]
+    query: Callable[[str], Any]
+
+
+class Search(NamedTuple):
+    """A search, checked. `vector` is that of its query, if it has one and there is an index."""
+
+    notes: NoteQuery
+    limit: int
+    offset: int
+    refresh: bool
+    vector: Sequence[float] | None
+
+
+def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[list[Result]]:
+    """Read first, then write. Nothing is written if one of the operations is not acceptable."""
+    given = list(ops)
+    now = context.tools.draw().now
+    reads: dict[int, Any] = {}
+    puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+    for at, op in enumerate(given):
+        if isinstance(op, PutOp):
+            puts[tuple(op.namespace), op.key] = op  # the last one of a key counts
+        elif isinstance(op, GetOp):
+            reads[at] = (records.scope_of(op.namespace), records.key_of(op.key), op.refresh_ttl)
+        elif isinstance(op, SearchOp):
+            reads[at] = yield from _search_of(context, op, embed, now)
+        elif isinstance(op, ListNamespacesOp):
+            reads[at] = op
+        else:
+            raise InvalidInput(f"unknown operation of a store. type=`{type(op).__name__}`")
+    changes = yield from _changes(context, list(puts.values()), embed)
+    results: list[Result] = [None] * len(given)
+    if reads:
+        found = yield partial(_read, context, reads, now)
+        for at, result in found.items():
+            results[at] = result
+    for group in _by_scope(changes):
+        yield partial(_write, group)
+    return results
+
+
+def _write(changes: Sequence[NoteChange], backend: Backend) -> None:
+    backend.write_notes(changes)
+
+
+def _by_scope(changes: Iterable[NoteChange]) -> Iterator[list[NoteChange]]:
+    for _, group in groupby(sorted(changes, key=lambda each: each.scope), lambda each: each.scope):
+        yield list(group)
+
+
+# Writing
+
+
+def _changes(
+    context: StoreContext, puts: Sequence[PutOp], embed: Embed | None
+) -> Steps[list[NoteChange]]:
+    if context.semantic is None or embed is None:
+        return [records.change_of(op, None, context.tools) for op in puts]
+    texts = [context.semantic.texts_of(op) for op in puts]
+    distinct = list(dict.fromkeys(text for each in texts for text in each.values()))
+    vectors: dict[str, str] = {}
+    if distinct:
+        made = yield Ask(embed.documents, distinct)
+        made = context.semantic.check(made, len(distinct))
+        vectors = dict(zip(distinct, map(packed, made), strict=True))
+    return [
+        records.change_of(op, {path: vectors[each] for path, each in of.items()}, context.tools)
+        for op, of in zip(puts, texts, strict=True)
+    ]
+
+
+def sweep(context: StoreContext) -> Steps[int]:
+    """Delete the items that have expired; one that was changed meanwhile stays."""
+    now = context.tools.draw().now
+    query = NoteQuery(SCOPE_ID, KIND, where={"expires_at": {"$lte": now}})
+    count = 0
+    found: list[tuple[ScopeKey, Note]]
+    while True:
+        found = yield lambda backend: backend.find_notes(query, limit=limits.PAGE_ITEMS_MAX)
+        deletes = [NoteDelete(scope, note.name, None, note.revision) for scope, note in found]
+        deleted: int = yield partial(_change_unchanged, deletes)
+        count += deleted
+        if len(found) < limits.PAGE_ITEMS_MAX:
+            return count
+
+
+def _change_unchanged(changes: Sequence[NoteChange], backend: Backend) -> int:
+    """Make changes, except of notes that others have changed meanwhile; return how many."""
+    count = 0
+    for group in _by_scope(changes):
+        try:
+            backend.write_notes(group)
+            count += len(group)
+        except Conflict:
+            for each in group:
+                with suppress(Conflict):
+                    backend.write_notes([each])
+                    count += 1
+    return count
+
+
+# Reading
+
+
+def _read(
+    context: StoreContext, reads: dict[int, Any], now: int, backend: Backend
+) -> dict[int, Result]:
+    results: dict[int, Result] = {}
+    gets: dict[ScopeKey, dict[int, tuple[str, bool]]] = {}
+    touched: dict[tuple[ScopeKey, str], Stored] = {}
+    for at, op in reads.items():
+        if isinstance(op, ListNamespacesOp):
+            results[at] = _namespaces(backend, op, now)
+        elif isinstance(op, Search):
+            scored = _found(backend, op, now)
+            results[at] = [each.search_item(score) for score, each in scored]
+            if op.refresh:
+                touched |= {(each.scope, each.note.name): each for _, each in scored}
+        else:
+            scope, key, refresh = op
+            gets.setdefault(scope, {})[at] = (key, refresh)
+    for scope, wanted in gets.items():
+        notes = backend.read_notes(scope, list(dict.fromkeys(key for key, _ in wanted.values())))
+        items = {note.name: records.stored_of(scope, note, now) for note in notes}
+        for at, (key, refresh) in wanted.items():
+            stored = items.get(key)
+            results[at] = None if stored is None else stored.item()
+            if refresh and stored is not None:
+                touched[scope, key] = stored
+    live = [each for each in touched.values() if each.ttl is not None]
+    _change_unchanged([records.refreshed(each, context.tools) for each in live], backend)
+    return results
+
+
+def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None, now: int) -> Steps[Search]:
+    pattern = records.pattern_of(op.filter, now)
+    matching.check(pattern)
+    under = records.session_id_of(op.namespace_prefix)
+    vector = None
+    if op.query and context.semantic is not None and embed is not None:
+        (vector,) = context.semantic.check([(yield Ask(embed.query, op.query))], 1)
+    notes = NoteQuery(SCOPE_ID, KIND, under, pattern)
+    return Search(
+        notes, _count("limit", op.limit), _count("offset", op.offset), op.refresh_ttl, vector
+    )
+
+
+def _found(backend: Backend, op: Search, now: int) -> list[tuple[float | None, Stored]]:
+    end = op.offset + op.limit
+    if end == op.offset:
+        return []
+    found = backend.find_notes(op.notes, limit=end if op.vector is None else _ALL)
+    known = (records.stored_of(scope, note, now) for scope, note in found)
+    items = [each for each in known if each is not None]
+    scored: list[tuple[float | None, Stored]] = [(None, each) for each in items]
+    if op.vector is not None:
+        scored = ranked(op.vector, items)
+    return scored[op.offset : end]
+
+
+def _count(name: str, value: Any) -> int:
+    count = limits.check_count(name, value)
+    if count is None:
+        raise InvalidInput(f"{name} must be a whole number from 0 on")
+    return count
+
+
+def _namespaces(backend: Backend, op: ListNamespacesOp, now: int) -> list[tuple[str, ...]]:
+    conditions = op.match_conditions or ()
+    limit, offset = _count("limit", op.limit), _count("offset", op.offset)
+    found: set[tuple[str, ...]] = set()
+    for info in verbs.each(backend, verbs.scopes(None, kind=KIND, prefix=_prefix_of(conditions))):
+        namespace = records.namespace_of(info.key.session_id)
+        if namespace is None or info.key.scope_id != SCOPE_ID:
+            continue
+        shown = namespace[: op.max_depth]
+        matching_all = all(_is_match(condition, namespace) for condition in conditions)
+        if matching_all and shown not in found and _has_items(backend, info.key, now):
+            found.add(shown)
+    return sorted(found)[offset : offset + limit]
+
+
+def _prefix_of(conditions: Sequence[MatchCondition]) -> str:
+    """Return what the sessions of all namespaces that may match begin with."""
+    prefix = ""
+    for condition in conditions:
+        if condition.match_type == "prefix":
+            path = tuple(condition.path)
+            known = path[: path.index(_ANY_LABEL)] if _ANY_LABEL in path else path
+            prefix = max(prefix, records.session_id_of(known), key=len)
+    return prefix
+
+
+def _is_match(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InvalidInput(
+            f"match_type must be prefix or suffix. match_type=`{condition.match_type}`"
+        )
+    if len(path) > len(namespace):
+        return False
+    end = len(path) if condition.match_type == "prefix" else len(namespace)
+    labels = namespace[end - len(path) : end]
+    return all(want in (_ANY_LABEL, label) for want, label in zip(path, labels, strict=True))
+
+
+def _has_items(backend: Backend, scope: ScopeKey, now: int) -> bool:
+    """Return whether a namespace has items that have not expired; nearly always the first has."""
+    first = backend.list_notes(scope, on=[None], name=None, after="", limit=1)
+    if any(records.stored_of(scope, note, now) for note in first):
+        return True
+    rest = verbs.each(backend, verbs.notes_of(scope, [None])) if first else iter(())
+    return any(records.stored_of(scope, note, now) for note in rest)

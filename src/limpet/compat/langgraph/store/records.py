@@ -1,0 +1,164 @@
+"""Items of LangGraph as notes: where they are, and what is stored.
+
+| LangGraph               | Limpet                                                             |
+|-------------------------|--------------------------------------------------------------------|
+| namespace               | session, the labels joined by `/`; scope `main` of kind `items`    |
+| `/` and `%` in a label  | `%2F` and `%25`                                                    |
+| key                     | name of the note                                                   |
+| value                   | `value` of the note's value                                        |
+| `created_at`            | `created_at` there, in microseconds; kept when the item is changed |
+| `updated_at`            | the time of the note                                               |
+| `ttl`                   | `ttl` there, in minutes, and `expires_at`, in microseconds         |
+| embeddings              | `vectors` there: base64 of 32-bit floats, by path                  |
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph.store.base import Item, PutOp, SearchItem
+
+from limpet.api.jsonable import jsonable
+from limpet.api.opened import Tools
+from limpet.core import codec, limits, times
+from limpet.errors import InvalidInput
+from limpet.model import JSON, Note, ScopeKey
+from limpet.protocol import NoteChange, NoteDelete, NoteWrite, Stamp
+
+KIND = "items"
+SCOPE_ID = "main"
+CREATED_AT = "created_at"
+_MINUTE_US = 60_000_000
+_TTL_MINUTES_MAX = 100 * 366 * 24 * 60
+
+
+class Stored(NamedTuple):
+    """An item as it is stored."""
+
+    scope: ScopeKey
+    namespace: tuple[str, ...]
+    note: Note
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: Any = self.note.value
+        return found  # type: ignore[no-any-return]  # `stored_of` has checked it
+
+    @property
+    def ttl(self) -> float | None:
+        return self.document.get("ttl")
+
+    def item(self) -> Item:
+        return Item(**self._facts())
+
+    def search_item(self, score: float | None = None) -> SearchItem:
+        return SearchItem(**self._facts(), score=score)
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "value": self.document["value"],
+            "key": self.note.name,
+            "namespace": self.namespace,
+            "created_at": times.from_us(self.document[CREATED_AT]),
+            "updated_at": self.note.updated_at,
+        }
+
+
+# Namespaces
+
+
+def session_id_of(namespace: Sequence[str]) -> str:
+    """Return the session of a namespace, or of a prefix of namespaces; "" for the empty one."""
+    for label in namespace:
+        if not isinstance(label, str) or not label:
+            raise InvalidInput(f"the labels of a namespace must be text. namespace=`{namespace}`")
+    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in namespace)
+
+
+def namespace_of(session_id: str) -> tuple[str, ...] | None:
+    """Return the namespace of a session; None if another application made it."""
+    labels = session_id.split("/")
+    namespace = tuple(label.replace("%2F", "/").replace("%25", "%") for label in labels)
+    return namespace if all(labels) and session_id_of(namespace) == session_id else None
+
+
+def scope_of(namespace: Sequence[str]) -> ScopeKey:
+    """Return where the items of a namespace are."""
+    session_id = session_id_of(namespace)
+    if not 0 < len(session_id) <= limits.ID_CHARS_MAX:
+        raise InvalidInput(
+            f"the labels of a namespace must have 1 to {limits.ID_CHARS_MAX} characters in all, "
+            f"joined by `/`. found=`{len(session_id)}`"
+        )
+    return limits.check_scope(session_id, SCOPE_ID, KIND)
+
+
+def key_of(key: object) -> str:
+    return limits.check_id("key", key)
+
+
+# Items
+
+
+def stored_of(scope: ScopeKey, note: Note, now: int) -> Stored | None:
+    """Return the item of a note; None if it has expired, or another application made it."""
+    namespace = namespace_of(scope.session_id)
+    match note.value:
+        case {"value": dict(), "created_at": int(), **rest} if namespace is not None:
+            expires_at = rest.get("expires_at")
+            is_over = isinstance(expires_at, int) and expires_at <= now
+            return None if is_over else Stored(scope, namespace, note)
+    return None
+
+
+def pattern_of(filter: Mapping[str, Any] | None, now: int) -> JSON:
+    """Return what the note of an item must match that has not expired."""
+    pattern: dict[str, Any] = {"value": dict(filter or {}), "expires_at": alive(now)}
+    return pattern
+
+
+def alive(now: int) -> JSON:
+    return {"$not": {"$lte": now}}
+
+
+def change_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> NoteChange:
+    """Return the change that a put makes; without a value it deletes the item."""
+    scope, key = scope_of(op.namespace), key_of(op.key)
+    if op.value is None:
+        return NoteDelete(scope, key, None)
+    if not isinstance(op.value, Mapping):
+        raise InvalidInput(f"the value of an item must be a dict. type=`{type(op.value).__name__}`")
+    stamp = tools.draw()
+    document: dict[str, Any] = {CREATED_AT: stamp.now, "value": dict(op.value)}
+    if op.ttl is not None:
+        document |= {"ttl": op.ttl, "expires_at": expiry_of(op.ttl, stamp.now)}
+    if vectors:
+        document["vectors"] = dict(vectors)
+    return _write(scope, key, document, stamp, tools)._replace(keep=CREATED_AT)
+
+
+def refreshed(stored: Stored, tools: Tools) -> NoteWrite:
+    """Return the write that lets an item begin its time to live again; it is no update of it."""
+    stamp = tools.draw()
+    document = stored.document | {"expires_at": expiry_of(stored.ttl, stamp.now)}
+    as_before = stamp._replace(now=times.to_us("updated_at", stored.note.updated_at))
+    write = _write(stored.scope, stored.note.name, document, as_before, tools)
+    return write._replace(expect=stored.note.revision)
+
+
+def expiry_of(ttl: Any, now: int) -> int:
+    is_number = isinstance(ttl, int | float) and not isinstance(ttl, bool)
+    if not is_number or not 0 <= ttl <= _TTL_MINUTES_MAX:
+        raise InvalidInput(f"ttl must be a number of minutes, up to 100 years. ttl=`{ttl!r}`")
+    return now + int(ttl * _MINUTE_US)
+
+
+def _write(
+    scope: ScopeKey, key: str, document: dict[str, Any], stamp: Stamp, tools: Tools
+) -> NoteWrite:
+    bytes_max = tools.state_bytes_max
+    # As LangGraph's own stores: a date or a UUID is stored as text.
+    default = tools.default or jsonable
+    encoded = codec.encode(document, what="item", bytes_max=bytes_max, default=default)
+    if len(encoded) > bytes_max:
+        raise InvalidInput(f"the item is too large. bytes=`{len(encoded)}` max=`{bytes_max}`")
+    return NoteWrite(scope, key, None, encoded, stamp)
