@@ -179,7 +179,8 @@ class NoteWrite(NamedTuple):
 
     Attributes:
         fence: the key of the lease that the scope must still carry.
-        keep: a top-level key whose value is kept from the note that is replaced, if it has one.
+        keep: a first member for `value`, which is an object without it: its key, and its encoded
+            value if the note that is replaced has none; else it is kept.
     """
 
     scope: ScopeKey
@@ -189,7 +190,7 @@ class NoteWrite(NamedTuple):
     stamp: Stamp
     expect: Expect = ANY
     fence: str | None = None
-    keep: str | None = None
+    keep: tuple[str, bytes] | None = None
 
 
 class NoteDelete(NamedTuple):

@@ -14,7 +14,7 @@ with numbers and with text that is a number; `$not`, which accepts what its patt
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpet.errors import InvalidInput
 from limpet.model import JSON
@@ -46,6 +46,44 @@ def matches(value: JSON, pattern: JSON) -> bool:
             return False
         return all(map(matches, value, pattern))
     return bool(value == pattern)
+
+
+class Bound(NamedTuple):
+    """What one member of every value that matches must be: `eq`, `ge` or `le` than a scalar.
+
+    More than what matches may meet it. An engine may test it before it decodes a value.
+    """
+
+    path: tuple[str, ...]
+    order: str
+    value: str | int | float
+
+
+_BOUNDS = {"$eq": "eq", "$gt": "ge", "$gte": "ge", "$lt": "le", "$lte": "le"}
+_EXACT = 2**53  # smaller integers are the same as floats
+
+
+def bound_of(pattern: JSON, path: tuple[str, ...] = ()) -> Bound | None:
+    """Return the first bound that a pattern has, or None."""
+    if isinstance(pattern, dict):
+        for name, each in pattern.items():
+            order = _BOUNDS.get(name)
+            if name.startswith("$"):
+                found = None if order is None else _bound(path, order, each)
+            else:
+                found = bound_of(each, (*path, name))
+            if found is not None:
+                return found
+        return None
+    return _bound(path, "eq", pattern)
+
+
+def _bound(path: tuple[str, ...], order: str, value: JSON) -> Bound | None:
+    if isinstance(value, str):
+        return None if "\0" in value else Bound(path, order, value)
+    if isinstance(value, int | float) and abs(value) < _EXACT:
+        return Bound(path, order, value)
+    return None
 
 
 def check(pattern: JSON) -> None:

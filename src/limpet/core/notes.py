@@ -68,8 +68,7 @@ def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
     check_expect(write, existing)
     rev = 0 if existing is None else existing.rev + 1
     now, nonce, _ = write.stamp
-    value = write.value if existing is None else _with_kept(write, existing)
-    return NoteRow(write.on or "", write.name, rev, nonce, now, value)
+    return NoteRow(write.on or "", write.name, rev, nonce, now, _with_kept(write, existing))
 
 
 def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
@@ -86,13 +85,19 @@ def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
         )
 
 
-def _with_kept(write: NoteWrite, existing: NoteRow) -> bytes:
+def _with_kept(write: NoteWrite, existing: NoteRow | None) -> bytes:
+    """Return the value of a note that is written, with the member that is kept."""
     if write.keep is None:
         return write.value
-    before, value = decode(existing.value), decode(write.value)
-    if not isinstance(before, dict) or not isinstance(value, dict) or write.keep not in before:
-        return write.value
-    return codec.encode(value | {write.keep: before[write.keep]}, what="note")
+    key, kept = write.keep
+    before = None if existing is None else decode(existing.value)
+    if isinstance(before, dict) and key in before:
+        kept = codec.encode(before[key], what="note")
+    is_wide = write.value.startswith(b" ") or kept.startswith(b" ")
+    members = write.value.lstrip()[1:]
+    comma = b"" if members == b"}" else b","
+    parts = (orjson.dumps(key), b":", kept.lstrip(), comma, members)
+    return b"".join((b" {" if is_wide else b"{", *parts))
 
 
 def note_of(row: NoteRow) -> Note:

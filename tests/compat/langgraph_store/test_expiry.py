@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from langgraph.store.base import GetOp, PutOp, TTLConfig
+from langgraph.store.base import GetOp, TTLConfig
 
 from limpet import Conflict, Store
 from limpet.compat.langgraph import LimpetStore
-from limpet.protocol import NoteDelete
 from tests.compat.langgraph_store.kit import Through, Time, keys, run
+from tests.waiting import until
 
 PLACE = ("users", "ann")
 
@@ -71,39 +71,34 @@ def test_reads_do_not_extend_if_so_configured(store: Store, api: str) -> None:
     assert keys(items.search(PLACE)) == ["b"]
 
 
-def test_a_put_at_the_moment_of_a_sweep_or_a_read_wins(memory: Store) -> None:
-    """Both are conditional: an item that was put again meanwhile is neither deleted nor aged."""
+def test_a_put_at_the_moment_of_a_sweep_wins(memory: Store) -> None:
+    """An item that is put again before it is deleted stays; the others are deleted."""
     items, time = opened(memory, "sync", default_ttl=10)
     backend: Any = memory.driver.opened.backend
     write_notes = backend.write_notes
     conflicts: list[int] = []
 
-    def put_first(changes: Any) -> None:
-        if any(isinstance(each, NoteDelete) or each.keep is None for each in changes):
-            write_notes([other.store._context and _put(other, "a")])
+    def put_before(changes: Any) -> None:
+        if not conflicts:
+            backend.write_notes = write_notes
+            items.put(PLACE, "a", {"new": 1})
+            backend.write_notes = put_before
         try:
             write_notes(changes)
         except Conflict:
             conflicts.append(len(changes))
             raise
 
-    def _put(items: Through, key: str) -> Any:
-        from limpet.compat.langgraph.store.records import change_of
-
-        store: Any = items.store
-        return change_of(PutOp(PLACE, key, {"new": len(conflicts)}), None, store._context.tools)
-
-    other = items
     items.put(PLACE, "a", {"old": 1})
     items.put(PLACE, "b", {"old": 1})
     time.minutes = 11
-    backend.write_notes = put_first
+    backend.write_notes = put_before
     assert items.sweep_ttl() == 1
     assert conflicts == [2, 1]
     backend.write_notes = write_notes
     found = items.get(PLACE, "a")
     assert found is not None
-    assert "new" in found.value
+    assert found.value == {"new": 1}
     assert items.get(PLACE, "b") is None
 
 
@@ -111,8 +106,7 @@ def test_a_sweeper_sweeps_until_the_store_is_closed(memory: Store) -> None:
     items = LimpetStore(memory, ttl={"default_ttl": 0, "sweep_interval_minutes": 1})
     items.put(PLACE, "a", {})
     ended = items.start_ttl_sweeper(0.0001)
-    while list(memory.sessions()):
-        pass
+    until(lambda: not list(memory.sessions()))
     assert not ended.done()
     assert items.stop_ttl_sweeper(5)
     assert ended.done()

@@ -25,7 +25,7 @@ def graph_of(store: Store) -> Any:
     def remember(state: MessagesState, runtime: Runtime[Any]) -> Any:
         assert runtime.store is not None
         text = state["messages"][-1].text
-        runtime.store.put(("memories", "ann"), f"{len(state['messages'])}", {"text": text})
+        runtime.store.put(("memories", "ann"), text, {"text": text})
         return {"messages": [("ai", "noted")]}
 
     async def recall(state: MessagesState, runtime: Runtime[Any]) -> Any:
@@ -49,10 +49,7 @@ def test_a_graph_with_checkpointer_and_store(store: Store) -> None:
     for thread, text in (("1", "likes tea"), ("2", "likes jazz")):
         config: Any = {"configurable": {"thread_id": thread}}
         found = graph.invoke({"messages": [("user", text)]}, config)
-    assert (
-        found["messages"][-1].text == "likes jazz, likes tea"
-        or found["messages"][-1].text == "likes jazz"
-    )
+    assert found["messages"][-1].text == "likes jazz, likes tea"
     assert list(store.sessions()) == ["1", "2", "memories/ann"]
 
 
@@ -67,6 +64,7 @@ with limpet.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     with limpet.open(url) as store:
@@ -102,24 +100,20 @@ FILTERS = st.dictionaries(
     ),
     max_size=2,
 )
+PATHS = st.sampled_from([(), ("a",), ("*", "b"), ("a", "*"), ("b",)])
+CONDITIONS: Any = st.lists(
+    st.one_of(
+        PATHS.map(lambda path: MatchCondition("prefix", path)),
+        PATHS.map(lambda path: MatchCondition("suffix", path)),
+    ),
+    max_size=2,
+)
+DEPTHS = st.one_of(st.none(), st.integers(1, 2))
 OPS = st.one_of(
-    st.builds(PutOp, NAMESPACES, KEYS, st.one_of(st.none(), VALUES, VALUES)),
-    st.builds(GetOp, NAMESPACES, KEYS),
-    st.builds(
-        SearchOp, st.one_of(st.just(()), NAMESPACES), FILTERS, st.just(100), st.integers(0, 2)
-    ),
-    st.builds(
-        ListNamespacesOp,
-        st.lists(
-            st.builds(
-                MatchCondition,
-                st.sampled_from(["prefix", "suffix"]),
-                st.sampled_from([(), ("a",), ("*", "b"), ("a", "*"), ("b",)]),
-            ),
-            max_size=2,
-        ).map(tuple),
-        st.one_of(st.none(), st.integers(1, 2)),
-    ),
+    st.tuples(NAMESPACES, KEYS, st.one_of(st.none(), VALUES, VALUES)).map(lambda op: PutOp(*op)),
+    st.tuples(NAMESPACES, KEYS).map(lambda op: GetOp(*op)),
+    st.tuples(st.one_of(st.just(()), NAMESPACES), FILTERS).map(lambda op: SearchOp(*op, limit=99)),
+    st.tuples(CONDITIONS.map(tuple), DEPTHS).map(lambda op: ListNamespacesOp(*op)),
 )
 
 
@@ -144,8 +138,7 @@ def plain(result: Any) -> Any:
 def check_alike(store: Store, batches: list[list[Any]]) -> None:
     ours, theirs = LimpetStore(store), Oracle()
     for ops in batches:
-        if any(isinstance(op, SearchOp) and op.offset for op in ops):
-            ops = [op._replace(offset=0) if isinstance(op, SearchOp) else op for op in ops]
+        # Apart, since in the other store a get makes an empty namespace.
         gets = [op for op in ops if not isinstance(op, ListNamespacesOp)]
         lists = [op for op in ops if isinstance(op, ListNamespacesOp)]
         for each in (lists, gets):

@@ -69,6 +69,8 @@ from limpet.protocol import (
 
 T = TypeVar("T")
 
+_MORE = 8  # times as many notes are read if too few of those that were read match
+
 
 class SqlBackend:
     """A backend over tables. An engine adds how it runs transactions."""
@@ -354,21 +356,21 @@ class SqlBackend:
         return self._query(read)
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[Note]:
-        asked = {**scope._asdict(), "on": "", "names": self._texts(names)}
+        asked = {**scope._asdict(), "on": ""}
 
-        def read(tables: Tables) -> list[Note]:
-            found = map(verified_note, tables.transaction.all("notes_in_scope", asked))
-            return [note_of(row) for row in found]
+        def read_one(tables: Tables) -> list[Any]:
+            found = tables.transaction.one("note_in_scope", asked | {"name": names[0]})
+            return [] if found is None else [found]
 
-        def read_one(tables: Tables) -> list[Note]:
-            found = tables.transaction.one("note_in_scope", {**asked, "name": names[0]})
-            return [] if found is None else [note_of(verified_note(found))]
+        def read(tables: Tables) -> list[Any]:
+            return tables.transaction.all("notes_in_scope", asked | {"names": self._texts(names)})
 
-        return self._one_statement(read_one if len(names) == 1 else read)
+        found = self._one_statement(read_one if len(names) == 1 else read)
+        return [note_of(verified_note(columns)) for columns in found]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[tuple[ScopeKey, Note]]:
         below = f"{query.under}/" if query.under else ""
-        asked = {**query._asdict(), "low": below, "high": prefix_end(below)}
+        asked = {**query._asdict(), "low": below, "high": prefix_end(below), **self._bound(query)}
 
         def take(columns: Any) -> tuple[ScopeKey, Note] | None:
             note, names = good_note(columns), columns[NOTE_COLUMNS:]
@@ -377,11 +379,21 @@ class SqlBackend:
             return ScopeKey._make(names), note
 
         def find(tables: Tables) -> list[tuple[ScopeKey, Note]]:
-            return tables.transaction.page("find_notes", asked, take, limit)
+            count = limit
+            while True:
+                rows = tables.transaction.all("find_notes", {**asked, "limit": count})
+                found = [each for row in rows if (each := take(row)) is not None]
+                if len(found) >= limit or len(rows) < count:
+                    return found[:limit]
+                count *= _MORE
 
-        found = self._one_statement(find)
+        found = self._query(find)
         _check_order([newest_first(each) for each in found], "notes")
         return found
+
+    def _bound(self, query: NoteQuery) -> dict[str, Any]:
+        """Return what the statement `find_notes` tests in the values, if it tests anything."""
+        return {}
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_noted", scope, after, limit))

@@ -7,10 +7,11 @@ decides before, and verifies as it writes that nothing has changed (`sql/continu
 processes may write at once, and threads share transactions (`joined.py`).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -23,16 +24,18 @@ from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.core import matching
 from limpet.core.deltas.chain import payload_of
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.core.rows import Row, info_of
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey, SnapshotInfo
-from limpet.protocol import Clock, Commit, Found
+from limpet.protocol import Clock, Commit, Found, NoteQuery
 
 T = TypeVar("T")
 
 _READS_MAX = 10
+_PLAIN_KEY = re.compile(r"[\w -]+", re.ASCII)  # in a path of SQLite's
 
 
 class SqliteBackend(SqlBackend):
@@ -77,6 +80,14 @@ class SqliteBackend(SqlBackend):
 
     def _texts(self, texts: Sequence[str]) -> str:
         return orjson.dumps(list(texts)).decode()
+
+    def _bound(self, query: NoteQuery) -> dict[str, Any]:
+        bound = matching.bound_of(query.where)
+        if bound is None or not all(map(_PLAIN_KEY.fullmatch, bound.path)):
+            return {"path": None, "bound": None, "test": ""}
+        path = "".join(f'."{key}"' for key in bound.path)
+        test = bound.order if isinstance(bound.value, str) else f"{bound.order} number"
+        return {"path": f"${path}", "bound": bound.value, "test": test}
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:

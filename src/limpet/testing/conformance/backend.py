@@ -238,19 +238,21 @@ class BackendPromises(Kit):
                 assert backend.read_notes(SCOPE, ["a", "b", "c", "d"]) == before
 
     def test_a_note_keeps_what_it_is_told_to(self, backend: Backend) -> None:
-        """One top-level key, if both values are objects and the old one has it."""
+        """One member, the first: as the note before has it, if that is an object that has it."""
         steps = [
-            (b'{"at":1,"n":1}', {"at": 1, "n": 1}),
-            (b'{"at":2,"n":2}', {"at": 1, "n": 2}),
-            (b"[3]", [3]),
-            (b'{"at":4}', {"at": 4}),
-            (b'{"n":5}', {"n": 5, "at": 4}),
-            (b' {"n":%d}' % 2**70, {"n": 2**70, "at": 4}),
+            (b'{"n":1}', b"1", {"at": 1, "n": 1}),
+            (b'{"n":2}', b"2", {"at": 1, "n": 2}),
+            (b"{}", b"3", {"at": 1}),
+            (b' {"n":%d}' % 2**70, b"4", {"at": 1, "n": 2**70}),
         ]
-        for number, (value, stored) in enumerate(steps):
-            backend.write_notes([_note(number, "a", value, keep="at")])
+        for number, (value, at, stored) in enumerate(steps):
+            backend.write_notes([_note(number, "a", value, keep=("at", at))])
             assert backend.read_notes(SCOPE, ["a"])[0].value == stored
-        assert backend.write_note(_note(9, "a", b'{"at":9}')).value == {"at": 9}
+        for number, before in enumerate((b"[5]", b'{"n":5}', b' {"at":%d}' % 2**70)):
+            backend.write_notes([_note(number, "a", before)])
+            backend.write_notes([_note(number, "a", b'{"n":6}', keep=("at", b'"x"'))])
+            kept = 2**70 if number == 2 else "x"
+            assert backend.read_notes(SCOPE, ["a"])[0].value == {"at": kept, "n": 6}
 
     def test_notes_are_found_the_last_written_first(self, backend: Backend) -> None:
         """Below a session, by whole names; notes on snapshots and of other kinds are not."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from langgraph.store.base import (
 
 from limpet.api import verbs
 from limpet.api.opened import Tools
-from limpet.api.verbs import Ask, Steps
+from limpet.api.verbs import Ask, Steps, Work
 from limpet.compat.langgraph.store import records
 from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
 from limpet.compat.langgraph.store.semantic import Index, packed, ranked
@@ -56,14 +56,16 @@ class Search(NamedTuple):
 def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[list[Result]]:
     """Read first, then write. Nothing is written if one of the operations is not acceptable."""
     given = list(ops)
-    now = context.tools.draw().now
-    reads: dict[int, Any] = {}
+    now = cache(lambda: context.tools.draw().now)  # read at most once, and only if needed
+    reads: dict[int, GetOp | Search | ListNamespacesOp] = {}
     puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
     for at, op in enumerate(given):
         if isinstance(op, PutOp):
             puts[tuple(op.namespace), op.key] = op  # the last one of a key counts
         elif isinstance(op, GetOp):
-            reads[at] = (records.scope_of(op.namespace), records.key_of(op.key), op.refresh_ttl)
+            reads[at] = op
+            records.scope_of(tuple(op.namespace))
+            records.key_of(op.key)
         elif isinstance(op, SearchOp):
             reads[at] = yield from _search_of(context, op, embed, now)
         elif isinstance(op, ListNamespacesOp):
@@ -144,38 +146,64 @@ def _change_unchanged(changes: Sequence[NoteChange], backend: Backend) -> int:
 # Reading
 
 
+def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
+    """Read one item: what `run` does for this operation alone, in less time."""
+    scope, key = records.scope_of(tuple(op.namespace)), records.key_of(op.key)
+
+    def work(backend: Backend) -> list[Result]:
+        for note in backend.read_notes(scope, [key]):
+            stored = records.stored_of(scope, note, lambda: context.tools.draw().now)
+            if stored is not None:
+                if op.refresh_ttl:
+                    _refresh(context, [stored], backend)
+                return [stored.item()]
+        return [None]
+
+    return work
+
+
 def _read(
-    context: StoreContext, reads: dict[int, Any], now: int, backend: Backend
+    context: StoreContext,
+    reads: dict[int, GetOp | Search | ListNamespacesOp],
+    now: Callable[[], int],
+    backend: Backend,
 ) -> dict[int, Result]:
     results: dict[int, Result] = {}
-    gets: dict[ScopeKey, dict[int, tuple[str, bool]]] = {}
+    gets: dict[ScopeKey, dict[int, GetOp]] = {}
     touched: dict[tuple[ScopeKey, str], Stored] = {}
     for at, op in reads.items():
-        if isinstance(op, ListNamespacesOp):
-            results[at] = _namespaces(backend, op, now)
+        if isinstance(op, GetOp):
+            gets.setdefault(records.scope_of(tuple(op.namespace)), {})[at] = op
         elif isinstance(op, Search):
             scored = _found(backend, op, now)
             results[at] = [each.search_item(score) for score, each in scored]
             if op.refresh:
                 touched |= {(each.scope, each.note.name): each for _, each in scored}
         else:
-            scope, key, refresh = op
-            gets.setdefault(scope, {})[at] = (key, refresh)
+            results[at] = _namespaces(backend, op, now)
     for scope, wanted in gets.items():
-        notes = backend.read_notes(scope, list(dict.fromkeys(key for key, _ in wanted.values())))
+        notes = backend.read_notes(scope, list({op.key: None for op in wanted.values()}))
         items = {note.name: records.stored_of(scope, note, now) for note in notes}
-        for at, (key, refresh) in wanted.items():
-            stored = items.get(key)
+        for at, get in wanted.items():
+            stored = items.get(get.key)
             results[at] = None if stored is None else stored.item()
-            if refresh and stored is not None:
-                touched[scope, key] = stored
-    live = [each for each in touched.values() if each.ttl is not None]
-    _change_unchanged([records.refreshed(each, context.tools) for each in live], backend)
+            if get.refresh_ttl and stored is not None:
+                touched[scope, get.key] = stored
+    _refresh(context, touched.values(), backend)
     return results
 
 
-def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None, now: int) -> Steps[Search]:
-    pattern = records.pattern_of(op.filter, now)
+def _refresh(context: StoreContext, found: Iterable[Stored], backend: Backend) -> None:
+    """Let the items that expire begin their time to live again."""
+    writes = [records.refreshed(each, context.tools) for each in found if each.ttl is not None]
+    if writes:
+        _change_unchanged(writes, backend)
+
+
+def _search_of(
+    context: StoreContext, op: SearchOp, embed: Embed | None, now: Callable[[], int]
+) -> Steps[Search]:
+    pattern = records.pattern_of(op.filter, now())
     matching.check(pattern)
     under = records.session_id_of(op.namespace_prefix)
     vector = None
@@ -187,7 +215,9 @@ def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None, now: in
     )
 
 
-def _found(backend: Backend, op: Search, now: int) -> list[tuple[float | None, Stored]]:
+def _found(
+    backend: Backend, op: Search, now: Callable[[], int]
+) -> list[tuple[float | None, Stored]]:
     end = op.offset + op.limit
     if end == op.offset:
         return []
@@ -207,7 +237,9 @@ def _count(name: str, value: Any) -> int:
     return count
 
 
-def _namespaces(backend: Backend, op: ListNamespacesOp, now: int) -> list[tuple[str, ...]]:
+def _namespaces(
+    backend: Backend, op: ListNamespacesOp, now: Callable[[], int]
+) -> list[tuple[str, ...]]:
     conditions = op.match_conditions or ()
     limit, offset = _count("limit", op.limit), _count("offset", op.offset)
     found: set[tuple[str, ...]] = set()
@@ -246,7 +278,7 @@ def _is_match(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
     return all(want in (_ANY_LABEL, label) for want, label in zip(path, labels, strict=True))
 
 
-def _has_items(backend: Backend, scope: ScopeKey, now: int) -> bool:
+def _has_items(backend: Backend, scope: ScopeKey, now: Callable[[], int]) -> bool:
     """Return whether a namespace has items that have not expired; nearly always the first has."""
     first = backend.list_notes(scope, on=[None], name=None, after="", limit=1)
     if any(records.stored_of(scope, note, now) for note in first):

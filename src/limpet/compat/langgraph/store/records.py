@@ -12,7 +12,8 @@
 | embeddings              | `vectors` there: base64 of 32-bit floats, by path                  |
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from langgraph.store.base import Item, PutOp, SearchItem
@@ -22,7 +23,7 @@ from limpet.api.opened import Tools
 from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Note, ScopeKey
-from limpet.protocol import NoteChange, NoteDelete, NoteWrite, Stamp
+from limpet.protocol import NoteChange, NoteDelete, NoteWrite
 
 KIND = "items"
 SCOPE_ID = "main"
@@ -74,6 +75,7 @@ def session_id_of(namespace: Sequence[str]) -> str:
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in namespace)
 
 
+@lru_cache(maxsize=4096)
 def namespace_of(session_id: str) -> tuple[str, ...] | None:
     """Return the namespace of a session; None if another application made it."""
     labels = session_id.split("/")
@@ -81,7 +83,8 @@ def namespace_of(session_id: str) -> tuple[str, ...] | None:
     return namespace if all(labels) and session_id_of(namespace) == session_id else None
 
 
-def scope_of(namespace: Sequence[str]) -> ScopeKey:
+@lru_cache(maxsize=4096)
+def scope_of(namespace: tuple[str, ...]) -> ScopeKey:
     """Return where the items of a namespace are."""
     session_id = session_id_of(namespace)
     if not 0 < len(session_id) <= limits.ID_CHARS_MAX:
@@ -99,41 +102,39 @@ def key_of(key: object) -> str:
 # Items
 
 
-def stored_of(scope: ScopeKey, note: Note, now: int) -> Stored | None:
+def stored_of(scope: ScopeKey, note: Note, now: Callable[[], int]) -> Stored | None:
     """Return the item of a note; None if it has expired, or another application made it."""
-    namespace = namespace_of(scope.session_id)
-    match note.value:
-        case {"value": dict(), "created_at": int(), **rest} if namespace is not None:
-            expires_at = rest.get("expires_at")
-            is_over = isinstance(expires_at, int) and expires_at <= now
-            return None if is_over else Stored(scope, namespace, note)
-    return None
+    document, namespace = note.value, namespace_of(scope.session_id)
+    if namespace is None or type(document) is not dict:
+        return None
+    if type(document.get("value")) is not dict or type(document.get(CREATED_AT)) is not int:
+        return None
+    expires_at = document.get("expires_at")
+    if expires_at is not None and (type(expires_at) is not int or expires_at <= now()):
+        return None
+    return Stored(scope, namespace, note)
 
 
 def pattern_of(filter: Mapping[str, Any] | None, now: int) -> JSON:
     """Return what the note of an item must match that has not expired."""
-    pattern: dict[str, Any] = {"value": dict(filter or {}), "expires_at": alive(now)}
-    return pattern
-
-
-def alive(now: int) -> JSON:
-    return {"$not": {"$lte": now}}
+    return {"value": dict(filter or {}), "expires_at": {"$not": {"$lte": now}}}
 
 
 def change_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> NoteChange:
     """Return the change that a put makes; without a value it deletes the item."""
-    scope, key = scope_of(op.namespace), key_of(op.key)
+    scope, key = scope_of(tuple(op.namespace)), key_of(op.key)
     if op.value is None:
         return NoteDelete(scope, key, None)
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of an item must be a dict. type=`{type(op.value).__name__}`")
     stamp = tools.draw()
-    document: dict[str, Any] = {CREATED_AT: stamp.now, "value": dict(op.value)}
+    document: dict[str, Any] = {"value": dict(op.value)}
     if op.ttl is not None:
         document |= {"ttl": op.ttl, "expires_at": expiry_of(op.ttl, stamp.now)}
     if vectors:
         document["vectors"] = dict(vectors)
-    return _write(scope, key, document, stamp, tools)._replace(keep=CREATED_AT)
+    kept = (CREATED_AT, b"%d" % stamp.now)
+    return NoteWrite(scope, key, None, _encoded(document, tools), stamp, keep=kept)
 
 
 def refreshed(stored: Stored, tools: Tools) -> NoteWrite:
@@ -141,8 +142,9 @@ def refreshed(stored: Stored, tools: Tools) -> NoteWrite:
     stamp = tools.draw()
     document = stored.document | {"expires_at": expiry_of(stored.ttl, stamp.now)}
     as_before = stamp._replace(now=times.to_us("updated_at", stored.note.updated_at))
-    write = _write(stored.scope, stored.note.name, document, as_before, tools)
-    return write._replace(expect=stored.note.revision)
+    encoded = _encoded(document, tools)
+    revision = stored.note.revision
+    return NoteWrite(stored.scope, stored.note.name, None, encoded, as_before, revision)
 
 
 def expiry_of(ttl: Any, now: int) -> int:
@@ -152,13 +154,11 @@ def expiry_of(ttl: Any, now: int) -> int:
     return now + int(ttl * _MINUTE_US)
 
 
-def _write(
-    scope: ScopeKey, key: str, document: dict[str, Any], stamp: Stamp, tools: Tools
-) -> NoteWrite:
+def _encoded(document: dict[str, Any], tools: Tools) -> bytes:
     bytes_max = tools.state_bytes_max
     # As LangGraph's own stores: a date or a UUID is stored as text.
     default = tools.default or jsonable
     encoded = codec.encode(document, what="item", bytes_max=bytes_max, default=default)
     if len(encoded) > bytes_max:
         raise InvalidInput(f"the item is too large. bytes=`{len(encoded)}` max=`{bytes_max}`")
-    return NoteWrite(scope, key, None, encoded, stamp)
+    return encoded
