@@ -243,6 +243,16 @@ class Hold(NamedTuple):
     left_us: int
 
 
+class FoundNote(NamedTuple):
+    """A note of a scope, decoded; `updated_at` is in microseconds."""
+
+    scope: ScopeKey
+    name: str
+    value: JSON
+    revision: str
+    updated_at: int
+
+
 Found: TypeAlias = tuple[SnapshotInfo, bytes]
 """A snapshot and its encoded state."""
 
@@ -376,14 +386,14 @@ class Backend(Protocol):
         """
         ...
 
-    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[Note]:
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         """Return the notes of a scope itself that exist, in the order of `names`."""
         ...
 
-    def find_notes(self, query: NoteQuery, *, limit: int) -> list[tuple[ScopeKey, Note]]:
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         """Return the notes that a query finds, the last written first, by the times of the writes.
 
-        Of the same time: ordered by session, then name.
+        Those of the same time are in an order that stays the same.
         """
         ...
 

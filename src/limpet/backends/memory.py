@@ -21,7 +21,7 @@ from limpet.core.leases import LeaseRow, claimed, renewed
 from limpet.core.notes import (
     NoteRow,
     check_expect,
-    is_wanted,
+    found_note,
     newest_first,
     note_of,
     written_note,
@@ -46,6 +46,7 @@ from limpet.protocol import (
     Commit,
     Copy,
     Found,
+    FoundNote,
     Hold,
     NoteChange,
     NoteDelete,
@@ -370,22 +371,21 @@ class MemoryBackend:
             page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
             return [note_of(row) for row in page]
 
-    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[Note]:
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         with self._open():
             notes = (self._scopes.get(scope) or MemoryScope()).notes
-            return [note_of(notes["", name]) for name in names if ("", name) in notes]
+            return [found_note(scope, notes["", name]) for name in names if ("", name) in notes]
 
-    def find_notes(self, query: NoteQuery, *, limit: int) -> list[tuple[ScopeKey, Note]]:
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         with self._open():
-            found = [
-                (key, note_of(row))
+            found = (
+                found_note(key, row)
                 for key, scope in self._scopes.items()
                 if query.covers(key)
                 for row in scope.notes.values()
                 if not row.on
-            ]
-            wanted = (each for each in found if is_wanted(each[1], query))
-            return heapq.nsmallest(limit, wanted, key=newest_first)
+            )
+            return newest_first(found, query, limit)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         with self._open():

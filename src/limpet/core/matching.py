@@ -14,10 +14,12 @@ with numbers and with text that is a number; `$not`, which accepts what its patt
 import operator
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from limpet.errors import InvalidInput
 from limpet.model import JSON
+
+Test: TypeAlias = Callable[[Any], bool]
 
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -25,27 +27,64 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$lt": operator.lt,
     "$lte": operator.le,
 }
-_OTHERS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": operator.eq,
-    "$ne": operator.ne,
-    "$not": lambda value, pattern: not matches(value, pattern),
-}
+_OTHERS = ("$eq", "$ne", "$not")
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
-def matches(value: JSON, pattern: JSON) -> bool:
-    """Return whether a value matches a pattern, which `check` has accepted."""
+def matcher(pattern: JSON) -> Test:
+    """Return a function that tells whether a value matches a pattern, which `check` accepts."""
     if isinstance(pattern, dict):
         if _is_operators(pattern):
-            return all(_accepts(name, value, bound) for name, bound in pattern.items())
-        if not isinstance(value, dict):
-            return False
-        return all(matches(value.get(key), each) for key, each in pattern.items())
+            return _all([_operator(name, bound) for name, bound in pattern.items()])
+        return _object({key: matcher(each) for key, each in pattern.items()})
     if isinstance(pattern, list | tuple):
-        if not isinstance(value, list) or len(value) != len(pattern):
+        return _list([matcher(each) for each in pattern])
+    return lambda value: bool(value == pattern)
+
+
+def _object(members: dict[str, Test]) -> Test:
+    def test(value: Any) -> bool:
+        if type(value) is not dict:
             return False
-        return all(map(matches, value, pattern))
-    return bool(value == pattern)
+        for key, is_match in members.items():  # noqa: SIM110 (three times as fast as all)
+            if not is_match(value.get(key)):
+                return False
+        return True
+
+    return test
+
+
+def _list(items: list[Test]) -> Test:
+    def test(value: Any) -> bool:
+        if type(value) is not list or len(value) != len(items):
+            return False
+        return all(is_match(each) for is_match, each in zip(items, value, strict=True))
+
+    return test
+
+
+def _all(tests: list[Test]) -> Test:
+    return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
+
+
+def _operator(name: str, bound: Any) -> Test:
+    if name == "$eq":
+        return lambda value: bool(value == bound)
+    if name == "$ne":
+        return lambda value: bool(value != bound)
+    if name == "$not":
+        is_match = matcher(bound)
+        return lambda value: not is_match(value)
+    compare = _ORDERS[name]
+    if isinstance(bound, str):
+        return lambda value: isinstance(value, str) and compare(value, bound)
+
+    def test(value: Any) -> bool:
+        if isinstance(value, str):
+            value = float(value) if _NUMBER.fullmatch(value) else None
+        return isinstance(value, int | float) and compare(value, bound)
+
+    return test
 
 
 class Bound(NamedTuple):
@@ -100,7 +139,7 @@ def check(pattern: JSON) -> None:
         if not is_operators or name == "$not":
             check(bound)
         elif name not in _ORDERS and name not in _OTHERS:
-            known = ", ".join([*_OTHERS, *_ORDERS])
+            known = ", ".join((*_OTHERS, *_ORDERS))
             raise InvalidInput(f"unknown operator in a filter: use {known}. operator=`{name}`")
         elif name in _ORDERS and not isinstance(bound, str | int | float):
             kind = type(bound).__name__
@@ -109,15 +148,3 @@ def check(pattern: JSON) -> None:
 
 def _is_operators(pattern: dict[str, Any]) -> bool:
     return any(key.startswith("$") for key in pattern)
-
-
-def _accepts(name: str, value: JSON, bound: Any) -> bool:
-    if name in _OTHERS:
-        return _OTHERS[name](value, bound)
-    if isinstance(value, str) and not isinstance(bound, str):
-        value = float(value) if _NUMBER.fullmatch(value) else None
-    if isinstance(value, str) is not isinstance(bound, str) or not isinstance(
-        value, str | int | float
-    ):
-        return False
-    return _ORDERS[name](value, bound)

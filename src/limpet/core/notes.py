@@ -1,5 +1,7 @@
 """One note, as a row of SQL engines and as a document of object stores."""
 
+import heapq
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import orjson
@@ -9,7 +11,7 @@ from limpet.core import codec, matching, times
 from limpet.core.codec import checksum_of, decode
 from limpet.errors import Conflict, Corrupt
 from limpet.model import ANY, Note, ScopeKey
-from limpet.protocol import NoteChange, NoteQuery, NoteWrite
+from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
 
 # Smaller values stay readable in any SQL shell, and would gain little.
 _SQUEEZED_MIN = 512
@@ -50,8 +52,10 @@ def unsqueezed(stored: bytes) -> bytes:
 
 
 def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
+    on, name, rev, nonce, updated_at, value = row
     try:
-        if note_checksum(row, owner) == checksum:
+        facts = orjson.dumps((owner, on, name, rev, nonce, updated_at))
+        if checksum_of(facts, value) == checksum:
             return row
     except TypeError:
         pass  # text that is not UTF-8 cannot be encoded
@@ -92,7 +96,8 @@ def _with_kept(write: NoteWrite, existing: NoteRow | None) -> bytes:
     key, kept = write.keep
     before = None if existing is None else decode(existing.value)
     if isinstance(before, dict) and key in before:
-        kept = codec.encode(before[key], what="note")
+        old = before[key]
+        kept = orjson.dumps(old) if type(old) is int and old < 2**63 else codec.encode(old)
     is_wide = write.value.startswith(b" ") or kept.startswith(b" ")
     members = write.value.lstrip()[1:]
     comma = b"" if members == b"}" else b","
@@ -110,14 +115,16 @@ def note_of(row: NoteRow) -> Note:
     )
 
 
-def newest_first(found: tuple[ScopeKey, Note]) -> tuple[float, str, str]:
-    """Return what orders the answers of `find_notes`."""
-    scope, note = found
-    return -times.to_us("updated_at", note.updated_at), scope.session_id, note.name
+def found_note(scope: ScopeKey, row: NoteRow) -> FoundNote:
+    return FoundNote(scope, row.name, decode(row.value), row.revision, row.updated_at)
 
 
-def is_wanted(note: Note, query: NoteQuery) -> bool:
-    return query.where is None or matching.matches(note.value, query.where)
+def newest_first(found: Iterable[FoundNote], query: NoteQuery, limit: int) -> list[FoundNote]:
+    """Return those of all notes of some scopes that a query finds."""
+    if query.where is not None:
+        is_match = matching.matcher(query.where)
+        found = (each for each in found if is_match(each.value))
+    return heapq.nsmallest(limit, found, key=lambda each: (-each.updated_at, each.scope, each.name))
 
 
 # The document of a note in directories and object stores:

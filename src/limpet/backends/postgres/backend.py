@@ -91,9 +91,6 @@ class PostgresBackend(SqlBackend):
     def _query(self, action: Callable[[Tables], T]) -> T:
         return self._server.query(action)
 
-    def _texts(self, texts: Sequence[str]) -> list[str]:
-        return list(texts)
-
     def _write(self, action: Callable[[Tables], T]) -> T:
         return self._server.write(action)
 

@@ -28,7 +28,7 @@ from limpet.backends.sql.tables import (
     verified_note,
 )
 from limpet.backends.support.recent import Recent
-from limpet.core import commits
+from limpet.core import commits, matching
 from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
@@ -36,8 +36,7 @@ from limpet.core.leases import claimed, renewed
 from limpet.core.notes import (
     NoteRow,
     check_expect,
-    is_wanted,
-    newest_first,
+    found_note,
     note_of,
     written_note,
 )
@@ -59,6 +58,7 @@ from limpet.protocol import (
     Claim,
     Commit,
     Found,
+    FoundNote,
     Hold,
     NoteChange,
     NoteQuery,
@@ -91,13 +91,9 @@ class SqlBackend:
         """Run an action whose statements need not see the same moment of the store."""
         return self._read(action)
 
-    def _one_statement(self, action: Callable[[Tables], T]) -> T:
-        """Run an action of one statement."""
+    def _one_by_one(self, action: Callable[[Tables], T]) -> T:
+        """Run an action whose statements have nothing to do with each other."""
         return self._query(action)
-
-    def _texts(self, texts: Sequence[str]) -> Any:
-        """Return several texts as one value of a statement."""
-        raise NotImplementedError
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         """Run an action as one step, durable when this returns, or not at all."""
@@ -355,41 +351,57 @@ class SqlBackend:
 
         return self._query(read)
 
-    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[Note]:
-        asked = {**scope._asdict(), "on": ""}
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
+        asked: dict[str, Any] = {**scope._asdict(), "on": ""}
 
         def read_one(tables: Tables) -> list[Any]:
             found = tables.transaction.one("note_in_scope", asked | {"name": names[0]})
             return [] if found is None else [found]
 
         def read(tables: Tables) -> list[Any]:
-            return tables.transaction.all("notes_in_scope", asked | {"names": self._texts(names)})
+            several = tables.transaction.many(names)
+            return tables.transaction.all("notes_in_scope", asked | {"names": several})
 
-        found = self._one_statement(read_one if len(names) == 1 else read)
-        return [note_of(verified_note(columns)) for columns in found]
+        rows = self._one_by_one(read_one if len(names) == 1 else read)
+        found = {row.name: row for row in map(verified_note, rows)}
+        return [found_note(scope, found[name]) for name in names if name in found]
 
-    def find_notes(self, query: NoteQuery, *, limit: int) -> list[tuple[ScopeKey, Note]]:
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         below = f"{query.under}/" if query.under else ""
         asked = {**query._asdict(), "low": below, "high": prefix_end(below), **self._bound(query)}
+        is_match = None if query.where is None else matching.matcher(query.where)
+        scopes: dict[Any, ScopeKey | None] = {}
 
-        def take(columns: Any) -> tuple[ScopeKey, Note] | None:
-            note, names = good_note(columns), columns[NOTE_COLUMNS:]
-            if note is None or not is_text(*names) or not is_wanted(note, query):
-                return None
-            return ScopeKey._make(names), note
+        def take(columns: Any) -> FoundNote | None:
+            names = columns[NOTE_COLUMNS:]
+            if names not in scopes:
+                scopes[names] = ScopeKey._make(names) if is_text(*names) else None
+            try:
+                row, scope = verified_note(columns), scopes[names]
+                found = None if scope is None else found_note(scope, row)
+            except Corrupt:
+                return None  # left out of a listing; asking for it by name raises
+            if found is None or is_match is None or is_match(found.value):
+                return found
+            return None
 
-        def find(tables: Tables) -> list[tuple[ScopeKey, Note]]:
+        def find(tables: Tables) -> list[FoundNote]:
             count = limit
             while True:
-                rows = tables.transaction.all("find_notes", {**asked, "limit": count})
+                rows = self._note_rows(tables, {**asked, "limit": count})
                 found = [each for row in rows if (each := take(row)) is not None]
                 if len(found) >= limit or len(rows) < count:
                     return found[:limit]
                 count *= _MORE
 
-        found = self._query(find)
-        _check_order([newest_first(each) for each in found], "notes")
+        found = self._one_by_one(find)
+        if len({(each.scope, each.name) for each in found}) < len(found):
+            raise Corrupt("the index of notes leads to some twice: run `limpet check`")
         return found
+
+    def _note_rows(self, tables: Tables, asked: dict[str, Any]) -> list[Any]:
+        """Return the rows of the statement `find_notes`."""
+        return tables.transaction.all("find_notes", asked)
 
     def _bound(self, query: NoteQuery) -> dict[str, Any]:
         """Return what the statement `find_notes` tests in the values, if it tests anything."""

@@ -397,9 +397,9 @@ def with_id(snapshot_id: str, row: Row | None) -> Row | None:
 
 def verified_note(columns: tuple[Any, ...]) -> NoteRow:
     """Return a note from its columns, which are followed by its checksum and its scope's key."""
-    row = NoteRow._make(columns[:_NOTE_ROW_COLUMNS])
-    verify_note(row, columns[7], columns[6])
-    return row._replace(value=unsqueezed(row.value))
+    row = verify_note(NoteRow._make(columns[:_NOTE_ROW_COLUMNS]), columns[7], columns[6])
+    value = unsqueezed(row.value)
+    return row if value is row.value else row._replace(value=value)
 
 
 def is_text(*names: str) -> bool:

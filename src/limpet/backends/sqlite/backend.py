@@ -8,12 +8,11 @@ processes may write at once, and threads share transactions (`joined.py`).
 """
 
 import re
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
-
-import orjson
 
 from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, apply_commit
@@ -35,7 +34,7 @@ from limpet.protocol import Clock, Commit, Found, NoteQuery
 T = TypeVar("T")
 
 _READS_MAX = 10
-_PLAIN_KEY = re.compile(r"[\w -]+", re.ASCII)  # in a path of SQLite's
+_PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
 
 
 class SqliteBackend(SqlBackend):
@@ -72,22 +71,34 @@ class SqliteBackend(SqlBackend):
         with self._file.transaction() as transaction:
             return action(Tables(transaction))
 
-    def _one_statement(self, action: Callable[[Tables], T]) -> T:
+    def _one_by_one(self, action: Callable[[Tables], T]) -> T:
         if isinstance(self._file, ReadOnlyFile):
             return self._read(action)
         with self._file.transaction(several=False) as transaction:
             return action(Tables(transaction))
 
-    def _texts(self, texts: Sequence[str]) -> str:
-        return orjson.dumps(list(texts)).decode()
+    def _note_rows(self, tables: Tables, asked: dict[str, Any]) -> list[Any]:
+        try:
+            return super()._note_rows(tables, asked)
+        except sqlite3.OperationalError:
+            if asked["test"] is None:
+                raise
+            return super()._note_rows(tables, {**asked, "test": None})  # a value is no JSON: damage
 
     def _bound(self, query: NoteQuery) -> dict[str, Any]:
         bound = matching.bound_of(query.where)
-        if bound is None or not all(map(_PLAIN_KEY.fullmatch, bound.path)):
-            return {"path": None, "bound": None, "test": ""}
+        if bound is None or not all(map(_PLAIN.fullmatch, bound.path)):
+            return {"test": None, "path": None, "bound": None}
+        test, value = bound.order, bound.value
+        if isinstance(value, str):
+            if bound.path and test == "eq" and _PLAIN.fullmatch(value):
+                # As it is encoded; to search for that is much faster than to parse.
+                text = f'"{bound.path[-1]}":"{value}"'.encode()
+                return {"test": "contains", "path": None, "bound": text}
+        elif test != "eq":
+            test += " number"
         path = "".join(f'."{key}"' for key in bound.path)
-        test = bound.order if isinstance(bound.value, str) else f"{bound.order} number"
-        return {"path": f"${path}", "bound": bound.value, "test": test}
+        return {"test": test, "path": f"${path}", "bound": value}
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:

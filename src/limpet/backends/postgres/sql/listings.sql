@@ -228,5 +228,5 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
         OR x.session_id >= %(low)s
            AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513)))
    AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
- ORDER BY n.updated_at DESC, x.session_id, n.name
+ ORDER BY n.updated_at DESC, n.pk
  LIMIT %(limit)s;

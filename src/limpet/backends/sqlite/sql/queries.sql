@@ -272,15 +272,14 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
  WHERE x.session_id = :session_id;
 
 -- name: notes_in_scope
--- The same for several names, a list, in their order.
+-- The same for several names, a list.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN json_each(:names) AS a
  CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = a.value
   LEFT JOIN notes AS n ON n.pk = i.pk
- WHERE x.session_id = :session_id
- ORDER BY a.key;
+ WHERE x.session_id = :session_id;
 
 -- name: put_note
 INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)

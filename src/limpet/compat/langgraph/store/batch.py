@@ -24,8 +24,8 @@ from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
 from limpet.compat.langgraph.store.semantic import Index, packed, ranked
 from limpet.core import limits, matching
 from limpet.errors import Conflict, InvalidInput
-from limpet.model import Note, ScopeKey
-from limpet.protocol import Backend, NoteChange, NoteDelete, NoteQuery
+from limpet.model import ScopeKey
+from limpet.protocol import Backend, FoundNote, NoteChange, NoteDelete, NoteQuery
 
 _ALL = 2**62  # as a limit
 _ANY_LABEL = "*"
@@ -67,7 +67,7 @@ def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[
             records.scope_of(tuple(op.namespace))
             records.key_of(op.key)
         elif isinstance(op, SearchOp):
-            reads[at] = yield from _search_of(context, op, embed, now)
+            reads[at] = yield from _search_of(context, op, embed)
         elif isinstance(op, ListNamespacesOp):
             reads[at] = op
         else:
@@ -118,10 +118,10 @@ def sweep(context: StoreContext) -> Steps[int]:
     now = context.tools.draw().now
     query = NoteQuery(SCOPE_ID, KIND, where={"expires_at": {"$lte": now}})
     count = 0
-    found: list[tuple[ScopeKey, Note]]
+    found: list[FoundNote]
     while True:
         found = yield lambda backend: backend.find_notes(query, limit=limits.PAGE_ITEMS_MAX)
-        deletes = [NoteDelete(scope, note.name, None, note.revision) for scope, note in found]
+        deletes = [NoteDelete(each.scope, each.name, None, each.revision) for each in found]
         deleted: int = yield partial(_change_unchanged, deletes)
         count += deleted
         if len(found) < limits.PAGE_ITEMS_MAX:
@@ -152,7 +152,7 @@ def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
 
     def work(backend: Backend) -> list[Result]:
         for note in backend.read_notes(scope, [key]):
-            stored = records.stored_of(scope, note, lambda: context.tools.draw().now)
+            stored = records.stored_of(note, lambda: context.tools.draw().now)
             if stored is not None:
                 if op.refresh_ttl:
                     _refresh(context, [stored], backend)
@@ -178,12 +178,12 @@ def _read(
             scored = _found(backend, op, now)
             results[at] = [each.search_item(score) for score, each in scored]
             if op.refresh:
-                touched |= {(each.scope, each.note.name): each for _, each in scored}
+                touched |= {(each.note.scope, each.note.name): each for _, each in scored}
         else:
             results[at] = _namespaces(backend, op, now)
     for scope, wanted in gets.items():
         notes = backend.read_notes(scope, list({op.key: None for op in wanted.values()}))
-        items = {note.name: records.stored_of(scope, note, now) for note in notes}
+        items = {note.name: records.stored_of(note, now) for note in notes}
         for at, get in wanted.items():
             stored = items.get(get.key)
             results[at] = None if stored is None else stored.item()
@@ -200,41 +200,45 @@ def _refresh(context: StoreContext, found: Iterable[Stored], backend: Backend) -
         _change_unchanged(writes, backend)
 
 
-def _search_of(
-    context: StoreContext, op: SearchOp, embed: Embed | None, now: Callable[[], int]
-) -> Steps[Search]:
-    pattern = records.pattern_of(op.filter, now())
-    matching.check(pattern)
+def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None) -> Steps[Search]:
+    pattern: Any = None
+    if op.filter:
+        pattern = {"value": dict(op.filter)}
+        matching.check(pattern)
     under = records.session_id_of(op.namespace_prefix)
     vector = None
     if op.query and context.semantic is not None and embed is not None:
         (vector,) = context.semantic.check([(yield Ask(embed.query, op.query))], 1)
-    notes = NoteQuery(SCOPE_ID, KIND, under, pattern)
-    return Search(
-        notes, _count("limit", op.limit), _count("offset", op.offset), op.refresh_ttl, vector
-    )
+    limit, offset = _count("limit", op.limit), _count("offset", op.offset)
+    return Search(NoteQuery(SCOPE_ID, KIND, under, pattern), limit, offset, op.refresh_ttl, vector)
 
 
 def _found(
     backend: Backend, op: Search, now: Callable[[], int]
 ) -> list[tuple[float | None, Stored]]:
     end = op.offset + op.limit
-    if end == op.offset:
+    if not op.limit:
         return []
-    found = backend.find_notes(op.notes, limit=end if op.vector is None else _ALL)
-    known = (records.stored_of(scope, note, now) for scope, note in found)
-    items = [each for each in known if each is not None]
-    scored: list[tuple[float | None, Stored]] = [(None, each) for each in items]
     if op.vector is not None:
-        scored = ranked(op.vector, items)
-    return scored[op.offset : end]
+        return ranked(op.vector, _stored(backend, op.notes, _ALL, now))[op.offset : end]
+    return [(None, each) for each in _stored(backend, op.notes, end, now)[op.offset :]]
+
+
+def _stored(backend: Backend, query: NoteQuery, limit: int, now: Callable[[], int]) -> list[Stored]:
+    """Return the first items that a query finds. What has expired is found, too: then read more."""
+    count = limit
+    while True:
+        found = backend.find_notes(query, limit=count)
+        items = [each for note in found if (each := records.stored_of(note, now)) is not None]
+        if len(items) >= limit or len(found) < count:
+            return items[:limit]
+        count *= 8
 
 
 def _count(name: str, value: Any) -> int:
-    count = limits.check_count(name, value)
-    if count is None:
-        raise InvalidInput(f"{name} must be a whole number from 0 on")
-    return count
+    if type(value) is int and value >= 0:
+        return value
+    raise InvalidInput(f"{name} must be a whole number from 0 on. found=`{value!r}`")
 
 
 def _namespaces(
@@ -280,8 +284,10 @@ def _is_match(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 def _has_items(backend: Backend, scope: ScopeKey, now: Callable[[], int]) -> bool:
     """Return whether a namespace has items that have not expired; nearly always the first has."""
-    first = backend.list_notes(scope, on=[None], name=None, after="", limit=1)
-    if any(records.stored_of(scope, note, now) for note in first):
-        return True
-    rest = verbs.each(backend, verbs.notes_of(scope, [None])) if first else iter(())
-    return any(records.stored_of(scope, note, now) for note in rest)
+    after, count = "", 1
+    while notes := backend.list_notes(scope, on=[None], name=None, after=after, limit=count):
+        found = backend.read_notes(scope, [note.name for note in notes])
+        if any(records.stored_of(note, now) for note in found):
+            return True
+        after, count = notes[-1].name, limits.PAGE_ITEMS_MAX
+    return False

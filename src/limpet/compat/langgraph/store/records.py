@@ -13,6 +13,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ from limpet.api.jsonable import jsonable
 from limpet.api.opened import Tools
 from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
-from limpet.model import JSON, Note, ScopeKey
-from limpet.protocol import NoteChange, NoteDelete, NoteWrite
+from limpet.model import ScopeKey
+from limpet.protocol import FoundNote, NoteChange, NoteDelete, NoteWrite
 
 KIND = "items"
 SCOPE_ID = "main"
@@ -35,33 +36,39 @@ _TTL_MINUTES_MAX = 100 * 366 * 24 * 60
 class Stored(NamedTuple):
     """An item as it is stored."""
 
-    scope: ScopeKey
+    note: FoundNote
     namespace: tuple[str, ...]
-    note: Note
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: Any = self.note.value
-        return found  # type: ignore[no-any-return]  # `stored_of` has checked it
+    document: dict[str, Any]
 
     @property
     def ttl(self) -> float | None:
         return self.document.get("ttl")
 
     def item(self) -> Item:
-        return Item(**self._facts())
+        created_at, updated_at = self._times()
+        return Item(
+            value=self.document["value"],
+            key=self.note.name,
+            namespace=self.namespace,
+            created_at=created_at,
+            updated_at=updated_at,
+        )
 
     def search_item(self, score: float | None = None) -> SearchItem:
-        return SearchItem(**self._facts(), score=score)
+        created_at, updated_at = self._times()
+        return SearchItem(
+            namespace=self.namespace,
+            key=self.note.name,
+            value=self.document["value"],
+            created_at=created_at,
+            updated_at=updated_at,
+            score=score,
+        )
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "value": self.document["value"],
-            "key": self.note.name,
-            "namespace": self.namespace,
-            "created_at": times.from_us(self.document[CREATED_AT]),
-            "updated_at": self.note.updated_at,
-        }
+    def _times(self) -> tuple[datetime, datetime]:
+        created_us, updated_us = self.document[CREATED_AT], self.note.updated_at
+        created_at = times.from_us(created_us)
+        return created_at, created_at if created_us == updated_us else times.from_us(updated_us)
 
 
 # Namespaces
@@ -102,9 +109,9 @@ def key_of(key: object) -> str:
 # Items
 
 
-def stored_of(scope: ScopeKey, note: Note, now: Callable[[], int]) -> Stored | None:
+def stored_of(note: FoundNote, now: Callable[[], int]) -> Stored | None:
     """Return the item of a note; None if it has expired, or another application made it."""
-    document, namespace = note.value, namespace_of(scope.session_id)
+    document, namespace = note.value, namespace_of(note.scope.session_id)
     if namespace is None or type(document) is not dict:
         return None
     if type(document.get("value")) is not dict or type(document.get(CREATED_AT)) is not int:
@@ -112,12 +119,7 @@ def stored_of(scope: ScopeKey, note: Note, now: Callable[[], int]) -> Stored | N
     expires_at = document.get("expires_at")
     if expires_at is not None and (type(expires_at) is not int or expires_at <= now()):
         return None
-    return Stored(scope, namespace, note)
-
-
-def pattern_of(filter: Mapping[str, Any] | None, now: int) -> JSON:
-    """Return what the note of an item must match that has not expired."""
-    return {"value": dict(filter or {}), "expires_at": {"$not": {"$lte": now}}}
+    return Stored(note, namespace, document)
 
 
 def change_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> NoteChange:
@@ -141,10 +143,11 @@ def refreshed(stored: Stored, tools: Tools) -> NoteWrite:
     """Return the write that lets an item begin its time to live again; it is no update of it."""
     stamp = tools.draw()
     document = stored.document | {"expires_at": expiry_of(stored.ttl, stamp.now)}
-    as_before = stamp._replace(now=times.to_us("updated_at", stored.note.updated_at))
-    encoded = _encoded(document, tools)
-    revision = stored.note.revision
-    return NoteWrite(stored.scope, stored.note.name, None, encoded, as_before, revision)
+    note = stored.note
+    as_before = stamp._replace(now=note.updated_at)
+    return NoteWrite(
+        note.scope, note.name, None, _encoded(document, tools), as_before, note.revision
+    )
 
 
 def expiry_of(ttl: Any, now: int) -> int:
