@@ -134,7 +134,13 @@ class Tables:
         scope = self.scope_to_note(key)
         if scope is None:
             return None, [None] * len(places)
-        return scope, [self.note(scope, *each) for each in places]
+        if len(places) == 1 or len({on for on, _ in places}) > 1:
+            return scope, [self.note(scope, *each) for each in places]
+        names = self.transaction.many(name for _, name in places)
+        asked = {**key._asdict(), "on": places[0][0], "names": names}
+        rows = map(verified_note, self.transaction.all("notes_in_scope", asked))
+        found = {row.name: row for row in rows}
+        return scope, [found.get(name) for _, name in places]
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
