@@ -212,12 +212,14 @@ class NoteQuery(NamedTuple):
     Attributes:
         under: the session with this id, and all whose ids continue it after a `/`; "" for all.
         where: what the value must match (`core.matching`); None for any value.
+        values: whether values are wanted; else they are None, and `where` must be.
     """
 
     scope_id: str
     kind: str
     under: str = ""
     where: JSON = None
+    values: bool = True
 
     def covers(self, scope: ScopeKey) -> bool:
         """Return whether notes of this scope are asked for."""

@@ -379,7 +379,7 @@ class MemoryBackend:
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         with self._open():
             found = (
-                found_note(key, row)
+                found_note(key, row, value=query.values)
                 for key, scope in self._scopes.items()
                 if query.covers(key)
                 for row in scope.notes.values()

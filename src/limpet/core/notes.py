@@ -115,8 +115,9 @@ def note_of(row: NoteRow) -> Note:
     )
 
 
-def found_note(scope: ScopeKey, row: NoteRow) -> FoundNote:
-    return FoundNote(scope, row.name, decode(row.value), row.revision, row.updated_at)
+def found_note(scope: ScopeKey, row: NoteRow, *, value: bool = True) -> FoundNote:
+    decoded = decode(row.value) if value else None
+    return FoundNote(scope, row.name, decoded, row.revision, row.updated_at)
 
 
 def newest_first(found: Iterable[FoundNote], query: NoteQuery, limit: int) -> list[FoundNote]:

@@ -74,7 +74,11 @@ class Notes(Part):
         """Reads all notes of the scopes: nothing is ordered by time in a bucket."""
         walked = self._scopes.walk(prefix=query.under)
         scopes = (each.scope for each in walked if query.covers(each.scope))
-        found = (found_note(scope, row) for scope in scopes for row in self._rows(scope, None, ""))
+        found = (
+            found_note(scope, row, value=query.values)
+            for scope in scopes
+            for row in self._rows(scope, None, "")
+        )
         return newest_first(found, query, limit)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:

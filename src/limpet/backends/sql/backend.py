@@ -376,14 +376,17 @@ class SqlBackend:
             names = columns[NOTE_COLUMNS:]
             if names not in scopes:
                 scopes[names] = ScopeKey._make(names) if is_text(*names) else None
+            scope = scopes[names]
+            if scope is None:
+                return None
+            if not query.values:  # nor can the checksum be verified
+                _, name, rev, nonce, updated_at, *_ = columns
+                return FoundNote(scope, name, None, f"{rev:x}.{nonce}", updated_at)
             try:
-                row, scope = verified_note(columns), scopes[names]
-                found = None if scope is None else found_note(scope, row)
+                found = found_note(scope, verified_note(columns))
             except Corrupt:
                 return None  # left out of a listing; asking for it by name raises
-            if found is None or is_match is None or is_match(found.value):
-                return found
-            return None
+            return found if is_match is None or is_match(found.value) else None
 
         def find(tables: Tables) -> list[FoundNote]:
             count = limit

@@ -280,6 +280,9 @@ class BackendPromises(Kit):
         assert found("ab") == [("ab", "x"), ("ab", "y")]
         assert found("a/b/") == found("c") == []
         assert len(found("")) == 13
+        bare = backend.find_notes(NoteQuery("main", "items", "a/b", values=False), limit=2)
+        full = backend.find_notes(NoteQuery("main", "items", "a/b"), limit=2)
+        assert bare == [each._replace(value=None) for each in full]
         same = [_note(60, f"n{n}", scope=key) for n in range(9)]
         backend.write_notes(same)
         assert found("a/b", 4) == found("a/b")[:4]

@@ -217,8 +217,8 @@ SELECT a.at - 1, n.seq, n.rev, n.nonce
 
 -- name: find_notes
 -- Of a session and those below it, the last written first.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk,
-       x.session_id, s.scope_id, s.kind
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN %(values)s THEN n.value END,
+       n.checksum, n.scope_pk, x.session_id, s.scope_id, s.kind
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   JOIN limpet.notes AS n

@@ -181,7 +181,8 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
 -- name: find_notes
 -- Of a session and those below it, the last written first. Only keys and times are sorted. A test of
 -- one member leaves out most values that do not match; compressed ones pass.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk,
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN :values THEN n.value END, n.checksum,
+       n.scope_pk,
        z.session_id, :scope_id, :kind
   FROM (SELECT i.pk
           FROM (SELECT y.pk FROM sessions AS y WHERE y.session_id = :under

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from langgraph.store.base import (
@@ -25,7 +25,7 @@ from limpet.compat.langgraph.store.semantic import Index, packed, ranked
 from limpet.core import limits, matching
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import ScopeKey
-from limpet.protocol import Backend, FoundNote, NoteChange, NoteDelete, NoteQuery
+from limpet.protocol import Backend, FoundNote, NoteChange, NoteQuery
 
 _ALL = 2**62  # as a limit
 _ANY_LABEL = "*"
@@ -98,19 +98,17 @@ def _by_scope(changes: Iterable[NoteChange]) -> Iterator[list[NoteChange]]:
 def _changes(
     context: StoreContext, puts: Sequence[PutOp], embed: Embed | None
 ) -> Steps[list[NoteChange]]:
-    if context.semantic is None or embed is None:
-        return [records.change_of(op, None, context.tools) for op in puts]
-    texts = [context.semantic.texts_of(op) for op in puts]
-    distinct = list(dict.fromkeys(text for each in texts for text in each.values()))
-    vectors: dict[str, str] = {}
-    if distinct:
-        made = yield Ask(embed.documents, distinct)
-        made = context.semantic.check(made, len(distinct))
-        vectors = dict(zip(distinct, map(packed, made), strict=True))
-    return [
-        records.change_of(op, {path: vectors[each] for path, each in of.items()}, context.tools)
-        for op, of in zip(puts, texts, strict=True)
-    ]
+    made: list[dict[str, str] | None] = [None] * len(puts)
+    if context.semantic is not None and embed is not None:
+        texts = [context.semantic.texts_of(op) for op in puts]
+        distinct = list(dict.fromkeys(text for each in texts for text in each.values()))
+        vectors: dict[str, str] = {}
+        if distinct:
+            found = context.semantic.check((yield Ask(embed.documents, distinct)), len(distinct))
+            vectors = dict(zip(distinct, map(packed, found), strict=True))
+        made = [{path: vectors[text] for path, text in each.items()} for each in texts]
+    pairs = zip(puts, made, strict=True)
+    return [each for op, of in pairs for each in records.changes_of(op, of, context.tools)]
 
 
 def sweep(context: StoreContext) -> Steps[int]:
@@ -121,24 +119,27 @@ def sweep(context: StoreContext) -> Steps[int]:
     found: list[FoundNote]
     while True:
         found = yield lambda backend: backend.find_notes(query, limit=limits.PAGE_ITEMS_MAX)
-        deletes = [NoteDelete(each.scope, each.name, None, each.revision) for each in found]
+        deletes = [records.deletes_of(each.scope, each.name, each.revision) for each in found]
         deleted: int = yield partial(_change_unchanged, deletes)
         count += deleted
         if len(found) < limits.PAGE_ITEMS_MAX:
             return count
 
 
-def _change_unchanged(changes: Sequence[NoteChange], backend: Backend) -> int:
-    """Make changes, except of notes that others have changed meanwhile; return how many."""
+def _change_unchanged(items: Sequence[Sequence[NoteChange]], backend: Backend) -> int:
+    """Change items, except those that others have changed meanwhile; return how many."""
+    by_scope: dict[ScopeKey, list[Sequence[NoteChange]]] = {}
+    for changes in items:
+        by_scope.setdefault(changes[0].scope, []).append(changes)
     count = 0
-    for group in _by_scope(changes):
+    for group in by_scope.values():
         try:
-            backend.write_notes(group)
+            backend.write_notes([*chain(*group)])
             count += len(group)
         except Conflict:
-            for each in group:
+            for changes in group:
                 with suppress(Conflict):
-                    backend.write_notes([each])
+                    backend.write_notes(changes)
                     count += 1
     return count
 
@@ -175,7 +176,7 @@ def _read(
         if isinstance(op, GetOp):
             gets.setdefault(records.scope_of(tuple(op.namespace)), {})[at] = op
         elif isinstance(op, Search):
-            scored = _found(backend, op, now)
+            scored = _found(context, backend, op, now)
             results[at] = [each.search_item(score) for score, each in scored]
             if op.refresh:
                 touched |= {(each.note.scope, each.note.name): each for _, each in scored}
@@ -195,7 +196,7 @@ def _read(
 
 def _refresh(context: StoreContext, found: Iterable[Stored], backend: Backend) -> None:
     """Let the items that expire begin their time to live again."""
-    writes = [records.refreshed(each, context.tools) for each in found if each.ttl is not None]
+    writes = [[records.refreshed(each, context.tools)] for each in found if each.ttl is not None]
     if writes:
         _change_unchanged(writes, backend)
 
@@ -214,14 +215,37 @@ def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None) -> Step
 
 
 def _found(
-    backend: Backend, op: Search, now: Callable[[], int]
+    context: StoreContext, backend: Backend, op: Search, now: Callable[[], int]
 ) -> list[tuple[float | None, Stored]]:
     end = op.offset + op.limit
     if not op.limit:
         return []
-    if op.vector is not None:
-        return ranked(op.vector, _stored(backend, op.notes, _ALL, now))[op.offset : end]
+    if op.vector is not None and context.semantic is not None:
+        return _nearest(context.semantic, backend, op, now)[op.offset : end]
     return [(None, each) for each in _stored(backend, op.notes, end, now)[op.offset :]]
+
+
+def _nearest(
+    semantic: Index, backend: Backend, op: Search, now: Callable[[], int]
+) -> list[tuple[float | None, Stored]]:
+    """Return the nearest items. Only these are read, if there is no filter."""
+    query = op.notes._replace(values=op.notes.where is not None)
+    found = backend.find_notes(query, limit=_ALL)
+    order = ranked(op.vector or (), semantic.cache.vectors_of(backend, found))
+    nearest: list[tuple[float | None, Stored]] = []
+    end = op.offset + op.limit
+    while order and len(nearest) < end:
+        some, order = order[:end], order[end:]
+        names: dict[ScopeKey, list[str]] = {}
+        for _, at in some:
+            names.setdefault(found[at].scope, []).append(found[at].name)
+        notes = [note for scope, each in names.items() for note in backend.read_notes(scope, each)]
+        items = {(note.scope, note.name): records.stored_of(note, now) for note in notes}
+        for score, at in some:
+            item = items.get((found[at].scope, found[at].name))
+            if item is not None:
+                nearest.append((score, item))
+    return nearest
 
 
 def _stored(backend: Backend, query: NoteQuery, limit: int, now: Callable[[], int]) -> list[Stored]:

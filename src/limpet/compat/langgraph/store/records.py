@@ -9,7 +9,11 @@
 | `created_at`            | `created_at` there, in microseconds; kept when the item is changed |
 | `updated_at`            | the time of the note                                               |
 | `ttl`                   | `ttl` there, in minutes, and `expires_at`, in microseconds         |
-| embeddings              | `vectors` there: base64 of 32-bit floats, by path                  |
+| embeddings              | a note of the same name on the id `vectors`                        |
+
+The note of embeddings has `vectors`, base64 of 32-bit floats by path, and in `of` the time of the
+item that they were made of: with another item they do not count. They are apart from the item, so
+that only a search by meaning reads them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +27,13 @@ from limpet.api.jsonable import jsonable
 from limpet.api.opened import Tools
 from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
-from limpet.model import ScopeKey
+from limpet.model import ANY, Expect, ScopeKey
 from limpet.protocol import FoundNote, NoteChange, NoteDelete, NoteWrite
 
 KIND = "items"
 SCOPE_ID = "main"
 CREATED_AT = "created_at"
+VECTORS = "vectors"
 _MINUTE_US = 60_000_000
 _TTL_MINUTES_MAX = 100 * 366 * 24 * 60
 
@@ -122,21 +127,33 @@ def stored_of(note: FoundNote, now: Callable[[], int]) -> Stored | None:
     return Stored(note, namespace, document)
 
 
-def change_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> NoteChange:
-    """Return the change that a put makes; without a value it deletes the item."""
+def changes_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> list[NoteChange]:
+    """Return the changes that a put makes; without a value it deletes the item.
+
+    `vectors` is None if there is no index: then old ones stay, and no longer count.
+    """
     scope, key = scope_of(tuple(op.namespace)), key_of(op.key)
     if op.value is None:
-        return NoteDelete(scope, key, None)
+        return deletes_of(scope, key)
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of an item must be a dict. type=`{type(op.value).__name__}`")
     stamp = tools.draw()
     document: dict[str, Any] = {"value": dict(op.value)}
     if op.ttl is not None:
         document |= {"ttl": op.ttl, "expires_at": expiry_of(op.ttl, stamp.now)}
-    if vectors:
-        document["vectors"] = dict(vectors)
     kept = (CREATED_AT, b"%d" % stamp.now)
-    return NoteWrite(scope, key, None, _encoded(document, tools), stamp, keep=kept)
+    item = NoteWrite(scope, key, None, _encoded(document, tools), stamp, keep=kept)
+    if vectors is None:
+        return [item]
+    if not vectors:
+        return [item, NoteDelete(scope, key, VECTORS)]
+    made = codec.encode({"of": stamp.now, VECTORS: dict(vectors)})
+    return [item, NoteWrite(scope, key, VECTORS, made, stamp)]
+
+
+def deletes_of(scope: ScopeKey, key: str, expect: Expect = ANY) -> list[NoteChange]:
+    """Return what deletes an item, if it is at a revision."""
+    return [NoteDelete(scope, key, None, expect), NoteDelete(scope, key, VECTORS)]
 
 
 def refreshed(stored: Stored, tools: Tools) -> NoteWrite:

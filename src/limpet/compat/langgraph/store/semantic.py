@@ -2,18 +2,34 @@
 
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.store.base import IndexConfig, PutOp
 from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, tokenize_path
 
-from limpet.compat.langgraph.store.records import Stored
+from limpet.api import verbs
+from limpet.backends.support.recent import Recent
+from limpet.compat.langgraph.store import records
+from limpet.core.limits import MIB
 from limpet.errors import InvalidInput
+from limpet.model import ScopeKey
+from limpet.protocol import Backend, FoundNote
 
 _WHOLE = "$"
+_CACHE_BYTES_MAX = 64 * MIB
+_ENTRY_BYTES = 300
+_FEW = 16  # vectors that are read one by one
+
+
+class Vectors(NamedTuple):
+    """The vectors of an item, and when it was put: with another time they are another item's."""
+
+    of: int
+    vectors: tuple[bytes, ...] = ()
 
 
 class Index:
@@ -22,6 +38,7 @@ class Index:
     def __init__(self, config: IndexConfig) -> None:
         self.dims = config.get("dims")
         self.embeddings = ensure_embeddings(config.get("embed"))
+        self.cache = VectorCache()
         self._fields = _paths(config.get("fields") or [_WHOLE])
 
     def texts_of(self, op: PutOp) -> dict[str, str]:
@@ -59,20 +76,68 @@ def packed(vector: Iterable[float]) -> str:
     return b64encode(array("f", vector).tobytes()).decode()
 
 
-def ranked(query: Sequence[float], found: Sequence[Stored]) -> list[tuple[float | None, Stored]]:
-    """Return items by the similarity of their nearest vector; those without any come last."""
-    owners: list[int] = []
-    vectors: list[bytes] = []
-    for at, each in enumerate(found):
-        stored: Mapping[str, str] = each.document.get("vectors") or {}
-        owners += [at] * len(stored)
-        vectors += map(b64decode, stored.values())
+class VectorCache:
+    """The vectors of the namespaces that were searched last, each with the time of its item."""
+
+    def __init__(self) -> None:
+        self._recent: Recent[ScopeKey, dict[str, Vectors]] = Recent(_CACHE_BYTES_MAX, _bytes_of)
+
+    def vectors_of(self, backend: Backend, items: Sequence[FoundNote]) -> list[tuple[bytes, ...]]:
+        """Return the vectors of each item; only those that are not known yet are read."""
+        by_scope: dict[ScopeKey, list[FoundNote]] = {}
+        for item in items:
+            by_scope.setdefault(item.scope, []).append(item)
+        known = {scope: self._known(backend, scope, each) for scope, each in by_scope.items()}
+        return [known[item.scope][item.name].vectors for item in items]
+
+    def _known(
+        self, backend: Backend, scope: ScopeKey, items: Sequence[FoundNote]
+    ) -> dict[str, Vectors]:
+        known = self._recent.get(scope) or {}
+        none = Vectors(-1)
+        missing = [item.name for item in items if known.get(item.name, none).of != item.updated_at]
+        if missing:
+            known = known | dict(_read(backend, scope, missing))
+            pairs = ((item, known.get(item.name, none)) for item in items)
+            known = {
+                item.name: each if each.of == item.updated_at else Vectors(item.updated_at)
+                for item, each in pairs
+            }
+            self._recent.put(scope, known)
+        return known
+
+
+def _read(backend: Backend, scope: ScopeKey, names: list[str]) -> Iterator[tuple[str, Vectors]]:
+    if len(names) <= _FEW:
+        on = [records.VECTORS]
+        notes = [
+            note
+            for name in names
+            for note in backend.list_notes(scope, on=on, name=name, after="", limit=1)
+        ]
+    else:
+        notes = list(verbs.each(backend, verbs.notes_of(scope, [records.VECTORS])))
+    for note in notes:
+        match note.value:
+            case {"of": int(of), "vectors": dict(vectors)}:
+                yield note.name, Vectors(of, tuple(map(b64decode, vectors.values())))
+
+
+def _bytes_of(known: Mapping[str, Vectors]) -> int:
+    return sum(_ENTRY_BYTES + sum(map(len, each.vectors)) for each in known.values())
+
+
+def ranked(
+    query: Sequence[float], vectors: Sequence[tuple[bytes, ...]]
+) -> list[tuple[float | None, int]]:
+    """Return which items are nearest, by their best vector; those without any come last."""
+    owners = [at for at, each in enumerate(vectors) for _ in each]
     best: dict[int, float] = {}
-    for at, score in zip(owners, _cosines(query, vectors), strict=True):
+    for at, score in zip(owners, _cosines(query, [*chain(*vectors)]), strict=True):
         best[at] = max(score, best.get(at, score))
     order = sorted(best, key=lambda at: -best[at])
-    rest = (at for at in range(len(found)) if at not in best)
-    return [(best[at], found[at]) for at in order] + [(None, found[at]) for at in rest]
+    rest = (at for at in range(len(vectors)) if at not in best)
+    return [*((best[at], at) for at in order), *((None, at) for at in rest)]
 
 
 def _cosines(query: Sequence[float], vectors: Sequence[bytes]) -> list[float]:
@@ -96,7 +161,8 @@ def _cosines_of_numpy(query: Sequence[float], vectors: Sequence[bytes]) -> list[
     scores = np.divide(
         rows @ asked, lengths, out=np.zeros(len(rows), np.float32), where=lengths > 0
     )
-    return [float(each) for each in scores]
+    found: list[float] = scores.tolist()
+    return found
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
