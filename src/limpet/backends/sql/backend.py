@@ -352,23 +352,26 @@ class SqlBackend:
         return self._query(read)
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
-        asked: dict[str, Any] = {**scope._asdict(), "on": ""}
-
-        def read_one(tables: Tables) -> list[Any]:
-            found = tables.transaction.one("note_in_scope", asked | {"name": names[0]})
-            return [] if found is None else [found]
+        session_id, scope_id, kind = scope
+        asked = {"session_id": session_id, "scope_id": scope_id, "kind": kind, "on": ""}
+        if len(names) == 1:
+            one = {**asked, "name": names[0]}
+            row = self._one_by_one(lambda tables: tables.transaction.one("note_in_scope", one))
+            return [] if row is None else [found_note(scope, verified_note(row))]
 
         def read(tables: Tables) -> list[Any]:
             several = tables.transaction.many(names)
-            return tables.transaction.all("notes_in_scope", asked | {"names": several})
+            return tables.transaction.all("notes_in_scope", {**asked, "names": several})
 
-        rows = self._one_by_one(read_one if len(names) == 1 else read)
-        found = {row.name: row for row in map(verified_note, rows)}
-        return [found_note(scope, found[name]) for name in names if name in found]
+        found = {row[1]: row for row in self._one_by_one(read)}
+        rows = [verified_note(found[name]) for name in names if name in found]
+        return [found_note(scope, row) for row in rows]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         below = f"{query.under}/" if query.under else ""
-        asked = {**query._asdict(), "low": below, "high": prefix_end(below), **self._bound(query)}
+        scope_id, kind, under, _, values = query
+        asked = {"scope_id": scope_id, "kind": kind, "under": under, "values": values}
+        asked |= {"low": below, "high": prefix_end(below), **self._bound(query)}
         is_match = None if query.where is None else matching.matcher(query.where)
         scopes: dict[Any, ScopeKey | None] = {}
 

@@ -155,7 +155,7 @@ def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
         for note in backend.read_notes(scope, [key]):
             stored = records.stored_of(note, lambda: context.tools.draw().now)
             if stored is not None:
-                if op.refresh_ttl:
+                if op.refresh_ttl and stored.ttl is not None:
                     _refresh(context, [stored], backend)
                 return [stored.item()]
         return [None]
@@ -179,7 +179,8 @@ def _read(
             scored = _found(context, backend, op, now)
             results[at] = [each.search_item(score) for score, each in scored]
             if op.refresh:
-                touched |= {(each.note.scope, each.note.name): each for _, each in scored}
+                found = (each for _, each in scored if each.ttl is not None)
+                touched |= {(each.note.scope, each.note.name): each for each in found}
         else:
             results[at] = _namespaces(backend, op, now)
     for scope, wanted in gets.items():
@@ -188,17 +189,15 @@ def _read(
         for at, get in wanted.items():
             stored = items.get(get.key)
             results[at] = None if stored is None else stored.item()
-            if get.refresh_ttl and stored is not None:
+            if stored is not None and get.refresh_ttl and stored.ttl is not None:
                 touched[scope, get.key] = stored
     _refresh(context, touched.values(), backend)
     return results
 
 
 def _refresh(context: StoreContext, found: Iterable[Stored], backend: Backend) -> None:
-    """Let the items that expire begin their time to live again."""
-    writes = [[records.refreshed(each, context.tools)] for each in found if each.ttl is not None]
-    if writes:
-        _change_unchanged(writes, backend)
+    """Let items that expire begin their time to live again."""
+    _change_unchanged([[records.refreshed(each, context.tools)] for each in found], backend)
 
 
 def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None) -> Steps[Search]:

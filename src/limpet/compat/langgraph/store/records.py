@@ -84,7 +84,7 @@ def session_id_of(namespace: Sequence[str]) -> str:
     for label in namespace:
         if not isinstance(label, str) or not label:
             raise InvalidInput(f"the labels of a namespace must be text. namespace=`{namespace}`")
-    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in namespace)
+    return "/".join([label.replace("%", "%25").replace("/", "%2F") for label in namespace])
 
 
 @lru_cache(maxsize=4096)
