@@ -17,10 +17,9 @@ from limpet.backends.sql.check_rows import damage_of
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
+from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.tables import (
-    NOTE_COLUMNS,
     SNAPSHOT_COLUMNS,
-    NotePlace,
     ScopeRow,
     Tables,
     is_text,
@@ -28,17 +27,15 @@ from limpet.backends.sql.tables import (
     verified_note,
 )
 from limpet.backends.support.recent import Recent
-from limpet.core import commits, matching
+from limpet.core import commits
 from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
 from limpet.core.leases import claimed, renewed
 from limpet.core.notes import (
     NoteRow,
-    check_expect,
     found_note,
     note_of,
-    written_note,
 )
 from limpet.core.rows import Row, info_of
 from limpet.errors import Corrupt
@@ -372,24 +369,7 @@ class SqlBackend:
         scope_id, kind, under, _, values = query
         asked = {"scope_id": scope_id, "kind": kind, "under": under, "values": values}
         asked |= {"low": below, "high": prefix_end(below), **self._bound(query)}
-        is_match = None if query.where is None else matching.matcher(query.where)
-        scopes: dict[Any, ScopeKey | None] = {}
-
-        def take(columns: Any) -> FoundNote | None:
-            names = columns[NOTE_COLUMNS:]
-            if names not in scopes:
-                scopes[names] = ScopeKey._make(names) if is_text(*names) else None
-            scope = scopes[names]
-            if scope is None:
-                return None
-            if not query.values:  # nor can the checksum be verified
-                _, name, rev, nonce, updated_at, *_ = columns
-                return FoundNote(scope, name, None, f"{rev:x}.{nonce}", updated_at)
-            try:
-                found = found_note(scope, verified_note(columns))
-            except Corrupt:
-                return None  # left out of a listing; asking for it by name raises
-            return found if is_match is None or is_match(found.value) else None
+        take = reader_of(query)
 
         def find(tables: Tables) -> list[FoundNote]:
             count = limit
@@ -431,26 +411,7 @@ class SqlBackend:
             self._change_notes(changes)
 
     def _change_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
-        """Make several changes of the notes of one scope; return the rows that were stored."""
-        key = changes[0].scope
-        places = [(each.on or "", each.name) for each in changes]
-
-        def change(tables: Tables) -> list[NoteRow]:
-            scope, before = tables.scope_and_notes(key, places)
-            rows: list[NoteRow] = []
-            removed: list[NotePlace] = []
-            for each, found, place in zip(changes, before, places, strict=True):
-                commits.check_fence(each.fence, None if scope is None else scope.fence, key)
-                if isinstance(each, NoteWrite):
-                    rows.append(written_note(each, found))
-                else:
-                    check_expect(each, found)
-                    removed += [] if found is None else [place]
-            if rows or (scope and removed):
-                tables.change_notes(scope or tables.add_scope(key), rows, removed)
-            return rows
-
-        return self._write_note(key, change)
+        return self._write_note(changes[0].scope, lambda tables: change_notes(tables, changes))
 
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
@@ -600,13 +561,6 @@ def _name(found: Any) -> str | None:
 def _ref(found: Any) -> SnapshotRef | None:
     id, *names = found
     return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
-
-
-def good_note(columns: Any) -> Note | None:
-    try:
-        return note_of(verified_note(columns))
-    except Corrupt:
-        return None  # left out of a listing; asking for it by name raises
 
 
 def _scope_info(columns: Any) -> ScopeInfo | None:
