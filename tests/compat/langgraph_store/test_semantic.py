@@ -8,10 +8,20 @@ import pytest
 from langgraph.store.base import PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from limpet import InvalidInput, Store
+import limpet
+from limpet import InvalidInput, Store, portable
 from limpet.compat.langgraph import LimpetStore
 from limpet.compat.langgraph.store import semantic
-from tests.compat.langgraph_store.kit import DIMS, Through, aletters, indexed, keys, letters, run
+from tests.compat.langgraph_store.kit import (
+    DIMS,
+    Through,
+    Time,
+    aletters,
+    indexed,
+    keys,
+    letters,
+    run,
+)
 
 PLACE = ("docs",)
 
@@ -111,3 +121,31 @@ def test_bad_vectors_are_refused(memory: Store) -> None:
     with pytest.raises(InvalidInput, match="put the items again"):
         other.search(PLACE, query="x")
     assert keys(other.search(PLACE)) == ["a"]
+
+
+def test_vectors_are_those_of_the_item_as_it_is(memory: Store) -> None:
+    """Put by a store without an index it has none; what others put, and a copy, is seen."""
+    items, other, plain = indexed(memory), indexed(memory), LimpetStore(memory)
+    fill(items)
+    assert items.search(PLACE, query="zebra")[0].key == "zebra"
+    other.put(PLACE, "dog", {"text": "zebra zebra"})
+    assert items.search(PLACE, query="zebra zebra")[0].key == "dog"
+    with limpet.open("memory:") as copied:
+        portable.copy(memory, copied)
+        again = indexed(copied).search(PLACE, query="zebra zebra")
+        assert again[0].key == "dog"
+        assert sum(each.score is None for each in again) == 1
+    plain.put(PLACE, "dog", {"text": "zebra zebra"})
+    found = {each.key: each.score for each in items.search(PLACE, query="zebra zebra")}
+    assert found["dog"] is None
+    assert found["zebra"] is not None
+    plain.delete(PLACE, "zebra")
+    assert "zebra" not in keys(items.search(PLACE, query="zebra"))
+    assert memory.scope("docs", kind="items").note("zebra", on="vectors") is None
+    brief = indexed(memory)
+    brief.put(PLACE, "brief", {"text": "zebra"}, ttl=5)
+    assert brief.search(PLACE, query="zebra")[0].key == "brief"
+    assert brief.search(PLACE, query="zebra")[0].score is not None  # though it was read since
+    time = Time(brief)
+    time.minutes = 6
+    assert "brief" not in keys(brief.search(PLACE, query="zebra"))

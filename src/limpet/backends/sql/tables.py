@@ -347,8 +347,9 @@ class Tables:
             checksum = note_checksum(stored, scope.pk)
             values.append({"pk": scope.pk, **stored._asdict(), "checksum": checksum})
         self.transaction.do_many("put_note", values)
-        places = [{"pk": scope.pk, "on": on, "name": name} for on, name in removed]
-        self.transaction.do_many("remove_note", places)
+        if removed:
+            places = [{"pk": scope.pk, "on": on, "name": name} for on, name in removed]
+            self.transaction.do_many("remove_note", places)
 
     def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
         return self.transaction.count("remove_note", {"pk": scope.pk, "on": on, "name": name})

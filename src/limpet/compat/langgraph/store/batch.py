@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ class Search(NamedTuple):
 def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[list[Result]]:
     """Read first, then write. Nothing is written if one of the operations is not acceptable."""
     given = list(ops)
-    now = cache(lambda: context.tools.draw().now)  # read at most once, and only if needed
+    now = _clock(context.tools)
     reads: dict[int, GetOp | Search | ListNamespacesOp] = {}
     puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
     for at, op in enumerate(given):
@@ -81,6 +81,18 @@ def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[
     for group in _by_scope(changes):
         yield partial(_write, group)
     return results
+
+
+def _clock(tools: Tools) -> Callable[[], int]:
+    """Return a function for the time: the same each time, and drawn only if it is needed."""
+    drawn: list[int] = []
+
+    def now() -> int:
+        if not drawn:
+            drawn.append(tools.draw().now)
+        return drawn[0]
+
+    return now
 
 
 def _write(changes: Sequence[NoteChange], backend: Backend) -> None:

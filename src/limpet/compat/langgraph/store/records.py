@@ -11,9 +11,9 @@
 | `ttl`                   | `ttl` there, in minutes, and `expires_at`, in microseconds         |
 | embeddings              | a note of the same name on the id `vectors`                        |
 
-The note of embeddings has `vectors`, base64 of 32-bit floats by path, and in `of` the time of the
-item that they were made of: with another item they do not count. They are apart from the item, so
-that only a search by meaning reads them.
+The note of embeddings has `vectors`, base64 of 32-bit floats by path, and in `of` a token that the
+item has in `vectors`: with another item they do not count. They are apart from the item, so that
+only a search by meaning reads them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -141,13 +141,15 @@ def changes_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> li
     document: dict[str, Any] = {"value": dict(op.value)}
     if op.ttl is not None:
         document |= {"ttl": op.ttl, "expires_at": expiry_of(op.ttl, stamp.now)}
+    if vectors:
+        document[VECTORS] = stamp.nonce
     kept = (CREATED_AT, b"%d" % stamp.now)
     item = NoteWrite(scope, key, None, _encoded(document, tools), stamp, keep=kept)
     if vectors is None:
         return [item]
     if not vectors:
         return [item, NoteDelete(scope, key, VECTORS)]
-    made = codec.encode({"of": stamp.now, VECTORS: dict(vectors)})
+    made = codec.encode({"of": stamp.nonce, VECTORS: dict(vectors)})
     return [item, NoteWrite(scope, key, VECTORS, made, stamp)]
 
 

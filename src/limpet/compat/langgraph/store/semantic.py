@@ -14,9 +14,9 @@ from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, toke
 from limpet.api import verbs
 from limpet.backends.support.recent import Recent
 from limpet.compat.langgraph.store import records
-from limpet.core.limits import MIB
+from limpet.core.limits import MIB, PAGE_ITEMS_MAX
 from limpet.errors import InvalidInput
-from limpet.model import ScopeKey
+from limpet.model import Note, ScopeKey
 from limpet.protocol import Backend, FoundNote
 
 _WHOLE = "$"
@@ -26,9 +26,9 @@ _FEW = 16  # vectors that are read one by one
 
 
 class Vectors(NamedTuple):
-    """The vectors of an item, and when it was put: with another time they are another item's."""
+    """The vectors of an item at a revision."""
 
-    of: int
+    revision: str
     vectors: tuple[bytes, ...] = ()
 
 
@@ -77,7 +77,7 @@ def packed(vector: Iterable[float]) -> str:
 
 
 class VectorCache:
-    """The vectors of the namespaces that were searched last, each with the time of its item."""
+    """The vectors of the namespaces that were searched last, each with the revision of its item."""
 
     def __init__(self) -> None:
         self._recent: Recent[ScopeKey, dict[str, Vectors]] = Recent(_CACHE_BYTES_MAX, _bytes_of)
@@ -94,33 +94,37 @@ class VectorCache:
         self, backend: Backend, scope: ScopeKey, items: Sequence[FoundNote]
     ) -> dict[str, Vectors]:
         known = self._recent.get(scope) or {}
-        none = Vectors(-1)
-        missing = [item.name for item in items if known.get(item.name, none).of != item.updated_at]
+        none = Vectors("")
+        missing = [each for each in items if known.get(each.name, none).revision != each.revision]
         if missing:
-            known = known | dict(_read(backend, scope, missing))
-            pairs = ((item, known.get(item.name, none)) for item in items)
-            known = {
-                item.name: each if each.of == item.updated_at else Vectors(item.updated_at)
-                for item, each in pairs
-            }
+            read = dict(_read(backend, scope, [each.name for each in missing]))
+            new = {each.name: Vectors(each.revision, read.get(each.name, ())) for each in missing}
+            known = {each.name: new.get(each.name) or known[each.name] for each in items}
             self._recent.put(scope, known)
         return known
 
 
-def _read(backend: Backend, scope: ScopeKey, names: list[str]) -> Iterator[tuple[str, Vectors]]:
+def _read(
+    backend: Backend, scope: ScopeKey, names: list[str]
+) -> Iterator[tuple[str, tuple[bytes, ...]]]:
+    """Yield the vectors of some items, those that were made of the items as they are now."""
+    tokens: dict[str, str] = {}
+    for at in range(0, len(names), PAGE_ITEMS_MAX):
+        for item in backend.read_notes(scope, names[at : at + PAGE_ITEMS_MAX]):
+            match item.value:
+                case {"vectors": str(token)}:
+                    tokens[item.name] = token
+    on = [records.VECTORS]
+    notes: Iterable[Note]
     if len(names) <= _FEW:
-        on = [records.VECTORS]
-        notes = [
-            note
-            for name in names
-            for note in backend.list_notes(scope, on=on, name=name, after="", limit=1)
-        ]
+        asked = (backend.list_notes(scope, on=on, name=name, after="", limit=1) for name in tokens)
+        notes = chain.from_iterable(asked)
     else:
-        notes = list(verbs.each(backend, verbs.notes_of(scope, [records.VECTORS])))
+        notes = verbs.each(backend, verbs.notes_of(scope, on))
     for note in notes:
         match note.value:
-            case {"of": int(of), "vectors": dict(vectors)}:
-                yield note.name, Vectors(of, tuple(map(b64decode, vectors.values())))
+            case {"of": str(of), "vectors": dict(vectors)} if tokens.get(note.name) == of:
+                yield note.name, tuple(map(b64decode, vectors.values()))
 
 
 def _bytes_of(known: Mapping[str, Vectors]) -> int:
