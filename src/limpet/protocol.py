@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 from limpet.model import (
     ANY,
     HEAD,
+    JSON,
     Expect,
     Finding,
     Note,
@@ -176,7 +177,10 @@ class Query(NamedTuple):
 class NoteWrite(NamedTuple):
     """One write of one note. `value` is encoded; `expect` compares the note's own revision.
 
-    `fence` is the key of the lease that the scope must still carry.
+    Attributes:
+        fence: the key of the lease that the scope must still carry.
+        keep: a first member for `value`, which is an object without it: its key, and its encoded
+            value if the note that is replaced has none; else it is kept.
     """
 
     scope: ScopeKey
@@ -186,6 +190,41 @@ class NoteWrite(NamedTuple):
     stamp: Stamp
     expect: Expect = ANY
     fence: str | None = None
+    keep: tuple[str, bytes] | None = None
+
+
+class NoteDelete(NamedTuple):
+    """One deletion of one note. `expect` is the revision that it must still have."""
+
+    scope: ScopeKey
+    name: str
+    on: str | None
+    expect: Expect = ANY
+    fence: str | None = None
+
+
+NoteChange: TypeAlias = NoteWrite | NoteDelete
+
+
+class NoteQuery(NamedTuple):
+    """Which notes of scopes to find: in all scopes with this id and kind, of some sessions.
+
+    Attributes:
+        under: the session with this id, and all whose ids continue it after a `/`; "" for all.
+        where: what the value must match (`core.matching`); None for any value.
+        values: whether values are wanted; else they are None, and `where` must be.
+    """
+
+    scope_id: str
+    kind: str
+    under: str = ""
+    where: JSON = None
+    values: bool = True
+
+    def covers(self, scope: ScopeKey) -> bool:
+        """Return whether notes of this scope are asked for."""
+        below = not self.under or f"{scope.session_id}/".startswith(f"{self.under}/")
+        return below and scope[1:] == self[:2]
 
 
 class Claim(NamedTuple):
@@ -204,6 +243,16 @@ class Hold(NamedTuple):
     key: str
     owner: str
     left_us: int
+
+
+class FoundNote(NamedTuple):
+    """A note of a scope, decoded; `updated_at` is in microseconds."""
+
+    scope: ScopeKey
+    name: str
+    value: JSON
+    revision: str
+    updated_at: int
 
 
 Found: TypeAlias = tuple[SnapshotInfo, bytes]
@@ -227,7 +276,8 @@ class Backend(Protocol):
         """What this engine can do that not every engine can; the rest raises Unsupported.
 
         `durable`: what was acknowledged survives the process. `index`: snapshots are found by id
-        and by labels across scopes. `atomic`: deleting many snapshots is one step, too.
+        and by labels across scopes. `atomic`: deleting many snapshots is one step, too, and so
+        are the changes of `write_notes`.
         """
         ...
 
@@ -338,6 +388,17 @@ class Backend(Protocol):
         """
         ...
 
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
+        """Return the notes of a scope itself that exist, in the order of `names`."""
+        ...
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
+        """Return the notes that a query finds, the last written first, by the times of the writes.
+
+        Those of the same time are in an order that stays the same.
+        """
+        ...
+
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         """Return a page of snapshot ids with notes, in text order, all greater than `after`.
 
@@ -361,6 +422,16 @@ class Backend(Protocol):
 
         Raises:
             Conflict: the note is not at `expect` (None: it must not exist yet).
+        """
+        ...
+
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        """Store and delete several notes of one scope, each once; as one step if `atomic`.
+
+        Other engines make the changes in this order, and a failure leaves those before it.
+
+        Raises:
+            Conflict: a note is not at its `expect`.
         """
         ...
 

@@ -93,6 +93,7 @@ VALUES: dict[str, Any] = {
     "lock_scopes": {"pks": [SHORT]},
     "remove_scope": (SHORT,), "remove_empty_session": (SESSION,), "note": NOTE,
     "note_in_scope": {**SCOPE, **NOTE},
+    "notes_in_scope": {**SCOPE, "on": "", "names": ["name-1", "x"]},
     "put_note": {**NOTE, "rev": 1, "nonce": "n", "updated_at": 1, "value": b"1", "checksum": 0},
     "has_note": {**SCOPE, **NOTE},
     "remove_note_in_one": {**NOTE, "known": b"", "stamps": b"x", "fence": None, "listeners": 1},
@@ -177,6 +178,10 @@ LISTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "all notes": ("all_notes", {"pk": SHORT, "on": "", "after": ""}),
     "notes": ("list_notes", {"ons": [""], "after": ""}),
     "notes on an id": ("list_notes", {"ons": [ID], "after": "n"}),
+    "notes of a scope, found": (
+        "find_notes",
+        {"values": True, "under": SESSION, "low": f"{SESSION}/", "high": f"{SESSION}0"},
+    ),
     "notes on many ids": ("list_notes", {"ons": [*SOME, ID, "x"], "after": ""}),
 }  # fmt: skip
 

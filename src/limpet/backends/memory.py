@@ -18,7 +18,14 @@ from limpet.backends.support.forks import renew_after_fork
 from limpet.core import commits
 from limpet.core.commits import ScopeState
 from limpet.core.leases import LeaseRow, claimed, renewed
-from limpet.core.notes import NoteRow, note_of, written_note
+from limpet.core.notes import (
+    NoteRow,
+    check_expect,
+    found_note,
+    newest_first,
+    note_of,
+    written_note,
+)
 from limpet.core.rows import Row, info_of
 from limpet.errors import CLOSED, InvalidInput
 from limpet.model import (
@@ -39,7 +46,11 @@ from limpet.protocol import (
     Commit,
     Copy,
     Found,
+    FoundNote,
     Hold,
+    NoteChange,
+    NoteDelete,
+    NoteQuery,
     NoteWrite,
     Query,
     Target,
@@ -360,6 +371,22 @@ class MemoryBackend:
             page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
             return [note_of(row) for row in page]
 
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
+        with self._open():
+            notes = (self._scopes.get(scope) or MemoryScope()).notes
+            return [found_note(scope, notes["", name]) for name in names if ("", name) in notes]
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
+        with self._open():
+            found = (
+                found_note(key, row, value=query.values)
+                for key, scope in self._scopes.items()
+                if query.covers(key)
+                for row in scope.notes.values()
+                if not row.on
+            )
+            return newest_first(found, query, limit)
+
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         with self._open():
             found = self._scopes.get(scope) or MemoryScope()
@@ -382,6 +409,18 @@ class MemoryBackend:
             self._scopes[write.scope] = scope
             scope.notes[at] = row
             return note_of(row)
+
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        with self._open():
+            for each in changes:
+                scope = self._scopes.get(each.scope) or MemoryScope()
+                commits.check_fence(each.fence, scope.fence, each.scope)
+                check_expect(each, scope.notes.get((each.on or "", each.name)))
+            for each in changes:
+                if isinstance(each, NoteDelete):
+                    self.delete_note(each.scope, each.name, on=each.on)
+                else:
+                    self.write_note(each)
 
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None

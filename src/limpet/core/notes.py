@@ -1,15 +1,17 @@
 """One note, as a row of SQL engines and as a document of object stores."""
 
+import heapq
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import orjson
 import zstandard
 
-from limpet.core import codec, times
+from limpet.core import codec, matching, times
 from limpet.core.codec import checksum_of, decode
 from limpet.errors import Conflict, Corrupt
-from limpet.model import ANY, Note
-from limpet.protocol import NoteWrite
+from limpet.model import ANY, Note, ScopeKey
+from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
 
 # Smaller values stay readable in any SQL shell, and would gain little.
 _SQUEEZED_MIN = 512
@@ -50,8 +52,10 @@ def unsqueezed(stored: bytes) -> bytes:
 
 
 def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
+    on, name, rev, nonce, updated_at, value = row
     try:
-        if note_checksum(row, owner) == checksum:
+        facts = orjson.dumps((owner, on, name, rev, nonce, updated_at))
+        if checksum_of(facts, value) == checksum:
             return row
     except TypeError:
         pass  # text that is not UTF-8 cannot be encoded
@@ -65,19 +69,40 @@ def note_checksum(row: NoteRow, owner: int) -> int:
 
 def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
     """Return the row after a write, or raise Conflict if the note is not at `expect`."""
-    found = None if existing is None else existing.revision
-    if write.expect is not ANY and write.expect != found:
-        on = "" if write.on is None else f" on=`{write.on}`"
-        raise Conflict(
-            f"the note has changed. name=`{write.name}`{on} found=`{found}`",
-            scope=write.scope,
-            id=write.on,
-            expected=write.expect,
-            found=found,
-        )
+    check_expect(write, existing)
     rev = 0 if existing is None else existing.rev + 1
     now, nonce, _ = write.stamp
-    return NoteRow(write.on or "", write.name, rev, nonce, now, write.value)
+    return NoteRow(write.on or "", write.name, rev, nonce, now, _with_kept(write, existing))
+
+
+def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
+    """Raise Conflict if a note is not at `expect`."""
+    found = None if existing is None else existing.revision
+    if change.expect is not ANY and change.expect != found:
+        on = "" if change.on is None else f" on=`{change.on}`"
+        raise Conflict(
+            f"the note has changed. name=`{change.name}`{on} found=`{found}`",
+            scope=change.scope,
+            id=change.on,
+            expected=change.expect,
+            found=found,
+        )
+
+
+def _with_kept(write: NoteWrite, existing: NoteRow | None) -> bytes:
+    """Return the value of a note that is written, with the member that is kept."""
+    if write.keep is None:
+        return write.value
+    key, kept = write.keep
+    before = None if existing is None else decode(existing.value)
+    if isinstance(before, dict) and key in before:
+        old = before[key]
+        kept = orjson.dumps(old) if type(old) is int and old < 2**63 else codec.encode(old)
+    is_wide = write.value.startswith(b" ") or kept.startswith(b" ")
+    members = write.value.lstrip()[1:]
+    comma = b"" if members == b"}" else b","
+    parts = (orjson.dumps(key), b":", kept.lstrip(), comma, members)
+    return b"".join((b" {" if is_wide else b"{", *parts))
 
 
 def note_of(row: NoteRow) -> Note:
@@ -88,6 +113,19 @@ def note_of(row: NoteRow) -> Note:
         updated_at=times.from_us(row.updated_at),
         snapshot_id=row.on or None,
     )
+
+
+def found_note(scope: ScopeKey, row: NoteRow, *, value: bool = True) -> FoundNote:
+    decoded = decode(row.value) if value else None
+    return FoundNote(scope, row.name, decoded, row.revision, row.updated_at)
+
+
+def newest_first(found: Iterable[FoundNote], query: NoteQuery, limit: int) -> list[FoundNote]:
+    """Return those of all notes of some scopes that a query finds."""
+    if query.where is not None:
+        is_match = matching.matcher(query.where)
+        found = (each for each in found if is_match(each.value))
+    return heapq.nsmallest(limit, found, key=lambda each: (-each.updated_at, each.scope, each.name))
 
 
 # The document of a note in directories and object stores:

@@ -1,6 +1,6 @@
 """Notes: one document each, written by compare-and-set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from limpet.backends.buckets.protocol import Stored
@@ -12,10 +12,18 @@ from limpet.backends.objects.writer import Part
 from limpet.core import notes
 from limpet.core.commits import check_fence
 from limpet.core.names import Clipped, clipped_ids
-from limpet.core.notes import NoteFile, NoteRow, note_of, written_note
+from limpet.core.notes import (
+    NoteFile,
+    NoteRow,
+    check_expect,
+    found_note,
+    newest_first,
+    note_of,
+    written_note,
+)
 from limpet.errors import Corrupt
-from limpet.model import Note, ScopeKey
-from limpet.protocol import NoteWrite
+from limpet.model import ANY, Note, ScopeKey
+from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
 
 
 class Notes(Part):
@@ -36,21 +44,42 @@ class Notes(Part):
             page += [note_of(parse_note(k, each.data).row) for k, each in found if each is not None]
         else:
             for at, each in enumerate(on):
-                if len(page) < limit:
-                    page += self._page(scope, each, after if at == 0 else "", limit - len(page))
+                count = limit - len(page)
+                rows = self._rows(scope, each, "" if at else after, count) if count else iter(())
+                page += map(note_of, islice(rows, count))
         if not page:
             self._storage.check_ours()
         return page
 
-    def _page(self, scope: ScopeKey, on: str | None, after: str, limit: int) -> list[Note]:
+    def _rows(
+        self, scope: ScopeKey, on: str | None, after: str, count: int = PAGE
+    ) -> Iterator[NoteRow]:
+        """Yield the notes that can be read, in the order of names; `count` are read together."""
         start = keys.note_key(scope, after, on) if after else ""
         listed = walk(self._bucket, keys.notes_prefix(scope, on), start)
-        found: list[Note] = []
-        while len(found) < limit and (page := list(islice(listed, limit))):
+        while page := list(islice(listed, count)):
             paths = [each.key for each in page]
-            rows = map(_readable, paths, self._bucket.get(paths))
-            found += [note_of(row) for row in rows if row is not None]
-        return found[:limit]
+            for row in map(_readable, paths, self._bucket.get(paths)):
+                if row is not None:
+                    yield row
+
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
+        paths = [keys.note_key(scope, name, None) for name in names]
+        found = list(zip(paths, self._bucket.get(paths), strict=True))
+        if all(each is None for _, each in found):
+            self._storage.check_ours()
+        return [found_note(scope, parse_note(path, each.data).row) for path, each in found if each]
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
+        """Reads all notes of the scopes: nothing is ordered by time in a bucket."""
+        walked = self._scopes.walk(prefix=query.under)
+        scopes = (each.scope for each in walked if query.covers(each.scope))
+        found = (
+            found_note(scope, row, value=query.values)
+            for scope in scopes
+            for row in self._rows(scope, None, "")
+        )
+        return newest_first(found, query, limit)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         start = keys.noted_end(scope, after) if after else ""
@@ -95,6 +124,17 @@ class Notes(Part):
             return note_of(row)
 
         return self._storage.contend(write.scope, attempt)
+
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        for each in changes:
+            if isinstance(each, NoteWrite):
+                self.write_note(each)
+            else:
+                if each.expect is not ANY:  # it may still be changed in between
+                    key = keys.note_key(each.scope, each.name, each.on)
+                    (stored,) = self._bucket.get([key])
+                    check_expect(each, None if stored is None else parse_note(key, stored.data).row)
+                self.delete_note(each.scope, each.name, on=each.on, fence=each.fence)
 
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None

@@ -21,9 +21,10 @@ from limpet.backends.postgres.one_statement import as_one_statement
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import Lost, NoAnswer, PostgresServer, Settings, check_url
 from limpet.backends.postgres.tables import PostgresTables
-from limpet.backends.sql.backend import SqlBackend, good_note
+from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
 from limpet.backends.sql.continuing import KnownScope, known_scope
+from limpet.backends.sql.notes import good_note
 from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState

@@ -7,7 +7,7 @@ shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from limpet.backends.postgres.bodies import PostgresBodies
 from limpet.backends.postgres.lost_answers import (
@@ -20,6 +20,7 @@ from limpet.backends.postgres.lost_answers import (
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.commit import LastBody, shares_states
 from limpet.backends.sql.tables import (
+    NotePlace,
     ScopeRow,
     Tables,
     scope_row,
@@ -34,6 +35,8 @@ from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Copy, Stamp
+
+T = TypeVar("T")
 
 
 class RetryTransaction(Exception):
@@ -101,33 +104,35 @@ class PostgresTables(Tables):
         self._will_stamp(key, scope)
         return scope
 
-    def scope_and_note(
-        self, key: ScopeKey, on: str, name: str
-    ) -> tuple[ScopeRow | None, NoteRow | None]:
-        asked = {**key._asdict(), "on": on, "name": name}
-        scope, note = self._locked(key, lambda: self.transaction.later("note_in_scope", asked))
+    def scope_and_notes(
+        self, key: ScopeKey, places: Sequence[NotePlace]
+    ) -> tuple[ScopeRow | None, list[NoteRow | None]]:
+        asked = [{**key._asdict(), "on": on, "name": name} for on, name in places]
+        scope, answers = self._locked(
+            key, lambda: [self.transaction.later("note_in_scope", each) for each in asked]
+        )
         self._will_stamp(key, scope)
-        found = None if scope is None or note is None else note.fetchone()
-        return scope, None if found is None else verified_note(found)
+        if scope is None:
+            return None, [None] * len(places)
+        found = [each.fetchone() for each in answers]
+        return scope, [None if each is None else verified_note(each) for each in found]
 
     def scope_and_has_note(self, key: ScopeKey, on: str, name: str) -> tuple[ScopeRow | None, bool]:
         """Return such a scope, and whether it has a note, which need not be intact."""
         asked = {**key._asdict(), "on": on, "name": name}
         scope, note = self._locked(key, lambda: self.transaction.later("has_note", asked))
         self._will_stamp(key, scope)
-        return scope, note is not None and note.fetchone() is not None
+        return scope, note.fetchone() is not None
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope that is locked, until the fork is in its fork group."""
-        return self._locked(key)[0]
+        return self._locked(key, lambda: None)[0]
 
-    def _locked(
-        self, key: ScopeKey, then: Callable[[], Cursor] | None = None
-    ) -> tuple[ScopeRow | None, Cursor | None]:
+    def _locked(self, key: ScopeKey, then: Callable[[], T]) -> tuple[ScopeRow | None, T]:
         """Return a scope that is locked, and the answer to what is said once it is."""
         while True:
             locked = self.transaction.later("lock_scope", key._asdict())
-            answer = None if then is None else then()
+            answer = then()
             scope = self.scope(key)
             if scope is None or locked.fetchone() == (scope.pk,):
                 return scope, answer  # else another writer added it meanwhile
@@ -309,8 +314,10 @@ class PostgresTables(Tables):
 
     # Notes
 
-    def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
-        super().put_note(scope, row)
+    def change_notes(
+        self, scope: ScopeRow, rows: Sequence[NoteRow], removed: Sequence[NotePlace]
+    ) -> None:
+        super().change_notes(scope, rows, removed)
         self.stamp_scope(scope)
 
     def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:

@@ -132,7 +132,7 @@ class PostgresTransaction:
     def count(self, name: str, values: Any = ()) -> int:
         return self._ask(name, _plain(values)).rowcount
 
-    def many(self, keys: Iterable[int]) -> Any:
+    def many(self, keys: Iterable[int | str]) -> Any:
         return list(keys)
 
 

@@ -19,6 +19,7 @@ from limpet.backends.sql.check_rows import damage_of
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
+from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.tables import (
     SNAPSHOT_COLUMNS,
     ScopeRow,
@@ -33,7 +34,11 @@ from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
 from limpet.core.leases import claimed, renewed
-from limpet.core.notes import NoteRow, note_of, written_note
+from limpet.core.notes import (
+    NoteRow,
+    found_note,
+    note_of,
+)
 from limpet.core.rows import Row, info_of
 from limpet.errors import Corrupt
 from limpet.model import (
@@ -48,9 +53,22 @@ from limpet.model import (
     SnapshotRef,
     Stats,
 )
-from limpet.protocol import Claim, Commit, Found, Hold, NoteWrite, Query, Target
+from limpet.protocol import (
+    Claim,
+    Commit,
+    Found,
+    FoundNote,
+    Hold,
+    NoteChange,
+    NoteQuery,
+    NoteWrite,
+    Query,
+    Target,
+)
 
 T = TypeVar("T")
+
+_MORE = 8  # times as many notes are read if too few of those that were read match
 
 
 class SqlBackend:
@@ -71,6 +89,10 @@ class SqlBackend:
     def _query(self, action: Callable[[Tables], T]) -> T:
         """Run an action whose statements need not see the same moment of the store."""
         return self._read(action)
+
+    def _one_by_one(self, action: Callable[[Tables], T]) -> T:
+        """Run an action whose statements have nothing to do with each other."""
+        return self._query(action)
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         """Run an action as one step, durable when this returns, or not at all."""
@@ -328,6 +350,51 @@ class SqlBackend:
 
         return self._query(read)
 
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
+        session_id, scope_id, kind = scope
+        asked = {"session_id": session_id, "scope_id": scope_id, "kind": kind, "on": ""}
+        if len(names) == 1:
+            one = {**asked, "name": names[0]}
+            row = self._one_by_one(lambda tables: tables.transaction.one("note_in_scope", one))
+            return [] if row is None else [found_note(scope, verified_note(row))]
+
+        def read(tables: Tables) -> list[Any]:
+            several = tables.transaction.many(names)
+            return tables.transaction.all("notes_in_scope", {**asked, "names": several})
+
+        found = {row[1]: row for row in self._one_by_one(read)}
+        rows = [verified_note(found[name]) for name in names if name in found]
+        return [found_note(scope, row) for row in rows]
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
+        below = f"{query.under}/" if query.under else ""
+        scope_id, kind, under, _, values = query
+        asked = {"scope_id": scope_id, "kind": kind, "under": under, "values": values}
+        asked |= {"low": below, "high": prefix_end(below), **self._bound(query)}
+        take = reader_of(query)
+
+        def find(tables: Tables) -> list[FoundNote]:
+            count = limit
+            while True:
+                rows = self._note_rows(tables, {**asked, "limit": count})
+                found = [each for row in rows if (each := take(row)) is not None]
+                if len(found) >= limit or len(rows) < count:
+                    return found[:limit]
+                count *= _MORE
+
+        found = self._one_by_one(find)
+        if len({(each.scope, each.name) for each in found}) < len(found):
+            raise Corrupt("the index of notes leads to some twice: run `limpet check`")
+        return found
+
+    def _note_rows(self, tables: Tables, asked: dict[str, Any]) -> list[Any]:
+        """Return the rows of the statement `find_notes`."""
+        return tables.transaction.all("find_notes", asked)
+
+    def _bound(self, query: NoteQuery) -> dict[str, Any]:
+        """Return what the statement `find_notes` tests in the values, if it tests anything."""
+        return {}
+
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_noted", scope, after, limit))
 
@@ -338,14 +405,15 @@ class SqlBackend:
         return []
 
     def write_note(self, write: NoteWrite) -> Note:
-        def put(tables: Tables) -> NoteRow:
-            scope, before = tables.scope_and_note(write.scope, write.on or "", write.name)
-            commits.check_fence(write.fence, None if scope is None else scope.fence, write.scope)
-            row = written_note(write, before)
-            tables.put_note(scope or tables.add_scope(write.scope), row)
-            return row
+        (row,) = self._change_notes([write])
+        return note_of(row)
 
-        return note_of(self._write_note(write.scope, put))
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        if changes:
+            self._change_notes(changes)
+
+    def _change_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
+        return self._write_note(changes[0].scope, lambda tables: change_notes(tables, changes))
 
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
@@ -495,13 +563,6 @@ def _name(found: Any) -> str | None:
 def _ref(found: Any) -> SnapshotRef | None:
     id, *names = found
     return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
-
-
-def good_note(columns: Any) -> Note | None:
-    try:
-        return note_of(verified_note(columns))
-    except Corrupt:
-        return None  # left out of a listing; asking for it by name raises
 
 
 def _scope_info(columns: Any) -> ScopeInfo | None:

@@ -6,7 +6,7 @@ the two are the methods that say so, which an engine may replace.
 
 from collections.abc import Collection, Iterator, Sequence
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sql.transaction import Transaction
@@ -22,7 +22,8 @@ from limpet.protocol import Commit, Stamp
 # How many columns the statements select of each. They come in the order of the type of the row.
 _ROW_COLUMNS = len(Row._fields)
 SNAPSHOT_COLUMNS = _ROW_COLUMNS + 2  # with its checksum and the key of its scope
-_NOTE_COLUMNS = len(NoteRow._fields)  # its checksum and the key of its scope follow
+_NOTE_ROW_COLUMNS = len(NoteRow._fields)
+NOTE_COLUMNS = _NOTE_ROW_COLUMNS + 2  # with its checksum and the key of its scope
 _SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
     (int,),  # pk
     (int, NoneType),  # head_seq
@@ -40,6 +41,10 @@ _SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
 _SCOPE_COLUMNS = len(_SCOPE_TYPES)
 _sound_types: set[tuple[type, ...]] = set()
 _NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
+
+
+NotePlace: TypeAlias = tuple[str, str]
+"""The snapshot id that a note is attached to, "" for the scope itself; and its name."""
 
 
 class ScopeRow(NamedTuple):
@@ -122,12 +127,20 @@ class Tables:
         """Return a scope whose notes no other writer changes before this transaction ends."""
         return self.scope(key)
 
-    def scope_and_note(
-        self, key: ScopeKey, on: str, name: str
-    ) -> tuple[ScopeRow | None, NoteRow | None]:
-        """Return such a scope, and the note that is to be changed."""
+    def scope_and_notes(
+        self, key: ScopeKey, places: Sequence[NotePlace]
+    ) -> tuple[ScopeRow | None, list[NoteRow | None]]:
+        """Return such a scope, and the notes that are to be changed, None where there is none."""
         scope = self.scope_to_note(key)
-        return scope, None if scope is None else self.note(scope, on, name)
+        if scope is None:
+            return None, [None] * len(places)
+        if len(places) == 1 or len({on for on, _ in places}) > 1:
+            return scope, [self.note(scope, *each) for each in places]
+        names = self.transaction.many(name for _, name in places)
+        asked = {**key._asdict(), "on": places[0][0], "names": names}
+        rows = map(verified_note, self.transaction.all("notes_in_scope", asked))
+        found = {row.name: row for row in rows}
+        return scope, [found.get(name) for _, name in places]
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
@@ -324,10 +337,19 @@ class Tables:
             raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
         return row
 
-    def put_note(self, scope: ScopeRow, row: NoteRow) -> None:
-        stored = row._replace(value=squeezed(row.value))
-        values = {"pk": scope.pk, **stored._asdict(), "checksum": note_checksum(stored, scope.pk)}
-        self.transaction.do("put_note", values)
+    def change_notes(
+        self, scope: ScopeRow, rows: Sequence[NoteRow], removed: Sequence[NotePlace]
+    ) -> None:
+        """Store some notes, and remove others, which need not be there."""
+        values = []
+        for row in rows:
+            stored = row._replace(value=squeezed(row.value))
+            checksum = note_checksum(stored, scope.pk)
+            values.append({"pk": scope.pk, **stored._asdict(), "checksum": checksum})
+        self.transaction.do_many("put_note", values)
+        if removed:
+            places = [{"pk": scope.pk, "on": on, "name": name} for on, name in removed]
+            self.transaction.do_many("remove_note", places)
 
     def remove_note(self, scope: ScopeRow, on: str, name: str) -> int:
         return self.transaction.count("remove_note", {"pk": scope.pk, "on": on, "name": name})
@@ -382,9 +404,9 @@ def with_id(snapshot_id: str, row: Row | None) -> Row | None:
 
 def verified_note(columns: tuple[Any, ...]) -> NoteRow:
     """Return a note from its columns, which are followed by its checksum and its scope's key."""
-    row = NoteRow._make(columns[:_NOTE_COLUMNS])
-    verify_note(row, columns[7], columns[6])
-    return row._replace(value=unsqueezed(row.value))
+    row = verify_note(NoteRow._make(columns[:_NOTE_ROW_COLUMNS]), columns[7], columns[6])
+    value = unsqueezed(row.value)
+    return row if value is row.value else row._replace(value=value)
 
 
 def is_text(*names: str) -> bool:

@@ -44,7 +44,7 @@ class Transaction(Protocol):
         """Write, and return how many rows were touched."""
         ...
 
-    def many(self, keys: Iterable[int]) -> Any:
+    def many(self, keys: Iterable[int | str]) -> Any:
         """Return several keys as one value."""
         ...
 

@@ -9,11 +9,12 @@ processes may write at once, and threads share transactions (`joined.py`).
 
 from __future__ import annotations  # those of inner functions are not evaluated on each call
 
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, apply_commit
@@ -24,16 +25,18 @@ from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.core import matching
 from limpet.core.deltas.chain import payload_of
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.core.rows import Row, info_of
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey, SnapshotInfo
-from limpet.protocol import Clock, Commit, Found
+from limpet.protocol import Clock, Commit, Found, NoteQuery
 
 T = TypeVar("T")
 
 _READS_MAX = 10
+_PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
 
 
 class SqliteBackend(SqlBackend):
@@ -69,6 +72,35 @@ class SqliteBackend(SqlBackend):
                 return action(Tables(transaction))
         with self._file.transaction() as transaction:
             return action(Tables(transaction))
+
+    def _one_by_one(self, action: Callable[[Tables], T]) -> T:
+        if isinstance(self._file, ReadOnlyFile):
+            return self._read(action)
+        with self._file.transaction(several=False) as transaction:
+            return action(Tables(transaction))
+
+    def _note_rows(self, tables: Tables, asked: dict[str, Any]) -> list[Any]:
+        try:
+            return super()._note_rows(tables, asked)
+        except sqlite3.OperationalError:
+            if asked["test"] is None:
+                raise
+            return super()._note_rows(tables, {**asked, "test": None})  # a value is no JSON: damage
+
+    def _bound(self, query: NoteQuery) -> dict[str, Any]:
+        bound = matching.bound_of(query.where)
+        if bound is None or not all(map(_PLAIN.fullmatch, bound.path)):
+            return {"test": None, "path": None, "bound": None}
+        test, value = bound.order, bound.value
+        if isinstance(value, str):
+            if bound.path and test == "eq" and _PLAIN.fullmatch(value):
+                # As it is encoded; to search for that is much faster than to parse.
+                text = f'"{bound.path[-1]}":"{value}"'.encode()
+                return {"test": "contains", "path": None, "bound": text}
+        elif test != "eq":
+            test += " number"
+        path = "".join(f'."{key}"' for key in bound.path)
+        return {"test": test, "path": f"${path}", "bound": value}
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:

@@ -75,7 +75,7 @@ class SqliteTransaction:
     def count(self, name: str, values: Any = ()) -> int:
         return self.conn.execute(STATEMENTS[name], values).rowcount
 
-    def many(self, keys: Iterable[int]) -> Any:
+    def many(self, keys: Iterable[int | str]) -> Any:
         return orjson.dumps(list(keys)).decode()
 
     def accept_any_text(self) -> None:

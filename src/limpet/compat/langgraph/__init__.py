@@ -27,6 +27,9 @@ snapshots.
 A state that another application saved in such a scope is read as a checkpoint; its keys are the
 channels.
 
+`LimpetStore` is LangGraph's long-term memory (`store=`), in the same store: a namespace is a
+session, an item a note of its scope `main` of kind `items`.
+
 `docs/guides/langgraph.md` lists where it differs from LangGraph's savers. As there, exceptions are
 stored as text, and subclasses of str, int, float, list and dict as those. If checkpoints
 were not saved in the order of their ids and the one with the greatest id is deleted, the last saved
@@ -42,5 +45,6 @@ except ModuleNotFoundError as cause:
 
 from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
 from limpet.compat.langgraph.saver import LimpetSaver
+from limpet.compat.langgraph.store.store import LimpetStore
 
-__all__ = ["LimpetSaver", "import_postgres", "import_sqlite"]
+__all__ = ["LimpetSaver", "LimpetStore", "import_postgres", "import_sqlite"]

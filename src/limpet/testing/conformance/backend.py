@@ -6,8 +6,27 @@ from typing import Any
 
 import pytest
 
-from limpet import ANY, Conflict, InvalidInput, NotFound, ScopeKey, SnapshotRef, Unsupported
-from limpet.protocol import Append, Backend, Commit, NoteWrite, Query, Stamp
+from limpet import (
+    ANY,
+    JSON,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    ScopeKey,
+    SnapshotRef,
+    Unsupported,
+)
+from limpet.protocol import (
+    Append,
+    Backend,
+    Commit,
+    NoteChange,
+    NoteDelete,
+    NoteQuery,
+    NoteWrite,
+    Query,
+    Stamp,
+)
 from limpet.testing.conformance._kit import Kit, names
 
 SCOPE = ScopeKey("chat-42", "planner")
@@ -26,6 +45,18 @@ def _commit(number: int, **facts: Any) -> Commit:
         **facts,
     }
     return Commit(**given)
+
+
+def _note(number: int, name: str, value: bytes | None = None, **facts: Any) -> NoteWrite:
+    """Return a write of a note with a stamp of its own."""
+    stamp = Stamp(1_000_000 + number, f"{number:016x}", number)
+    encoded = b'{"n":%d}' % number if value is None else value
+    given = {"scope": SCOPE, "name": name, "on": None, "value": encoded, "stamp": stamp, **facts}
+    return NoteWrite(**given)
+
+
+def _gone(name: str, **facts: Any) -> NoteDelete:
+    return NoteDelete(**{"scope": SCOPE, "name": name, "on": None, **facts})
 
 
 class BackendPromises(Kit):
@@ -166,6 +197,131 @@ class BackendPromises(Kit):
         assert [(n.snapshot_id, n.name) for n in notes] == [("b", "3"), ("b", "4"), ("a", "0")]
         named = backend.list_notes(SCOPE, on=["b", None, "a"], name="1", after="", limit=9)
         assert [(n.snapshot_id, n.name) for n in named] == [("b", "1"), ("a", "1")]
+
+    def test_several_notes_are_written_and_read(self, backend: Backend) -> None:
+        """In the order of the names; what is not there is left out, and is deleted quietly."""
+        backend.write_notes([_note(n, f"n{n}") for n in range(4)])
+        backend.write_notes([_note(5, "n1", b"[5]"), _gone("n2"), _gone("n9")])
+        backend.write_note(_note(6, "n1", on="id"))
+        backend.write_notes([])
+
+        found = backend.read_notes(SCOPE, ["n3", "n2", "n1", "n0", "x"])
+        assert [(n.name, n.value) for n in found] == [
+            ("n3", {"n": 3}),
+            ("n1", [5]),
+            ("n0", {"n": 0}),
+        ]
+        assert {n.scope for n in found} == {SCOPE}
+        assert found[1].updated_at == 1_000_005
+        assert [n.name for n in backend.read_notes(SCOPE, ["n1"])] == ["n1"]
+        assert backend.read_notes(SCOPE, ["n2"]) == backend.read_notes(SCOPE, []) == []
+        assert backend.read_notes(ScopeKey("none"), ["n1", "n2"]) == []
+        backend.write_notes([_gone("n1")._replace(scope=ScopeKey("none"))])
+        assert backend.list_sessions(prefix="", after="", limit=9) == ["chat-42"]
+
+    def test_several_notes_are_one_step(self, backend: Backend) -> None:
+        """A note that is not at `expect`, or a lease that is lost, is a conflict for all."""
+        backend.write_notes([_note(1, "a"), _note(2, "b")])
+        a, b = backend.read_notes(SCOPE, ["a", "b"])
+        backend.write_notes([_note(3, "a", expect=a.revision), _gone("b", expect=b.revision)])
+        (a,) = before = backend.read_notes(SCOPE, ["a", "b", "c"])
+
+        refused: list[list[NoteChange]] = [
+            [_note(4, "a", expect=b.revision)],
+            [_note(4, "a", expect=a.revision), _gone("c", expect=b.revision)],
+            [_note(4, "c"), _note(5, "a", expect=None)],
+            [_note(4, "c"), _note(5, "d", fence="lost")],
+        ]
+        for changes in refused:
+            with pytest.raises(Conflict):
+                backend.write_notes(changes)
+            if "atomic" in backend.capabilities:
+                assert backend.read_notes(SCOPE, ["a", "b", "c", "d"]) == before
+
+    def test_a_note_keeps_what_it_is_told_to(self, backend: Backend) -> None:
+        """One member, the first: as the note before has it, if that is an object that has it."""
+        steps = [
+            (b'{"n":1}', b"1", {"at": 1, "n": 1}),
+            (b'{"n":2}', b"2", {"at": 1, "n": 2}),
+            (b"{}", b"3", {"at": 1}),
+            (b' {"n":%d}' % 2**70, b"4", {"at": 1, "n": 2**70}),
+        ]
+        for number, (value, at, stored) in enumerate(steps):
+            backend.write_notes([_note(number, "a", value, keep=("at", at))])
+            assert backend.read_notes(SCOPE, ["a"])[0].value == stored
+        for number, before in enumerate((b"[5]", b'{"n":5}', b' {"at":%d}' % 2**70)):
+            backend.write_notes([_note(10 + number, "a", before)])
+            backend.write_notes([_note(20 + number, "a", b'{"n":6}', keep=("at", b'"x"'))])
+            kept = 2**70 if number == 2 else "x"
+            assert backend.read_notes(SCOPE, ["a"])[0].value == {"at": kept, "n": 6}
+
+    def test_notes_are_found_the_last_written_first(self, backend: Backend) -> None:
+        """Below a session, by whole names; notes on snapshots and of other kinds are not."""
+        places = ["a", "a/b", "a/b/c", "ab", "a-b", "b", "a/z" + "y" * 300]
+        for number, place in enumerate(places):
+            key = ScopeKey(place, "main", "items")
+            backend.write_notes([_note(2 * number, "y", scope=key)])
+            backend.write_notes([_note(2 * number + 1, "x", scope=key)])
+            backend.write_note(_note(number, "other", scope=ScopeKey(place)))
+            backend.write_note(_note(number, "other", scope=key._replace(scope_id="side")))
+            backend.write_note(_note(number, "other", scope=key, on="id"))
+        key = ScopeKey("a/b", "main", "items")
+        backend.write_notes([_note(50, "y", scope=key), _gone("x", scope=key)])
+
+        def found(under: str, limit: int = 99) -> list[tuple[str, str]]:
+            query = NoteQuery("main", "items", under)
+            return [(n.scope[0], n.name) for n in backend.find_notes(query, limit=limit)]
+
+        long = places[-1]
+        below = [(long, "x"), (long, "y"), ("a/b/c", "x"), ("a/b/c", "y")]
+        assert found("a") == [("a/b", "y"), *below, ("a", "x"), ("a", "y")]
+        assert found("a", 2) == [("a/b", "y"), (long, "x")]
+        assert found("a/b") == [("a/b", "y"), *below[2:]]
+        assert found("ab") == [("ab", "x"), ("ab", "y")]
+        assert found("a/b/") == found("c") == []
+        assert len(found("")) == 13
+        bare = backend.find_notes(NoteQuery("main", "items", "a/b", values=False), limit=2)
+        full = backend.find_notes(NoteQuery("main", "items", "a/b"), limit=2)
+        assert bare == [each._replace(value=None) for each in full]
+        same = [_note(60, f"n{n}", scope=key) for n in range(9)]
+        backend.write_notes(same)
+        assert found("a/b", 4) == found("a/b")[:4]
+        assert len(set(found("a/b"))) == 12
+
+    def test_notes_are_found_by_what_they_hold(self, backend: Backend) -> None:
+        values: list[bytes] = [
+            b'{"n":1,"s":"a","in":{"deep":[1,{"x":2}]}}',
+            b'{"n":2.5,"s":"b"}',
+            b'{"n":"3","s":null}',
+            b'{"n":true,"text":"%s"}' % (b"long " * 200),
+            b' {"n":%d}' % 2**70,
+            b"7",
+        ]
+        for number, value in enumerate(values):
+            backend.write_notes([_note(9 - number, str(number), value)])
+        patterns: list[tuple[JSON, str]] = [
+            (None, "012345"),
+            ({}, "01234"),
+            ({"n": 1}, "03"),
+            ({"n": {"$ne": 1}}, "124"),
+            ({"n": {"$gt": 1}}, "124"),
+            ({"n": {"$gte": 1, "$lt": 3}}, "013"),
+            ({"n": {"$lte": 2.5}}, "013"),
+            ({"n": {"$gt": 2**69}}, "4"),
+            ({"s": None}, "234"),
+            ({"s": {"$gte": "b"}}, "1"),
+            ({"s": {"$eq": "a"}, "n": 1}, "0"),
+            ({"s": {"$not": {"$lt": "b"}}}, "1234"),
+            ({"in": {"deep": [1, {"x": {"$gt": 1}}]}}, "0"),
+            ({"in": {"deep": [1]}}, ""),
+            ({"text": "long " * 200}, "3"),
+            (7, "5"),
+        ]
+        for pattern, expected in patterns:
+            query = NoteQuery("planner", "agent", where=pattern)
+            for limit in (99, 2):
+                found = backend.find_notes(query, limit=limit)
+                assert "".join(n.name for n in found) == expected[:limit], pattern
 
     def test_snapshots_of_all_scopes_need_an_index(self, backend: Backend) -> None:
         labels = b'{"run":"1"}'

@@ -214,3 +214,19 @@ SELECT a.at - 1, n.seq, n.rev, n.nonce
         WHERE x.session_id = a.asked ->> 0 AND s.scope_id = a.asked ->> 1
           AND s.kind = a.asked ->> 2
         LIMIT 1) AS n;
+
+-- name: find_notes
+-- Of a session and those below it, the last written first.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN %(values)s THEN n.value END,
+       n.checksum, n.scope_pk, x.session_id, s.scope_id, s.kind
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+  JOIN limpet.notes AS n
+    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended('' COLLATE "C", 0)
+   AND n.on_id = ''
+ WHERE (x.session_id = %(under)s
+        OR x.session_id >= %(low)s
+           AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513)))
+   AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s
+ ORDER BY n.updated_at DESC, n.pk
+ LIMIT %(limit)s;

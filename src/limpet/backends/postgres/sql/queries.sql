@@ -407,6 +407,17 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
    AND n.on_id = %(on)s AND n.name = %(name)s
  WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
 
+-- name: notes_in_scope
+-- The same for several names.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+  FROM limpet.sessions AS x
+  JOIN limpet.scopes AS s ON s.session_pk = x.pk
+ CROSS JOIN unnest(%(names)s::text[]) AS a (name)
+  JOIN limpet.notes AS n
+    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
+   AND n.on_id = %(on)s AND n.name = a.name
+ WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
+
 -- name: put_note
 WITH changed AS (
     UPDATE limpet.notes

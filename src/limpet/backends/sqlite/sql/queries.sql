@@ -262,6 +262,25 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
   LEFT JOIN notes AS n ON n.pk = i.pk
  WHERE i.scope_pk = :pk AND i.on_id = :on AND i.name = :name;
 
+-- name: note_in_scope
+-- The same by the name of its scope, and the key of that.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
+  FROM sessions AS x
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
+ CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = :name
+  LEFT JOIN notes AS n ON n.pk = i.pk
+ WHERE x.session_id = :session_id;
+
+-- name: notes_in_scope
+-- The same for several names, a list.
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
+  FROM sessions AS x
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
+ CROSS JOIN json_each(:names) AS a
+ CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = a.value
+  LEFT JOIN notes AS n ON n.pk = i.pk
+ WHERE x.session_id = :session_id;
+
 -- name: put_note
 INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
 VALUES (:pk, :on, :name, :rev, :nonce, :updated_at, :value, :checksum)

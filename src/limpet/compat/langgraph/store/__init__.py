@@ -1,0 +1,1 @@
+"""`LimpetStore`: LangGraph's long-term memory in an opened store."""
