@@ -49,9 +49,12 @@ def check_turns(graph: Any, workers: int, turns: int) -> None:
 @pytest.mark.parametrize("mode", ["refuse", "wait"])
 def test_threads_lose_and_double_no_turn(store: Store, mode: Any) -> None:
     graph = graph_of(LimpetSaver(store, concurrent=mode))
-    in_threads(
-        3, lambda number: [take_turn(graph, f"{number}.{turn}") for turn in range(3)] and None
-    )
+
+    def work(number: int) -> None:
+        for turn in range(3):
+            take_turn(graph, f"{number}.{turn}")
+
+    in_threads(3, work)
     check_turns(graph, 3, 3)
 
 
