@@ -62,7 +62,7 @@ def _measure(found: dict[str, Side], place: Path, turns: int, repetitions: int) 
     told.write_text(json.dumps(list(conversation(turns))), encoding="utf-8")
     have_turns(list(found.values()), told, turns)
     print("the conversation is over", file=sys.stderr)
-    each_of = [side for name, side in found.items() if name != ALONE]
+    each_of = [side for name, side in found.items() if name != ALONE and "async" not in name]
     look_back(each_of, repetitions)
     seen = {(each["count"], each["messages"]) for side in each_of for each in side.walk}
     loaded = {each["messages"] for side in each_of for each in side.load}

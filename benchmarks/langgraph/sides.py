@@ -17,6 +17,7 @@ from benchmarks.peers.venvs import ROOT
 from tests.servers.postgres import Postgres
 
 LAST = 20  # turns, of which a figure is the median
+AROUND = 5  # turns on either side, of which a figure is the median
 ALONE = "alone"  # nothing is saved
 TABLES = """
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
@@ -54,6 +55,11 @@ class Side:
         """Return the seconds of a turn: of the last ones, or of the first."""
         return median(each[clock] for each in (self.turns[-LAST:] if last else self.turns[:LAST]))
 
+    def turn_at(self, number: int, clock: Clock) -> float:
+        """Return the seconds of a turn around this one, of at most as many as came before it."""
+        reach = min(AROUND, number - 1)
+        return median(each[clock] for each in self.turns[number - 1 - reach : number + reach])
+
     def walked(self, figure: str) -> float:
         """Return a figure of the walks through the history."""
         return median(each[figure] for each in self.walk)
@@ -63,13 +69,27 @@ class Side:
 def sides(folder: Path, server: Postgres) -> Iterator[dict[str, Side]]:
     """Yield all sides, each with a new file or database."""
     with ExitStack() as stack:
-        files = {name: folder / f"{name}.db" for name in ("theirs", "delta", "ours")}
+        names = ("theirs", "delta", "ours")
+        more = ("encrypted", "ours-encrypted", "async", "ours-async")
+        files = {name: folder / f"{name}.db" for name in (*names, *more)}
         theirs, ours = (stack.enter_context(server.database()) for _ in range(2))
         yield {
             ALONE: Side("LangGraph alone", ALONE, "", lambda: 0),
             "sqlite": Side("`SqliteSaver`", "sqlite", *_file(files["theirs"])),
             "delta": Side("`SqliteSaver`, `DeltaChannel`", "sqlite-delta", *_file(files["delta"])),
             "ours": Side("Limpet, SQLite", "limpet", *_file(files["ours"], "sqlite:///")),
+            "encrypted": Side(
+                "`SqliteSaver`, encrypted", "sqlite-encrypted", *_file(files["encrypted"])
+            ),
+            "ours-encrypted": Side(
+                "Limpet, SQLite, encrypted",
+                "limpet-encrypted",
+                *_file(files["ours-encrypted"], "sqlite:///"),
+            ),
+            "async": Side("`AsyncSqliteSaver`", "sqlite-async", *_file(files["async"])),
+            "ours-async": Side(
+                "Limpet, SQLite, async", "limpet-async", *_file(files["ours-async"], "sqlite:///")
+            ),
             "postgres": Side("`PostgresSaver`", "postgres", *_database(theirs)),
             "ours-postgres": Side("Limpet, PostgreSQL", "limpet", *_database(ours)),
         }

@@ -2,10 +2,12 @@
 
 `talk SAVER ADDRESS FILE` runs the next turn of a conversation for each line on stdin, and prints
 what it took. `walk SAVER ADDRESS` reads the whole history, and `load SAVER ADDRESS` the latest
-state. Each answer is one line of JSON.
+state. Each answer is one line of JSON. A saver may have a variant: `delta`, `encrypted` or `async`.
 """
 
+import asyncio
 import json
+import os
 import resource
 import sys
 import time
@@ -14,11 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
@@ -55,37 +60,68 @@ class LastInMemory(BaseCheckpointSaver[int]):
         """Forget them."""
 
 
+class Aes:
+    """The cipher of the encrypted variants: AES-GCM."""
+
+    def __init__(self) -> None:
+        self._aes = AESGCM(b"0123456789abcdef" * 2)
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """Return a nonce and the ciphertext."""
+        nonce = os.urandom(12)
+        return "aes-gcm", nonce + self._aes.encrypt(nonce, plaintext, None)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        """Return the plaintext."""
+        return self._aes.decrypt(ciphertext[:12], ciphertext[12:], None)
+
+
 @contextmanager
-def opened(name: str, place: str) -> Iterator[Any]:
+def opened(name: str, variant: str, place: str) -> Iterator[Any]:
     """Open a saver as its documentation does."""
+    serde = EncryptedSerializer(Aes()) if variant == "encrypted" else None
     if name == "limpet":
         with limpet.open(place) as store:
-            yield LimpetSaver(store)
+            yield LimpetSaver(store, serde=serde)
     elif name == "postgres":
         with PostgresSaver.from_conn_string(place) as postgres:
             postgres.setup()
             yield postgres
     elif name == ALONE:
         yield LastInMemory()
+    elif variant == "async":
+        manager = AsyncSqliteSaver.from_conn_string(place)
+        with asyncio.Runner() as runner:
+            yield runner.run(manager.__aenter__())
+            runner.run(manager.__aexit__(None, None, None))
     else:
         with SqliteSaver.from_conn_string(place) as sqlite:
+            if serde is not None:
+                sqlite.serde = serde
             yield sqlite
 
 
 class Talk:
     """A graph of one node, which answers what comes next in a conversation."""
 
-    def __init__(self, saver: Any, *, delta: bool) -> None:
+    def __init__(self, saver: Any, variant: str) -> None:
         self._answer = ""
-        graph: Any = StateGraph(DeltaState if delta else MessagesState)
+        graph: Any = StateGraph(DeltaState if variant == "delta" else MessagesState)
         graph.add_node("answer", lambda _: {"messages": [AIMessage(self._answer)]})
         graph.add_edge(START, "answer")
         self.graph = graph.compile(checkpointer=saver)
+        self._loop = asyncio.new_event_loop() if variant == "async" else None
+        if isinstance(saver, AsyncSqliteSaver):
+            self._loop = saver.loop
 
     def turn(self, user: str, assistant: str) -> None:
         """Run one turn, with LangGraph's default durability."""
         self._answer = assistant
-        self.graph.invoke({"messages": [HumanMessage(user)]}, THREAD)
+        said = {"messages": [HumanMessage(user)]}
+        if self._loop is None:
+            self.graph.invoke(said, THREAD)
+        else:
+            self._loop.run_until_complete(self.graph.ainvoke(said, THREAD))
 
 
 def talk(graph: Talk, file: str) -> Iterator[dict[str, float]]:
@@ -144,8 +180,8 @@ def main(verb: str, saver: str, place: str, *arguments: str) -> None:
     verbs: dict[str, Callable[..., Iterator[dict[str, float]]]]
     verbs = {"talk": talk, "walk": walk, "load": load}
     name, _, variant = saver.partition("-")
-    with opened(name, place) as opened_saver:
-        graph = Talk(opened_saver, delta=variant == "delta")
+    with opened(name, variant, place) as opened_saver:
+        graph = Talk(opened_saver, variant)
         for answer in verbs[verb](graph, *arguments):
             sys.stdout.write(f"{json.dumps(answer)}\n")
             sys.stdout.flush()
