@@ -91,7 +91,7 @@ class SqlBackend:
         return self._read(action)
 
     def _one_by_one(self, action: Callable[[Tables], T]) -> T:
-        """Run an action whose statements have nothing to do with each other."""
+        """Run an action of which one statement alone decides what is found."""
         return self._query(action)
 
     def _write(self, action: Callable[[Tables], T]) -> T:
@@ -164,7 +164,7 @@ class SqlBackend:
             found = tables.scope(scope)
             return None if found is None else tables.named(found, snapshot_id)
 
-        row = self._query(read)
+        row = self._one_by_one(read) if snapshot_id is None else self._query(read)
         return None if row is None else info_of(scope, row)
 
     # Listing
@@ -348,7 +348,7 @@ class SqlBackend:
                 behind = ""
             return page
 
-        return self._query(read)
+        return self._one_by_one(read) if len(on) == 1 else self._query(read)
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         session_id, scope_id, kind = scope

@@ -337,16 +337,16 @@ class Tables:
             raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
         return row
 
+    def add_note(self, scope: ScopeRow, key: ScopeKey, row: NoteRow) -> bool:
+        """Store a note, unless there is one, or the scope is another by now."""
+        values = {**_note_values(scope, row), **key._asdict()}
+        return self.transaction.count("add_note", values) == 1
+
     def change_notes(
         self, scope: ScopeRow, rows: Sequence[NoteRow], removed: Sequence[NotePlace]
     ) -> None:
         """Store some notes, and remove others, which need not be there."""
-        values = []
-        for row in rows:
-            stored = row._replace(value=squeezed(row.value))
-            checksum = note_checksum(stored, scope.pk)
-            values.append({"pk": scope.pk, **stored._asdict(), "checksum": checksum})
-        self.transaction.do_many("put_note", values)
+        self.transaction.do_many("put_note", [_note_values(scope, row) for row in rows])
         if removed:
             places = [{"pk": scope.pk, "on": on, "name": name} for on, name in removed]
             self.transaction.do_many("remove_note", places)
@@ -356,6 +356,11 @@ class Tables:
 
     def remove_notes_on(self, scope: ScopeRow, on: str) -> None:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
+
+
+def _note_values(scope: ScopeRow, row: NoteRow) -> dict[str, Any]:
+    stored = row._replace(value=squeezed(row.value))
+    return {"pk": scope.pk, **stored._asdict(), "checksum": note_checksum(stored, scope.pk)}
 
 
 def snapshot_values(scope: ScopeRow, row: Row, head: Row | None) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, apply_commit
 from limpet.backends.sql.continuing import Continued, KnownScope, Save, continued, known_scope
+from limpet.backends.sql.notes import change_notes
 from limpet.backends.sql.tables import Tables, next_place, of_size
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.errors import is_full
@@ -28,10 +29,11 @@ from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
 from limpet.core import matching
 from limpet.core.deltas.chain import payload_of
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
+from limpet.core.notes import NoteRow, written_note
 from limpet.core.rows import Row, info_of
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Pruned, ScopeKey, SnapshotInfo
-from limpet.protocol import Clock, Commit, Found, NoteQuery
+from limpet.protocol import Clock, Commit, Found, NoteChange, NoteQuery, NoteWrite
 
 T = TypeVar("T")
 
@@ -86,6 +88,19 @@ class SqliteBackend(SqlBackend):
             if asked["test"] is None:
                 raise
             return super()._note_rows(tables, {**asked, "test": None})  # a value is no JSON: damage
+
+    def _change_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
+        first, known = changes[0], self._known_scopes.get(changes[0].scope)
+        is_new = isinstance(first, NoteWrite) and first.expect is None and first.fence is None
+        if known is None or len(changes) > 1 or not isinstance(first, NoteWrite) or not is_new:
+            return super()._change_notes(changes)
+        row = written_note(first, None)
+
+        def add(tables: Tables) -> list[NoteRow]:
+            is_added = tables.add_note(known.scope, first.scope, row)
+            return [row] if is_added else change_notes(tables, changes)
+
+        return self._write(add)
 
     def _bound(self, query: NoteQuery) -> dict[str, Any]:
         bound = matching.bound_of(query.where)

@@ -288,6 +288,14 @@ ON CONFLICT (scope_pk, on_id, name) DO UPDATE
    SET rev = excluded.rev, nonce = excluded.nonce, updated_at = excluded.updated_at,
        value = excluded.value, checksum = excluded.checksum;
 
+-- name: add_note
+-- In one statement, if the scope is the one that is known.
+INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+SELECT s.pk, :on, :name, :rev, :nonce, :updated_at, :value, :checksum
+  FROM scopes AS s JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE s.pk = :pk AND s.kind = :kind AND s.scope_id = :scope_id AND x.session_id = :session_id
+    ON CONFLICT (scope_pk, on_id, name) DO NOTHING;
+
 -- name: remove_note
 DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
 
