@@ -96,6 +96,7 @@ def test_it_asks_nothing(store: Store, text: str) -> None:
     saves: list[Callable[[], object]] = [
         lambda: scope.save(state_of(1, text)),
         lambda: scope.save(state_of(2, text), labels={"a": "b"}),
+        lambda: scope.save(state_of(3, text), id="new"),
         lambda: scope.append("log", [1]),
     ]
     for save in saves:
@@ -103,6 +104,9 @@ def test_it_asks_nothing(store: Store, text: str) -> None:
         save()
         assert said[:4] == ["BEGIN IMMEDIATE", "UPDATE scopes", "INSERT INTO", "INSERT INTO"]
         assert not [each for each in said if each.startswith("SELECT")]
+    said.clear()
+    scope.set_note("a", 1, on="new", expect=None)
+    assert said == ["BEGIN IMMEDIATE", "INSERT INTO", "COMMIT"]
 
 
 def test_another_scope_of_the_file_changes_only_the_place(
@@ -156,6 +160,19 @@ def test_an_id_that_exists_is_found(store: Store) -> None:
     scope.save(state_of(8), id="id-0", overwrite=True)
     assert state_at(scope, "id-0") == state_of(8)
     assert [info.id for info in scope.history()] == ["id-2", "id-1", "id-0"]
+
+
+def test_a_new_note_is_written_to_the_scope_that_there_is(store: Store, other: Store) -> None:
+    here, there = store.scope("s"), other.scope("s")
+    here.save(state_of(0))
+    there.set_note("a", 1, expect=None)
+    with pytest.raises(Conflict):
+        here.set_note("a", 2, expect=None)
+    other.delete_session("s")
+    other.scope("another").save(state_of(0))
+    here.set_note("a", 3, expect=None)
+    assert [note.value for note in there.notes()] == [3]
+    assert list(other.scope("another").notes()) == []
 
 
 # Small states
