@@ -27,15 +27,16 @@ class Recent(Generic[K, V]):
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._values: OrderedDict[K, V] = OrderedDict()
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()  # and what it costs
         self.cost_held = 0
 
     def get(self, key: K) -> V | None:
         with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
 
     def put(self, key: K, value: V) -> None:
         """Keep a value in place of the one before; one that costs too much is not kept at all."""
@@ -44,10 +45,10 @@ class Recent(Generic[K, V]):
             self._pop(key)
             if cost > self._cost_max:
                 return
-            self._values[key] = value
+            self._values[key] = value, cost
             self.cost_held += cost
             while self.cost_held > self._cost_max:
-                self.cost_held -= self._cost(self._values.popitem(last=False)[1])
+                self.cost_held -= self._values.popitem(last=False)[1][1]
 
     def pop(self, key: K) -> V | None:
         with self._lock:
@@ -59,7 +60,8 @@ class Recent(Generic[K, V]):
             self.cost_held = 0
 
     def _pop(self, key: K) -> V | None:
-        value = self._values.pop(key, None)
-        if value is not None:
-            self.cost_held -= self._cost(value)
-        return value
+        found = self._values.pop(key, None)
+        if found is None:
+            return None
+        self.cost_held -= found[1]
+        return found[0]
