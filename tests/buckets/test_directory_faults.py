@@ -72,6 +72,7 @@ def remove(bucket: DirectoryBucket) -> None:
     bucket.delete(["k/old"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
 @pytest.mark.parametrize("act", [put_new, put_over, put_blind, mark_two, remove])
 def test_every_step_may_fail(

@@ -278,6 +278,7 @@ def without_keys(body: bytes, *, keep: int) -> bytes:
     return re.sub(rb"<IsTruncated>\w+<", b"<IsTruncated>true<", body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NO_LISTINGS)
 def test_what_is_not_a_listing_is_no_empty_one(
     bucket: ObjectStoreBucket, proxy: Proxy, what: str

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 import limpet
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.waiting import WAIT_S_MAX, until
@@ -122,6 +124,7 @@ def test_following_a_chat_until_ctrl_c(any_url: str) -> None:
     assert run.lines[-1].endswith("\n")
 
 
+@pytest.mark.slow
 def test_following_until_it_is_deleted(any_url: str) -> None:
     with limpet.open(any_url) as store:
         chat = store.scope("trip")

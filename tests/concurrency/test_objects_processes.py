@@ -52,6 +52,7 @@ def check(store: Store) -> None:
     assert [each for each in store.check() if each.severity == "error"] == []
 
 
+@pytest.mark.slow
 def test_updates_apply_exactly_as_often_as_they_are_made(
     crew: Crew, url: str, store: Store
 ) -> None:

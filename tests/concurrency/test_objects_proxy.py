@@ -159,6 +159,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "kind", "continuing"), CASES)
 def test_a_loss_at_any_request_leaves_exactly_one(
     stores: dict[bool, Store],

@@ -63,6 +63,7 @@ BLOCKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", BLOCKED)
 def test_a_scope_that_others_hold_for_too_long(
     server: PrivatePostgres, url: str, verb: str

@@ -274,6 +274,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REMOVING)
 @pytest.mark.parametrize("table", ["bodies", "snapshots"])
 def test_saves_all_over_a_family_while_a_state_is_removed(

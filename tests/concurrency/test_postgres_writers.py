@@ -108,6 +108,7 @@ def check_quiet(store: Store) -> None:
     assert [found for found in store.check() if found.severity != "info"] == []
 
 
+@pytest.mark.slow
 def test_updates_apply_exactly_as_often_as_they_are_made(crew: Crew, postgres_url: str) -> None:
     """Promise 6: eight processes with 25 updates each make 200."""
     with limpet.open(postgres_url) as store:

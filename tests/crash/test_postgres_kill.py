@@ -164,6 +164,7 @@ def test_drafts_that_are_killed(conn: Connection, postgres_url: str) -> None:
     killed_in_drafts(conn, postgres_url, rounds=3, seed=34)
 
 
+@pytest.mark.slow
 def test_edits_that_are_killed(conn: Connection, postgres_url: str) -> None:
     """Promise 5: what is stored against something is whole before that something is gone."""
     kinds = killed_in_edits(conn, postgres_url, rounds=3, seed=35)

@@ -382,6 +382,7 @@ def test_damage_is_reported_and_left_out(tmp_path: Path, full: limpet.Store) -> 
             lines(store)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_an_export_is_noticed() -> None:
     with limpet.open("memory:") as store:
         store.scope("s").save({"n": 1, "text": "some"}, id="a", labels={"l": "x"})

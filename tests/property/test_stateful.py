@@ -129,6 +129,7 @@ class PrefixIsIgnored(MemoryBackend):
         return super().list_snapshots(query._replace(prefix=""), limit=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "engine",
     [

@@ -101,6 +101,7 @@ def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -
         assert run.completed == (on_success == "keep")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_success", ["keep", "delete"])
 def test_of_three_starters_one_does_it(shared: Place, on_success: str) -> None:
     workers = [

@@ -105,6 +105,7 @@ def test_a_living_worker_of_this_host_is_reported_at_once(hands: Hands, place: P
         assert worker.ask("wake up") == "done"
 
 
+@pytest.mark.slow
 def test_a_dead_worker_of_another_host_is_waited_for(
     hands: Hands, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_dead_worker_of_another_host_is_waited_for(
         run.step("on")
 
 
+@pytest.mark.slow
 def test_a_living_worker_of_another_host_is_reported_once_it_renews(
     hands: Hands, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ print("ending")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["entered", "generator", "run"])
 @pytest.mark.parametrize("engine", ["memory", "sqlite", "directory", "postgres"])
 def test_a_process_that_ends_inside(engine: str, how: str, request: pytest.FixtureRequest) -> None:

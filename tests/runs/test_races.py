@@ -77,6 +77,7 @@ def test_an_abort_against_steps(place: Place, times: int) -> None:
     assert len(met) > 1, met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", AT_LENGTH)
 @pytest.mark.parametrize("on_success", ["delete", "keep"])
 def test_an_abort_against_completion(place: Place, on_success: Any, times: int) -> None:
@@ -107,6 +108,7 @@ def test_an_abort_against_completion(place: Place, on_success: Any, times: int) 
     assert len(met) == 2, met
 
 
+@pytest.mark.slow
 def test_many_workers_and_one_run(place: Place) -> None:
     """One of them gets it each time; nobody's step is lost."""
     done: list[int] = []

@@ -28,6 +28,7 @@ def test_that_is_enough_interleavings() -> None:
     assert RUNS * len(SCENARIOS) * len(ASSERTED) >= 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SABOTAGES)
 def test_a_sabotaged_engine_is_caught(name: str) -> None:
     sabotage = SABOTAGES[name]

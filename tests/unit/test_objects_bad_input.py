@@ -363,6 +363,7 @@ def spoil(root: Path, place: str, how: str) -> None:
     path.write_bytes(spoiled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["empty", "cut", "cut by one", "zeros", "html", "another's"])
 @pytest.mark.parametrize("compress", ["zstd", "none"])
 @pytest.mark.parametrize("place", [f"{FOLDER}/head", f"{FOLDER}/segments/*"])

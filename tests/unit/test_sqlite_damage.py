@@ -302,6 +302,7 @@ def test_names_that_are_no_text_break_no_listing(store: Store, path: Path, name:
     assert store.scope("other").save({"new": 1}).parent_id == HEAD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["sessions", "scopes", "snapshots"])
 def test_a_name_that_is_no_text_ends_no_listing(store: Store, path: Path, table: str) -> None:
     """What comes on later pages is still listed when it is the last name of a page that is bad."""

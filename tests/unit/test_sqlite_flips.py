@@ -220,6 +220,7 @@ def test_some_bits_of_a_table(flips: Flips, table: str) -> None:
     assert unexplained(flips, Random(table).sample(used, 12)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "tree",

@@ -147,6 +147,7 @@ def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path)
         assert [info.id for info in again.scope("s").history()] == saved[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(5))
 def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
     """Calls under way end as they would have, later ones are refused, and no file stays open."""

@@ -28,6 +28,7 @@ PYRIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_scope_with_a_model_is_typed_and_one_without_takes_anything(

@@ -34,6 +34,7 @@ def hired(url: str, *names: str) -> Iterator[list[Worker]]:
         yield workers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "rounds"),
     [
@@ -146,6 +147,7 @@ STOPS = {"sqlite": (1, 2), "directory": (2, 1), "postgres": (2, 1)}
 MORE_STOPS = {"sqlite": (1, 20), "directory": (4, 5), "postgres": (4, 5), "s3": (4, 5)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "plan"),
     [

@@ -45,6 +45,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, store: limpet.Store) -> threading
     return failed
 
 
+@pytest.mark.slow
 def test_one_that_joins_while_a_read_fails_is_told_the_present(
     store: limpet.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
