@@ -12,10 +12,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
+from tests.compat.langgraph.graphs import nested
 from tests.compat.langgraph.kit import Places
 from tests.compat.langgraph.many_runs import CONFIG, TURNS, graph_of, take_turn
 
@@ -153,6 +157,26 @@ def test_the_next_run_goes_on_after_one_that(store: Store, how: str) -> None:
     else:
         del run
     assert graph.invoke({"asked": ["b"]}, CONFIG)["answered"] == ["a", "b"]
+
+
+def turns_of(saver: Any, durability: Any) -> list[Any]:
+    """Return what a graph with a subgraph answers, in three turns with an interrupt each."""
+    graph, seen = nested(saver), []
+    for number in range(3):
+        begin = {"messages": [HumanMessage("hi", id=f"h{number}")], "notes": [str(number)]}
+        graph.invoke(begin, CONFIG, durability=durability)
+        seen.append(graph.invoke(Command(resume=number), CONFIG, durability=durability))
+    return [(each["approved"], each["notes"], len(each["messages"])) for each in seen]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("mode", ["refuse", "wait"])
+def test_one_run_after_the_other_is_never_refused(
+    places: Places, mode: Any, durability: str
+) -> None:
+    with places.open("memory") as store:
+        found = turns_of(LimpetSaver(store, concurrent=mode), durability)
+    assert found == turns_of(InMemorySaver(), durability)
 
 
 def test_an_unknown_mode_is_refused(store: Store) -> None:
