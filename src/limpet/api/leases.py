@@ -226,6 +226,7 @@ class Renewals:
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
+        self.after_renewal: Callable[[], None] = lambda: None
         self.after_fork()
         renew_after_fork(self)
 
@@ -294,6 +295,7 @@ class Renewals:
                 with self._lock:
                     self._busy.discard(term)
             del term  # this thread must not keep it alive while it waits for the next
+            self.after_renewal()
 
     def _next(self) -> Term | None:
         """Wait for a lease that is due; return None if this thread can end."""

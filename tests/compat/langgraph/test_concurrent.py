@@ -1,6 +1,7 @@
 """Two runs at once on one thread: nothing is lost or doubled, and branching still works."""
 
 import asyncio
+import gc
 import random
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from langgraph.types import Command
 import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
-from tests.compat.langgraph.graphs import nested
+from tests.compat.langgraph.graphs import approving, nested
 from tests.compat.langgraph.kit import Places
 from tests.compat.langgraph.many_runs import CONFIG, TURNS, graph_of, take_turn
 
@@ -157,6 +158,21 @@ def test_the_next_run_goes_on_after_one_that(store: Store, how: str) -> None:
     else:
         del run
     assert graph.invoke({"asked": ["b"]}, CONFIG)["answered"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("build", [approving, nested])
+def test_the_lease_ends_with_the_run(store: Store, build: Any) -> None:
+    """Also if it asks, or has nodes side by side; and without waiting for the garbage collector."""
+    graph = build(LimpetSaver(store, concurrent="wait"))
+    thread = store.scope("shared", kind="thread")
+    gc.disable()
+    try:
+        for given in ({"messages": [HumanMessage("hi", id="h")]}, Command(resume=True)):
+            graph.invoke(given, CONFIG)
+            with thread.claim(owner="another", wait_s=10):
+                pass
+    finally:
+        gc.enable()
 
 
 def turns_of(saver: Any, durability: Any) -> list[Any]:

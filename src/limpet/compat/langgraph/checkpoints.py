@@ -7,6 +7,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import orjson
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
+from langgraph.checkpoint.serde.types import INTERRUPT
 
 from limpet.api.opened import Tools
 from limpet.api.verbs import Steps, Work, contend, each, notes_of
@@ -91,7 +92,7 @@ def bound(
 
 def get_tuple(context: SaverContext, config: Config) -> Steps[CheckpointTuple | None]:
     scope, wanted = records.scope_in(config), records.id_in(config)
-    yield from context.guard.wait(config, scope)
+    lease = yield from context.guard.wait(config, scope)
 
     def work(backend: Backend) -> CheckpointTuple | None:
         found = _cached_latest(context, backend, scope) if wanted is None else None
@@ -108,7 +109,7 @@ def get_tuple(context: SaverContext, config: Config) -> Steps[CheckpointTuple | 
 
     found: CheckpointTuple | None = yield work
     context.guard.loaded(config, scope, wanted, found and found.checkpoint["id"])
-    return found
+    return context.guard.hold(config, found, lease)
 
 
 def _cached_latest(
@@ -265,7 +266,9 @@ def put_writes(
         seen[:] = [revision or ""]
         return True
 
-    return contend(context.tools, attempt, changed)
+    yield from contend(context.tools, attempt, changed)
+    if any(channel == INTERRUPT for channel, _ in writes):
+        yield from context.guard.interrupted(config, scope)
 
 
 def _encoded_items(

@@ -22,6 +22,8 @@ from contextvars import ContextVar
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
+from langgraph.checkpoint.base import CheckpointTuple
+
 from limpet.api import leases
 from limpet.api.opened import Opened
 from limpet.api.verbs import Steps
@@ -48,6 +50,7 @@ class _Load(NamedTuple):
 
 
 _loads: ContextVar[dict[tuple[int, ScopeKey], _Load]] = ContextVar("limpet_langgraph_loads")
+_given: ContextVar[dict[str, Any] | None] = ContextVar("limpet_langgraph_given")
 
 
 class RunGuard:
@@ -59,6 +62,7 @@ class RunGuard:
         self._mode = mode
         self._opened = opened
         self._number = next(_numbers)
+        self._collected_s = 0.0
 
     def loaded(
         self, config: Any, scope: ScopeKey, addressed: str | None, found: str | None
@@ -66,12 +70,17 @@ class RunGuard:
         """Remember what a run, or a caller of `update_state`, has loaded."""
         if self._mode == "allow":
             return
-        loads, key, run = _loads.get({}), (self._number, scope), upstream.run_of(config)
-        before = loads.get(key)
-        if upstream.is_comparing(config) and before is not None and before.run is run:
+        if self._compares(config, scope):
             return
+        loads, key, run = _loads.get({}), (self._number, scope), upstream.run_of(config)
         others = {each: loads[each] for each in [*loads][-_LOADS_MAX:] if each != key}
         _loads.set({**others, key: _Load(run, addressed, found)})
+
+    def _compares(self, config: Any, scope: ScopeKey) -> bool:
+        """Return whether a run only compares the latest with the one that it has addressed."""
+        before = _loads.get({}).get((self._number, scope))
+        is_same_run = before is not None and before.run is upstream.run_of(config)
+        return is_same_run and upstream.is_comparing(config)
 
     def continues(
         self, config: Any, scope: ScopeKey, parent_id: str | None, source: object
@@ -86,23 +95,22 @@ class RunGuard:
 
     # Waiting
 
-    def wait(self, config: Any, scope: ScopeKey) -> Steps[None]:
-        """With "wait", wait until no other run is active on the thread, and hold its lease."""
-        configurable = config["configurable"]
-        is_run = upstream.is_root_run(config) and upstream.LEASE not in configurable
-        if self._mode != "wait" or not is_run:
-            return
+    def wait(self, config: Any, scope: ScopeKey) -> Steps[leases.Term | None]:
+        """With "wait", wait until no other run is active on the thread; return its lease."""
+        if (
+            self._mode != "wait"
+            or not upstream.is_root_run(config)
+            or self._compares(config, scope)
+        ):
+            return None
         tools = self._opened.tools
         owner = f"{os.uname().nodename}:{os.getpid()}"
         root = scope._replace(scope_id="main")
         asked = leases.prepare(tools, root, owner, TTL_S, limits.WAIT_S_MAX)
         renewals = self._opened.service(leases.Renewals)
-
         polls = count(1)
 
         def inspect(held: Hold) -> Steps[leases.Holder]:
-            # A run of this process that failed may be garbage in a cycle with its exception. A
-            # collection takes long, so not at once.
             if held.owner == owner and next(polls) % _COLLECT_EVERY == 0:
                 gc.collect()
             return leases.Holder(held.owner, True)
@@ -115,10 +123,48 @@ class RunGuard:
         except BaseException:
             renewals.abandon(asked.claim)
             raise
-        renewals.add(term)
-        # No saver is told when a run ends. But LangGraph drops its config then, and with it this.
         weakref.finalize(term, _release, weakref.ref(renewals), term.claim).atexit = False
-        configurable[upstream.LEASE] = term
+        renewals.after_renewal = self._collect
+        renewals.add(term)
+        return term
+
+    # No saver is told when a run ends. But LangGraph drops the config of the run then, and with it
+    # the lease: at once, or when the garbage is collected if the run failed, since its exception
+    # and its frames refer to each other. So that is done now and then while leases are held.
+
+    def hold(
+        self, config: Any, found: CheckpointTuple | None, term: leases.Term | None
+    ) -> CheckpointTuple | None:
+        """Put a lease into the config of the run, but not into those of its tasks."""
+        if term is None:
+            return found
+        if found is not None:
+            named = {**found.config["configurable"], upstream.LEASE: term}
+            return found._replace(config={**found.config, "configurable": named})
+        # LangGraph goes on with the config that it has given, and asks for a version next.
+        config["configurable"][upstream.LEASE] = term
+        _given.set(config["configurable"])
+        return None
+
+    def settle(self) -> None:
+        """Take the lease from the config of which LangGraph has made a copy by now."""
+        given = _given.get(None)
+        if given is not None:
+            given.pop(upstream.LEASE, None)
+            _given.set(None)
+
+    def _collect(self) -> None:
+        now_s = self._opened.tools.clock.monotonic()
+        if now_s - self._collected_s >= TTL_S / 3:
+            self._collected_s = now_s
+            gc.collect()
+
+    def interrupted(self, config: Any, scope: ScopeKey) -> Steps[None]:
+        """Release the lease of a run that has asked a question: the answer may come elsewhere."""
+        term = config["configurable"].get(upstream.LEASE)
+        if isinstance(term, leases.Term) and scope.scope_id == "main":
+            self._opened.service(leases.Renewals).remove(term)
+            yield leases.release(self._opened.tools, term)
 
     def check_holder(self, config: Any, scope: ScopeKey) -> Steps[None]:
         """With "wait", refuse to save outside a run while one is active: it would fail.

@@ -332,6 +332,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: str | float | None, channel: None = None) -> str:
         """Return the next version: a count and a random part, so that no two forks share one."""
+        self._guard.settle()
         if current is None:
             count = 0
         elif isinstance(current, str):
