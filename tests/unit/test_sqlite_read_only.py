@@ -136,7 +136,9 @@ def test_what_is_missing_is_not_created(tmp_path: Path) -> None:
 
 def run_without_rights(script: str, folder: Path) -> None:
     """Run a script as a user that may only read the files of a folder."""
+    # Python itself may be in a folder that the other user cannot read.
     rights = """
+        import urllib.parse
         if os.getuid() == 0:
             os.setgroups([])
             os.setgid(65534)
