@@ -3,6 +3,7 @@
 from __future__ import annotations  # those of inner functions are not evaluated on each call
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import orjson
@@ -36,29 +37,46 @@ class KnownHead(NamedTuple):
     revision: str | None
 
 
+class Unsplit(NamedTuple):
+    """A checkpoint that was read, to be split up when it is needed: that takes longer than to read.
+
+    Then None if it cannot be.
+    """
+
+    size: int
+    split: Callable[[], SplitCheckpoint | None]
+
+
 class SplitCache:
     """The last checkpoints that were saved or read, each with its revision. Bounded by size."""
 
     def __init__(self, bytes_max: int = _SPLIT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._recent: Recent[ScopeKey, tuple[str, SplitCheckpoint]] = Recent(
+        self._recent: Recent[ScopeKey, tuple[str, SplitCheckpoint | Unsplit]] = Recent(
             bytes_max, lambda each: max(each[1].size, bytes_max // 256)
         )
 
     def last(self, scope: ScopeKey) -> SplitCheckpoint | None:
         """Return the last known checkpoint of a scope, which may be out of date."""
-        found = self._recent.get(scope)
-        return None if found is None else found[1]
+        return self._found(scope)[1]
 
     def at(self, scope: ScopeKey, revision: str) -> SplitCheckpoint | None:
-        found = self._recent.get(scope)
-        return found[1] if found is not None and found[0] == revision else None
+        found, split = self._found(scope)
+        return split if found == revision else None
 
-    def keep(self, scope: ScopeKey, revision: str, split: SplitCheckpoint | None) -> None:
-        if split is None or split.size > self._bytes_max // 2:
+    def _found(self, scope: ScopeKey) -> tuple[str | None, SplitCheckpoint | None]:
+        revision, found = self._recent.get(scope) or (None, None)
+        if not isinstance(found, Unsplit):
+            return revision, found
+        split = found.split()
+        self.keep(scope, revision or "", split)
+        return revision, split
+
+    def keep(self, scope: ScopeKey, revision: str, found: SplitCheckpoint | Unsplit | None) -> None:
+        if found is None or found.size > self._bytes_max // 2:
             self._recent.pop(scope)
         else:
-            self._recent.put(scope, (revision, split))
+            self._recent.put(scope, (revision, found))
 
 
 class SaverContext:
@@ -130,11 +148,10 @@ def _decoded(
     context: SaverContext, found: Found, *, latest: bool
 ) -> tuple[SnapshotInfo, dict[str, Any]]:
     info, body = found
-    split = records.split_checkpoint(context.codec, info, body) if latest else None
-    if split is None:
-        return info, records.checkpoint_of(context.codec, info, body)
-    context.splits.keep(info.scope, info.revision, split)
-    return info, records.rebuild_checkpoint(context.codec, info, split)
+    if latest:
+        split = partial(records.split_checkpoint, context.codec, info, body)
+        context.splits.keep(info.scope, info.revision, Unsplit(len(body), split))
+    return info, records.checkpoint_of(context.codec, info, body)
 
 
 def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> list[Note]:
