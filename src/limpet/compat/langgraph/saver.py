@@ -119,6 +119,8 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         Two children of one parent both stay.
 
         Raises:
+            Conflict: it is saved by a run, and another one has continued the thread meanwhile,
+                unless `concurrent="allow"`. Nothing was saved.
             InvalidInput: a value cannot be stored exactly; the message has its path.
         """
         verb = checkpoints.put(self._context, config, checkpoint, metadata)
