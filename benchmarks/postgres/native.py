@@ -165,7 +165,8 @@ class NativeStore:
 
     async def _landed(self, conn: Connection, quick: OneStatement) -> bool:
         try:
-            cursor = await conn.execute(self._statements[quick.name], quick.values, binary=True)
+            values = {**quick.values, "listeners": self._backend._server.channel.key}
+            cursor = await conn.execute(self._statements[quick.name], values, binary=True)
             return await cursor.fetchone() is not None
         except psycopg.errors.UniqueViolation:
             return False  # another scope took the very place
@@ -194,7 +195,7 @@ class NativeStore:
 
     def close(self) -> None:
         """Let the threads go."""
-        self._threads.shutdown()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 @asynccontextmanager
