@@ -17,6 +17,7 @@ context variable, which LangGraph passes on to the threads and tasks that save. 
 
 import gc
 import os
+import sys
 import weakref
 from contextvars import ContextVar
 from itertools import count
@@ -68,9 +69,7 @@ class RunGuard:
         self, config: Any, scope: ScopeKey, addressed: str | None, found: str | None
     ) -> None:
         """Remember what a run, or a caller of `update_state`, has loaded."""
-        if self._mode == "allow":
-            return
-        if self._compares(config, scope):
+        if self._mode == "allow" or self._compares(config, scope):
             return
         loads, key, run = _loads.get({}), (self._number, scope), upstream.run_of(config)
         others = {each: loads[each] for each in [*loads][-_LOADS_MAX:] if each != key}
@@ -123,7 +122,8 @@ class RunGuard:
         except BaseException:
             renewals.abandon(asked.claim)
             raise
-        weakref.finalize(term, _release, weakref.ref(renewals), term.claim).atexit = False
+        ended = weakref.finalize(term, _release, weakref.ref(renewals), term.claim, term.pid)
+        ended.atexit = False
         renewals.after_renewal = self._collect
         renewals.add(term)
         return term
@@ -185,9 +185,10 @@ class RunGuard:
             )
 
 
-def _release(renewals: "weakref.ref[leases.Renewals]", claim: Claim) -> None:
+def _release(renewals: "weakref.ref[leases.Renewals]", claim: Claim, pid: int) -> None:
     found = renewals()
-    if found is not None:
+    # A forked child leaves it to its parent, and at the end of the interpreter no thread starts.
+    if found is not None and pid == os.getpid() and not sys.is_finalizing():
         found.abandon(claim, pauses_s=(0.0,))
 
 
