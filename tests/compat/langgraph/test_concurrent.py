@@ -165,9 +165,10 @@ def test_the_lease_ends_with_the_run(store: Store, build: Any) -> None:
     """Also if it asks, or has nodes side by side; and without waiting for the garbage collector."""
     graph = build(LimpetSaver(store, concurrent="wait"))
     thread = store.scope("shared", kind="thread")
+    turns: list[Any] = [{"messages": [HumanMessage("hi", id="h")]}, Command(resume=True)]
     gc.disable()
     try:
-        for given in ({"messages": [HumanMessage("hi", id="h")]}, Command(resume=True)):
+        for given in turns:
             graph.invoke(given, CONFIG)
             with thread.claim(owner="another", wait_s=10):
                 pass
