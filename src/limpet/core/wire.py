@@ -1,0 +1,239 @@
+"""The public records and errors as JSON: what the HTTP API and `--json` write.
+
+Pure. Each record has one form, written and read here, so that a server, the engine `http` and the
+command line cannot differ. A snapshot is written with `size` first and `state` last: a client that
+only passes the state on can cut its bytes out instead of parsing them.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from limpet import errors
+from limpet.core import codec
+from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
+from limpet.model import (
+    JSON,
+    Finding,
+    Note,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotRef,
+    Stats,
+)
+from limpet.protocol import Found, FoundNote, Hold, Stamp
+
+_SIZE = re.compile(rb' ?\{"size":(\d+),')
+_STATE = b',"state":'
+
+
+def time_json(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def scope_json(scope: ScopeKey) -> dict[str, str]:
+    return scope._asdict()
+
+
+def scope_of(found: Mapping[str, Any]) -> ScopeKey:
+    return ScopeKey(found["session_id"], found["scope_id"], found["kind"])
+
+
+def ref_json(ref: SnapshotRef | None) -> dict[str, str] | None:
+    return None if ref is None else {**scope_json(ref.scope), "id": ref.id}
+
+
+def ref_of(found: Mapping[str, Any] | None) -> SnapshotRef | None:
+    return None if found is None else SnapshotRef(scope_of(found), found["id"])
+
+
+def info_json(info: SnapshotInfo) -> dict[str, JSON]:
+    return {
+        "size": info.size,
+        **scope_json(info.scope),
+        "id": info.id,
+        "parent_id": info.parent_id,
+        "forked_from": ref_json(info.forked_from),
+        "status": info.status,
+        "labels": info.labels,
+        "metadata": info.metadata,
+        "created_at": time_json(info.created_at),
+        "updated_at": time_json(info.updated_at),
+        "kept": info.kept,
+        "revision": info.revision,
+    }
+
+
+def info_of(found: Mapping[str, Any]) -> SnapshotInfo:
+    return SnapshotInfo(
+        scope=scope_of(found),
+        id=found["id"],
+        parent_id=found["parent_id"],
+        forked_from=ref_of(found["forked_from"]),
+        status=found["status"],
+        labels=found["labels"],
+        metadata=found["metadata"],
+        created_at=datetime.fromisoformat(found["created_at"]),
+        updated_at=datetime.fromisoformat(found["updated_at"]),
+        revision=found["revision"],
+        kept=found["kept"],
+        size=found["size"],
+    )
+
+
+def encode_found(found: Found) -> bytes:
+    """Return a snapshot with its state, as one line of JSON."""
+    info, body = found
+    return b"%b%b%b}" % (codec.encode(info_json(info))[:-1], _STATE, body)
+
+
+def decode_found(line: bytes) -> Found:
+    """Return a snapshot and its encoded state, which is not parsed."""
+    match = _SIZE.match(line)
+    cut = len(line) - 1 - int(match[1]) if match else 0
+    if line[cut - len(_STATE) : cut] == _STATE:
+        info = codec.decode_foreign(line[: cut - len(_STATE)] + b"}")
+        return info_of(info), line[cut:-1]
+    record = codec.decode_foreign(line)
+    return info_of(record), codec.encode(record["state"])
+
+
+def scope_info_json(info: ScopeInfo) -> dict[str, JSON]:
+    head = None if info.head is None else info_json(info.head)
+    return {**scope_json(info.key), "head": head}
+
+
+def scope_info_of(found: Mapping[str, Any]) -> ScopeInfo:
+    return ScopeInfo(scope_of(found), None if found["head"] is None else info_of(found["head"]))
+
+
+def note_json(note: Note) -> dict[str, JSON]:
+    return {**asdict(note), "updated_at": time_json(note.updated_at)}
+
+
+def note_of(found: Mapping[str, Any]) -> Note:
+    return Note(**{**found, "updated_at": datetime.fromisoformat(found["updated_at"])})
+
+
+def found_note_json(note: FoundNote) -> dict[str, JSON]:
+    """Return a note with its scope; `updated_at` stays microseconds, which are what it is sorted by."""
+    return {**note._asdict(), "scope": scope_json(note.scope)}
+
+
+def found_note_of(found: Mapping[str, Any]) -> FoundNote:
+    return FoundNote(**{**found, "scope": scope_of(found["scope"])})
+
+
+def stats_json(stats: Stats) -> dict[str, JSON]:
+    return {**asdict(stats), "largest": [list(each) for each in stats.largest]}
+
+
+def stats_of(found: Mapping[str, Any]) -> Stats:
+    return Stats(**{**found, "largest": tuple((name, size) for name, size in found["largest"])})
+
+
+def finding_json(finding: Finding) -> dict[str, JSON]:
+    scope = None if finding.scope is None else scope_json(finding.scope)
+    return {**asdict(finding), "scope": scope}
+
+
+def finding_of(found: Mapping[str, Any]) -> Finding:
+    scope = None if found["scope"] is None else scope_of(found["scope"])
+    return Finding(**{**found, "scope": scope})
+
+
+def hold_json(hold: Hold) -> dict[str, JSON]:
+    return hold._asdict()
+
+
+def hold_of(found: Mapping[str, Any]) -> Hold:
+    return Hold(**found)
+
+
+# Cursors and stamps, which a client returns as it got them
+
+
+def scope_cursor(scope: ScopeKey) -> str:
+    """Return where a listing of scopes goes on, as text without meaning to the client."""
+    return urlsafe_b64encode(codec.encode(list(scope))).decode().rstrip("=")
+
+
+def scope_of_cursor(text: str) -> ScopeKey:
+    try:
+        session_id, scope_id, kind = codec.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        return ScopeKey(session_id + "", scope_id + "", kind + "")
+    except (ValueError, TypeError, Corrupt):
+        raise InvalidInput("after must be the `next` of the page before") from None
+
+
+def stamp_text(stamp: Stamp) -> str:
+    return f"{stamp.now}.{stamp.nonce}.{stamp.bits:x}"
+
+
+def stamp_of(text: str) -> Stamp:
+    match = re.fullmatch(r"(\d{1,17})\.([0-9a-f]{16})\.([0-9a-f]{1,20})", text)
+    if match is None:
+        raise InvalidInput("the stamp must be `<microseconds>.<16 hex digits>.<up to 20 hex digits>`")
+    return Stamp(int(match[1]), match[2], int(match[3], 16))
+
+
+# Errors, as in RFC 9457
+
+STATUSES: Mapping[type[LimpetError], int] = {
+    errors.InvalidInput: 400,
+    errors.NotFound: 404,
+    errors.AlreadyExists: 409,
+    errors.Conflict: 409,
+    errors.Corrupt: 500,
+    errors.Unsupported: 501,
+    errors.Unavailable: 503,
+}
+_CLASSES = {each.__name__: each for each in STATUSES}
+
+
+def problem_json(error: LimpetError, status: int | None = None) -> dict[str, JSON]:
+    """Return an error as a problem: its message, and what it says as members."""
+    kind = next(each for each in (*STATUSES, LimpetError) if isinstance(error, each))
+    known = STATUSES.get(kind, 500) if status is None else status
+    found: dict[str, JSON] = {
+        "type": f"urn:limpet:{kind.__name__}",
+        "title": kind.__name__,
+        "status": known,
+        "detail": str(error),
+        "scope": None if error.scope is None else scope_json(error.scope),
+        "id": error.id,
+    }
+    for name in ("expected", "found", "owner", "path", "outcome_known"):
+        found[name] = getattr(error, name, None)
+    moment = getattr(error, "expires_at", None)
+    found["expires_at"] = None if moment is None else time_json(moment)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def error_of(problem: Mapping[str, Any]) -> LimpetError | None:
+    """Return the error of a problem that a server of ours wrote, None for another's."""
+    kind = _CLASSES.get(problem.get("title", ""))
+    message = problem.get("detail")
+    if kind is None or not isinstance(message, str):
+        return None
+    if kind is InvalidInput:
+        return InvalidInput(message, path=problem.get("path"))
+    if kind is Unavailable:
+        return Unavailable(message, outcome_known=bool(problem.get("outcome_known", False)))
+    if kind is errors.Unsupported or kind is Corrupt:
+        error = kind(message)
+    else:
+        more: dict[str, Any] = {}
+        if kind is Conflict:
+            moment = problem.get("expires_at")
+            more = {name: problem.get(name) for name in ("expected", "found", "owner")}
+            more["expires_at"] = None if moment is None else datetime.fromisoformat(moment)
+        error = kind(message, **more)
+    scope = problem.get("scope")
+    error.scope = None if scope is None else scope_of(scope)
+    error.id = problem.get("id")
+    return error
